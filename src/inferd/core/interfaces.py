@@ -1,0 +1,102 @@
+"""The plugs: what a backend, one loaded copy of a model, and a scheduler must offer."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from inferd.config.model import ModelConfig
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError
+
+
+class ModelFiles(msgspec.Struct, frozen=True):
+    """Where one version of a model lies on disk.
+
+    `folder` is the model's folder, `version_folder` the numbered one inside it, `file` the model
+    file or folder itself (default_model_filename resolved). For a bare file served without a
+    repository all three still point at real places: the file and the folder that holds it.
+    """
+
+    folder: Path
+    version: int
+    version_folder: Path
+    file: Path
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Which device one instance runs on; `device_id` counts GPUs, 0 on the CPU."""
+
+    name: str
+    gpu: bool = False
+    device_id: int = 0
+
+
+class Instance(Protocol):
+    """One loaded copy of a model."""
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """Run `requests` and return one answer, or the error it failed with, for each, in order.
+
+        Called by one thread at a time, unless the backend says `concurrent`. Inputs have been
+        checked against the model's configuration. A response holds the model's outputs; the ones
+        nobody asked for may be left out, more than asked are dropped later. Any exception fails
+        all of `requests`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what the instance holds; nothing runs on it any more."""
+        ...
+
+
+@runtime_checkable
+class DecoupledInstance(Instance, Protocol):
+    """An instance whose model answers a request any number of times."""
+
+    def stream(self, request: InferRequest) -> Iterator[InferResponse]:
+        """Yield the answers of `request`, in a worker thread.
+
+        The generator is closed when the client has gone; it then stops at its next yield.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """How one framework runs models. `inferd.engine.lookup` finds it by platform or backend name.
+
+    `bounded` promises that an execution always ends by itself, in a time its inputs' sizes
+    determine: only then may short ones run on the event loop. `concurrent` promises that one
+    instance may execute in several threads at once.
+    """
+
+    bounded: bool
+    concurrent: bool
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """Return `config` with the inputs, outputs and max_batch_size the model file tells.
+
+        Raises InvalidConfig when configuration and file contradict each other.
+        """
+        ...
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
+        """Load one copy of the model onto a device. Raises InferdError, with the reason."""
+        ...
+
+
+class Scheduler(Protocol):
+    """When, and with which others, a request runs."""
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """Return the one answer of `request`. Raises InferdError."""
+        ...
+
+    def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
+        """Return the answers of `request` as they come. Raises InferdError while iterating."""
+        ...
+
+    async def close(self) -> None:
+        """Take no new requests, wait for those in flight, and close the instances."""
+        ...

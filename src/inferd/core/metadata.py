@@ -1,0 +1,52 @@
+"""What the server tells about itself and its models."""
+
+import enum
+
+import msgspec
+
+from inferd.tensor.dtype import DataType
+
+
+class ServerMetadata(msgspec.Struct):
+    """V2 $metadata_server_response."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class TensorMetadata(msgspec.Struct):
+    """V2 $metadata_tensor; `shape` has -1 for a variable dim and includes the batch dim."""
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+
+
+class ModelMetadata(msgspec.Struct):
+    """V2 $metadata_model_response; `versions` are the ready ones, numbers ascending."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+
+
+class ModelState(enum.Enum):
+    """Where a model version stands (Model Repository extension)."""
+
+    UNKNOWN = "UNKNOWN"
+    READY = "READY"
+    UNAVAILABLE = "UNAVAILABLE"
+    LOADING = "LOADING"
+    UNLOADING = "UNLOADING"
+
+
+class IndexEntry(msgspec.Struct):
+    """One row of the repository index; `version` and `state` are None before a first load."""
+
+    name: str
+    version: str = ""
+    state: ModelState | None = None
+    reason: str = ""

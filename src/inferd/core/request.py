@@ -1,0 +1,62 @@
+"""InferRequest and InferResponse: what an inference is, whatever protocol asked for it."""
+
+from typing import Any
+
+import msgspec
+
+from inferd.tensor.tensor import Parameters, Tensor
+
+
+class WantedOutput(msgspec.Struct):
+    """One output the client asked for by name.
+
+    `binary` is the V2 REST choice for this output (None: not said). `top_k` > 0 asks for
+    classification. `place` is a writable view when the client wants the bytes put there.
+    """
+
+    name: str
+    binary: bool | None = None
+    top_k: int = 0
+    place: Any = None
+
+
+class Sequence(msgspec.Struct):
+    """The sequence a request belongs to; `id` is a number or a text, never 0 or empty."""
+
+    id: int | str
+    start: bool = False
+    end: bool = False
+
+
+class InferRequest(msgspec.Struct):
+    """A decoded inference request.
+
+    `version` is "" when the client leaves the choice to the server. An empty `outputs` means all
+    of them; `binary_output` is then the V2 REST choice for every one. `raw` marks a raw binary
+    request: the one input has no name, datatype or shape until the model's configuration gives
+    them. `priority` 0 is the model's default level, `timeout_us` 0 no timeout.
+    """
+
+    model: str
+    version: str = ""
+    id: str = ""
+    inputs: list[Tensor] = []
+    outputs: list[WantedOutput] = []
+    parameters: Parameters = {}
+    binary_output: bool = False
+    raw: bool = False
+    priority: int = 0
+    timeout_us: int = 0
+    sequence: Sequence | None = None
+    arrived_ns: int = 0
+
+
+class InferResponse(msgspec.Struct):
+    """One answer. `final` is false while more answers of the same request are to come."""
+
+    model: str
+    version: str
+    id: str = ""
+    outputs: list[Tensor] = []
+    parameters: Parameters = {}
+    final: bool = True

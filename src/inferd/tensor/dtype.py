@@ -1,0 +1,79 @@
+"""The datatypes of the wire: name, element size, numpy twin (V2 protocol, Tensor Data Types)."""
+
+import enum
+
+import numpy as np
+
+from inferd.errors import InvalidRequest
+
+_NUMPY_NAMES = {
+    "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8",
+    "INT8": "i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8",
+    "FP16": "<f2", "FP32": "<f4", "FP64": "<f8", "BYTES": "O", "BF16": "<u2",
+}  # fmt: skip
+
+
+class DataType(enum.Enum):
+    """One of the 14 datatypes; the value is the name on the V2 wire.
+
+    `size_bytes` is the size of one element, 0 for BYTES, whose elements vary.
+    `numpy` is the dtype of a view on the wire bytes. numpy has no bfloat16: BF16 shows as uint16
+    holding the bit patterns (`inferd.tensor.halves` converts). BYTES shows as object.
+    """
+
+    BOOL = "BOOL"
+    UINT8 = "UINT8"
+    UINT16 = "UINT16"
+    UINT32 = "UINT32"
+    UINT64 = "UINT64"
+    INT8 = "INT8"
+    INT16 = "INT16"
+    INT32 = "INT32"
+    INT64 = "INT64"
+    FP16 = "FP16"
+    FP32 = "FP32"
+    FP64 = "FP64"
+    BYTES = "BYTES"
+    BF16 = "BF16"
+
+    size_bytes: int
+    numpy: np.dtype[np.generic]
+
+    def __init__(self, name: str) -> None:
+        dtype = np.dtype(_NUMPY_NAMES[name])
+        self.size_bytes = 0 if name == "BYTES" else dtype.itemsize
+        self.numpy = dtype
+
+
+DATATYPES: dict[str, DataType] = {datatype.value: datatype for datatype in DataType}
+"""Wire name -> datatype. STRING is the old alias of BYTES: read everywhere, never written."""
+DATATYPES["STRING"] = DataType.BYTES
+
+
+def datatype_named(name: str, tensor: str) -> DataType:
+    """Return the datatype a request calls `name`; case-sensitive, as every string in V2.
+
+    Raises InvalidRequest naming `tensor` when there is no such datatype.
+    """
+    datatype = DATATYPES.get(name)
+    if datatype is None:
+        msg = f"tensor '{tensor}' has datatype '{name}', expected one of {', '.join(DATATYPES)}"
+        raise InvalidRequest(msg)
+    return datatype
+
+
+_BY_NUMPY = {d.numpy.str: d for d in DataType if d not in (DataType.BYTES, DataType.BF16)}
+
+
+def datatype_of(dtype: np.dtype[np.generic]) -> DataType:
+    """Return the datatype that holds arrays of `dtype`; object, str and bytes arrays are BYTES.
+
+    Raises TypeError for a dtype that has no twin on the wire (complex, datetime, ...).
+    """
+    if dtype.kind in "OSU":
+        return DataType.BYTES
+    datatype = _BY_NUMPY.get(dtype.newbyteorder("<").str)
+    if datatype is None:
+        msg = f"numpy dtype {dtype} has no counterpart among the protocol's datatypes"
+        raise TypeError(msg)
+    return datatype

@@ -1,0 +1,55 @@
+"""FP16 and BF16: the halves that JSON, and for BF16 numpy, cannot say by themselves."""
+
+from typing import Any
+
+import numpy as np
+
+from inferd.tensor.dtype import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+def bf16_to_float32(bits: Array) -> Array:
+    """Return float32 values of BF16 bit patterns (uint16); exact."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def float32_to_bf16(values: Array) -> Array:
+    """Return BF16 bit patterns (uint16) of float32 values, rounded to nearest, ties to even.
+
+    NaN stays NaN: rounding could carry its payload into the exponent, so it is made quiet.
+    """
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    nan = np.isnan(values)
+    if nan.any():
+        rounded[nan] = (bits[nan] >> 16).astype(np.uint16) | 0x40
+    return rounded
+
+
+def float64_to_half(values: Array, datatype: DataType) -> Array:
+    """Return `values` (float64) in the layout of FP16 or BF16, rounded once to nearest even.
+
+    Going through float32 would round twice for BF16, so ties are broken from the float64 value.
+    """
+    if datatype is DataType.FP16:
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16)
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    # A float32 that sits exactly on a BF16 tie, but got there by rounding, hides the side the
+    # value came from: move it one float32 step back towards the value.
+    on_tie = (single.view(np.uint32) & 0xFFFF) == 0x8000
+    if on_tie.any():
+        wide = single.astype(np.float64)
+        above, below = on_tie & (wide < values), on_tie & (wide > values)
+        single[above] = np.nextafter(single[above], np.float32(np.inf))
+        single[below] = np.nextafter(single[below], np.float32(-np.inf))
+    return float32_to_bf16(single)
+
+
+def half_to_float32(bits_or_halves: Array, datatype: DataType) -> Array:
+    """Return float32 values of FP16 (float16 array) or BF16 (uint16 bit patterns); exact."""
+    if datatype is DataType.FP16:
+        return bits_or_halves.astype(np.float32)
+    return bf16_to_float32(bits_or_halves)

@@ -1,0 +1,92 @@
+"""BYTES on the wire: each element is a uint32 little-endian length, then that many bytes.
+
+Binary Tensor Data extension; one element holds at most 2^32 - 1 bytes.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from inferd.errors import InvalidRequest
+
+MAX_ELEMENT_BYTES = 2**32 - 1
+_LENGTH = struct.Struct("<I")
+
+
+def encode_strings(elements: Iterable[bytes | str], tensor: str) -> bytearray:
+    """Return `elements` length-prefixed, in one new buffer; str is encoded as UTF-8.
+
+    Raises InvalidRequest naming `tensor` when an element is longer than 2^32 - 1 bytes.
+    """
+    out = bytearray()
+    pack = _LENGTH.pack
+    for element in elements:
+        raw = element.encode() if isinstance(element, str) else element
+        size = len(raw)
+        if size > MAX_ELEMENT_BYTES:
+            msg = f"tensor '{tensor}': an element of {size} bytes exceeds the limit of 2^32 - 1"
+            raise InvalidRequest(msg)
+        out += pack(size)
+        out += raw
+    return out
+
+
+def decode_strings(data: Any, tensor: str) -> list[bytes]:
+    """Return the elements of the length-prefixed buffer `data`, copied.
+
+    Raises InvalidRequest naming `tensor` when a length runs past the end. A length is checked
+    before anything of that size is allocated.
+    """
+    view = memoryview(data)
+    end = view.nbytes
+    elements: list[bytes] = []
+    unpack = _LENGTH.unpack_from
+    offset = 0
+    while offset < end:
+        if end - offset < 4:
+            msg = f"tensor '{tensor}': {end - offset} bytes left where a 4-byte length is expected"
+            raise InvalidRequest(msg)
+        size = unpack(view, offset)[0]
+        offset += 4
+        if size > end - offset:
+            msg = (
+                f"tensor '{tensor}': element {len(elements)} declares {size} bytes, "
+                f"but only {end - offset} are left"
+            )
+            raise InvalidRequest(msg)
+        elements.append(bytes(view[offset : offset + size]))
+        offset += size
+    return elements
+
+
+def count_strings(data: Any, tensor: str) -> int:
+    """Return how many elements the length-prefixed buffer `data` holds; copies nothing.
+
+    Raises InvalidRequest as `decode_strings` does.
+    """
+    view = memoryview(data)
+    end = view.nbytes
+    unpack = _LENGTH.unpack_from
+    offset = count = 0
+    while offset + 4 <= end:
+        offset += 4 + unpack(view, offset)[0]
+        count += 1
+    if offset != end:
+        decode_strings(data, tensor)  # finds and words the fault
+    return count
+
+
+def check_strings(data: Any, count: int, tensor: str) -> None:
+    """Check that `data` holds exactly `count` well-formed elements.
+
+    Raises InvalidRequest naming `tensor`.
+    """
+    found = count_strings(data, tensor)
+    if found != count:
+        msg = f"tensor '{tensor}': the shape asks for {count} elements, the data hold {found}"
+        raise InvalidRequest(msg)
+
+
+def decode_utf8(elements: Sequence[bytes]) -> list[str]:
+    """Return `elements` as text. Raises UnicodeDecodeError when one is not UTF-8."""
+    return [element.decode() for element in elements]

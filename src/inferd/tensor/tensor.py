@@ -1,0 +1,77 @@
+"""Tensor: a name, a datatype, a shape, and a view on the bytes as they travel."""
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import decode_strings, encode_strings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Parameter = bool | int | str | float
+Parameters = dict[str, Parameter]
+"""What the protocol allows as a parameter value: string, number or boolean."""
+
+
+class Tensor(msgspec.Struct):
+    """A named tensor whose `data` is any C-contiguous buffer in wire layout.
+
+    Little-endian, row-major, packed. BYTES hold a uint32 length before each element
+    (Binary Tensor Data extension). `data` may be bytes, bytearray, memoryview or ndarray; its
+    length in bytes has been checked against datatype and shape by whoever built the tensor.
+    """
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    data: Any  # a buffer; collections.abc.Buffer needs Python 3.12
+    parameters: Parameters | None = None
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return the elements as an array of `shape`: a view, except that BYTES are copied.
+
+        BYTES give an object array of `bytes`; BF16 gives the bit patterns as uint16.
+        """
+        if self.datatype is DataType.BYTES:
+            array = np.empty(prod(self.shape), dtype=object)
+            array[:] = decode_strings(self.data, self.name)
+            return array.reshape(self.shape)
+        return np.ndarray(self.shape, self.datatype.numpy, self.data)
+
+    def strings(self) -> list[bytes]:
+        """Return the elements of a BYTES tensor in row-major order, copied."""
+        return decode_strings(self.data, self.name)
+
+    def view(self) -> memoryview:
+        """Return the wire bytes as a flat memoryview; no copy."""
+        view = memoryview(self.data)
+        return view if view.format == "B" and view.ndim == 1 else flat_view(view)
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of wire bytes."""
+        return memoryview(self.data).nbytes
+
+    @classmethod
+    def from_numpy(cls, name: str, array: np.ndarray[Any, Any], datatype: DataType) -> "Tensor":
+        """Wrap `array`, whose dtype must be `datatype.numpy`; copies only if not C-contiguous.
+
+        BYTES take an object array of `bytes` or `str` (encoded as UTF-8), which is copied.
+        """
+        if datatype is DataType.BYTES:
+            return cls(name, datatype, array.shape, encode_strings(array.ravel().tolist(), name))
+        return cls(name, datatype, array.shape, np.ascontiguousarray(array))
+
+
+def flat_view(view: memoryview) -> memoryview:
+    """Return `view` as one dimension of bytes. Empty views cannot be cast, so they become b''."""
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def element_count(shape: "Sequence[int]") -> int:
+    """Return the number of elements of `shape`, exactly, however large; () holds one element."""
+    return prod(shape)
