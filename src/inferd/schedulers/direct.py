@@ -1,0 +1,34 @@
+"""No queue of its own: each request runs alone, as soon as an instance is free."""
+
+from collections.abc import AsyncIterator
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError
+from inferd.schedulers.execution import Execution
+
+
+class DirectScheduler:
+    """Runs each request by itself, at once."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """See Scheduler.run."""
+        execution = self._execution
+        size_class = execution.size_class(request)
+        if execution.is_inline(size_class):
+            [answer] = execution.run_inline((request,), size_class)
+        else:
+            [answer] = await execution.run_in_thread((request,), size_class)
+        if isinstance(answer, InferdError):
+            raise answer
+        return answer
+
+    def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
+        """See Scheduler.stream."""
+        return self._execution.stream(request)
+
+    async def close(self) -> None:
+        """See Scheduler.close."""
+        await self._execution.close()

@@ -1,0 +1,257 @@
+"""Execution: where a model's requests run, on the event loop itself or in worker threads.
+
+A hand-over to a thread and back costs 10 to 40 µs, several times what a small model needs; a long
+execution on the loop makes every other connection wait. So each model starts in threads, and
+requests of one size class (the power of two their element count falls in) move onto the loop once
+their measured time has been short for a while. One overrun moves the class back at once, and each
+further move onto the loop needs twice as many short runs. Only backends that promise to end by
+themselves (`bounded`) and to run in several threads at once (`concurrent`) come onto the loop.
+
+Each instance has a thread of its own, so a model that hangs holds up nobody but its own callers.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from math import prod
+
+from inferd.core.interfaces import DecoupledInstance, Instance
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable
+
+PROMOTE_NS = 100_000
+"""A run shorter than this counts towards running on the loop."""
+
+OVERRUN_NS = 400_000
+"""A run on the loop longer than this sends its size class back to the threads."""
+
+FIRST_RUNS = 8
+"""How many short runs in threads a size class needs before its first run on the loop."""
+
+MAX_WAITING = 10_000
+"""How many requests of one model may wait for its threads; more are refused as Unavailable."""
+
+STREAM_AHEAD = 16
+"""How many answers a decoupled model may be ahead of a slow reader."""
+
+Answer = InferResponse | InferdError
+_SIZE_CLASSES = 65
+
+
+class Execution:
+    """The loaded instances of one model version, and the choice of where a request runs."""
+
+    def __init__(
+        self,
+        name: str,
+        instances: Sequence[Instance],
+        *,
+        may_run_inline: bool,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._name = name
+        self._instances = instances
+        self._may_run_inline = may_run_inline
+        self._clock = clock
+        self._inline = [False] * _SIZE_CLASSES
+        self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
+        self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._waiting_count = 0
+        self._is_closed = False
+
+    def size_class(self, request: InferRequest) -> int:
+        """Return the class of `request`: the bit length of its inputs' element count."""
+        elements = 0
+        for tensor in request.inputs:
+            elements += prod(tensor.shape)
+        return min(elements.bit_length(), _SIZE_CLASSES - 1)
+
+    def is_inline(self, size_class: int) -> bool:
+        """Tell whether requests of `size_class` run on the event loop at present."""
+        return self._inline[size_class]
+
+    def run_inline(self, requests: Sequence[InferRequest], size_class: int) -> Sequence[Answer]:
+        """Run `requests` here and now. Raises InferdError when all of them failed."""
+        started_ns = self._clock()
+        try:
+            answers = self._instances[0].execute(requests)
+        except InferdError:
+            raise
+        except Exception as error:
+            raise _failed(self._name, error) from error
+        if self._clock() - started_ns > OVERRUN_NS:
+            self._leave_loop(size_class)
+        if len(answers) != len(requests):
+            raise _miscounted(self._name, len(answers), len(requests))
+        return answers
+
+    async def run_in_thread(
+        self, requests: Sequence[InferRequest], size_class: int
+    ) -> Sequence[Answer]:
+        """Run `requests` in the next free instance's thread.
+
+        Raises InferdError when all of them failed, Unavailable when too many wait already. When
+        the caller is cancelled before an instance took the requests, they never run.
+        """
+        job = _Job(requests, asyncio.get_running_loop())
+        self._submit(job)
+        try:
+            answers, took_ns = await job.done
+        finally:
+            job.is_abandoned = True
+            self._waiting_count -= 1
+        if self._may_run_inline:
+            self._note_thread_run(size_class, took_ns)
+        return answers
+
+    async def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
+        """Yield the answers of a decoupled model as they come.
+
+        The model may be STREAM_AHEAD answers ahead of the reader, then it waits. Raises
+        InferdError while iterating. Closing the iterator stops the model at its next answer.
+        """
+        job = _StreamJob(request, asyncio.get_running_loop())
+        self._submit(job)
+        try:
+            while (answer := await job.answers.get()) is not None:
+                job.room.release()
+                if isinstance(answer, InferdError):
+                    raise answer
+                yield answer
+        finally:
+            job.is_abandoned = True
+            job.room.release()
+            self._waiting_count -= 1
+
+    async def close(self) -> None:
+        """Refuse new requests, let those in the threads finish, and close the instances."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        loop = asyncio.get_running_loop()
+        for thread in self._threads:
+            await loop.run_in_executor(None, thread.join)
+        for instance in self._instances:
+            instance.close()
+
+    def _submit(self, job: "_Job") -> None:
+        if self._is_closed:
+            msg = f"model '{self._name}' is being unloaded"
+            raise Unavailable(msg)
+        if self._waiting_count >= MAX_WAITING:
+            msg = f"model '{self._name}' has {MAX_WAITING} requests waiting; try again later"
+            raise Unavailable(msg)
+        if len(self._threads) < len(self._instances):
+            self._start_thread(self._instances[len(self._threads)])
+        self._waiting_count += 1
+        self._jobs.put(job)
+
+    def _start_thread(self, instance: Instance) -> None:
+        # A daemon: a model that hangs must not keep the process from ending.
+        name = f"{self._name}-{len(self._threads)}"
+        thread = threading.Thread(target=self._work, args=(instance,), name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _work(self, instance: Instance) -> None:
+        while (job := self._jobs.get()) is not None:
+            if not job.is_abandoned:
+                job.run(instance, self._name, self._clock)
+            del job  # an idle thread keeps nobody's tensors alive
+
+    def _note_thread_run(self, size_class: int, took_ns: int) -> None:
+        if took_ns > PROMOTE_NS:
+            self._runs_missing[size_class] = self._runs_needed[size_class]
+            return
+        self._runs_missing[size_class] -= 1
+        if self._runs_missing[size_class] <= 0:
+            self._inline[size_class] = True
+
+    def _leave_loop(self, size_class: int) -> None:
+        self._inline[size_class] = False
+        self._runs_needed[size_class] *= 2
+        self._runs_missing[size_class] = self._runs_needed[size_class]
+
+
+class _Job:
+    """Requests on their way through one instance's thread; `done` is answers and nanoseconds."""
+
+    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
+        self.requests = requests
+        self.loop = loop
+        self.done: asyncio.Future[tuple[Sequence[Answer], int]] = loop.create_future()
+        self.is_abandoned = False
+
+    def run(self, instance: Instance, model: str, clock: Callable[[], int]) -> None:
+        """Execute in this thread, and hand the outcome to the event loop."""
+        started_ns = clock()
+        outcome: Sequence[Answer] | InferdError
+        try:
+            outcome = instance.execute(self.requests)
+            if len(outcome) != len(self.requests):
+                outcome = _miscounted(model, len(outcome), len(self.requests))
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            outcome = _failed(model, error)
+        with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+            self.loop.call_soon_threadsafe(self._finish, outcome, clock() - started_ns)
+
+    def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
+        if self.done.done():
+            return
+        if isinstance(outcome, InferdError):
+            self.done.set_exception(outcome)
+        else:
+            self.done.set_result((outcome, took_ns))
+
+
+class _StreamJob(_Job):
+    """One request to a decoupled model; `answers` ends with None."""
+
+    def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__((request,), loop)
+        self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self.room = threading.Semaphore(STREAM_AHEAD)
+
+    def run(self, instance: Instance, model: str, _clock: Callable[[], int]) -> None:
+        """Iterate in this thread, handing over each answer, never too far ahead."""
+        try:
+            for answer in _answers(instance, self.requests[0], model):
+                self.room.acquire()
+                if self.is_abandoned:
+                    return
+                self._hand_over(answer)
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            self._hand_over(_failed(model, error))
+        self._hand_over(None)
+
+    def _hand_over(self, answer: Answer | None) -> None:
+        with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+            self.loop.call_soon_threadsafe(self.answers.put_nowait, answer)
+
+
+def _answers(instance: Instance, request: InferRequest, model: str) -> Iterator[Answer]:
+    if isinstance(instance, DecoupledInstance):
+        return instance.stream(request)
+    answers = instance.execute((request,))
+    if len(answers) != 1:
+        raise _miscounted(model, len(answers), 1)
+    return iter(answers)
+
+
+def _failed(model: str, error: BaseException) -> InferdError:
+    if isinstance(error, InferdError):
+        return error
+    if isinstance(error, asyncio.CancelledError):
+        return Cancelled(f"model '{model}' cancelled the request")
+    failed = BackendFailed(f"model '{model}' failed: {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed
+
+
+def _miscounted(model: str, got: int, expected: int) -> InferdError:
+    return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")
