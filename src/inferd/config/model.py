@@ -41,6 +41,23 @@ class InstanceGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One execution accelerator, such as `tensorrt` or `openvino`, with its own parameters."""
+
+    name: str
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """What the framework may do to the graph, and the accelerators to try, best first."""
+
+    graph_level: int = 0
+    gpu_execution_accelerator: tuple[Accelerator, ...] = ()
+    cpu_execution_accelerator: tuple[Accelerator, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """The configuration of one model. `max_batch_size` > 0 puts a batch dim before all dims."""
 
@@ -53,4 +70,5 @@ class ModelConfig:
     instance_group: tuple[InstanceGroup, ...] = ()
     default_model_filename: str = ""
     decoupled: bool = False
+    optimization: Optimization = field(default_factory=Optimization)
     parameters: dict[str, str] = field(default_factory=dict)
