@@ -1,0 +1,93 @@
+"""Flags as people and Triton's scripts write them, read into option values.
+
+Both --flag value and --flag=value work. A boolean may stand alone: only a word that says true or
+false is taken for its value, so that `--exit-on-error models/` leaves the path alone. This is why
+no parser library is used: they either demand the value or eat the path.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inferd.config.option import Option, options_of
+from inferd.config.server import ServerConfig
+from inferd.config.sources import GivenFlag, nearest
+from inferd.errors import InvalidConfig
+
+
+@dataclass(slots=True)
+class CommandLine:
+    """What stood behind the verb. `wants_help` is set by --help or -h."""
+
+    flags: list[GivenFlag] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    wants_help: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    option: Option
+    template: str = ""  # of a deprecated spelling
+
+
+def read_command_line(arguments: Sequence[str]) -> CommandLine:
+    """Read flags and paths; a path is one more --model-repository, in its place.
+
+    Raises InvalidConfig for an unknown flag or a missing value.
+    """
+    spellings = _spellings(options_of(ServerConfig))
+    line = CommandLine()
+    rest = deque(arguments)
+    while rest:
+        argument = rest.popleft()
+        if argument == "--":
+            line.flags += [_path(each) for each in rest]
+            break
+        if argument in ("--help", "-h"):
+            line.wants_help = True
+        elif argument.startswith("-") and argument != "-":
+            spelled, equals, text = argument.partition("=")
+            found = _lookup(spelled, spellings)
+            if not equals:
+                text = _value(spelled, found.option, rest)
+            line.flags.append(_given(spelled, found, text, line.warnings))
+        else:
+            line.flags.append(_path(argument))
+    return line
+
+
+def _value(spelled: str, option: Option, rest: deque[str]) -> str:
+    if option.bare:
+        return rest.popleft() if rest and option.is_value(rest[0]) else option.bare
+    if not rest or rest[0].startswith("--"):
+        msg = f"{spelled} needs a value: {spelled} {option.word}"
+        raise InvalidConfig(msg)
+    return rest.popleft()
+
+
+def _given(spelled: str, found: _Spelling, text: str, warnings: list[str]) -> GivenFlag:
+    if found.template:
+        text = found.template.format(text)
+        warnings.append(f"{spelled} is deprecated, use {found.option.flag}={text}")
+    return GivenFlag(found.option.name, text, spelled)
+
+
+def _path(text: str) -> GivenFlag:
+    return GivenFlag("model_repository", text, "PATH")
+
+
+def _lookup(spelled: str, spellings: Mapping[str, _Spelling]) -> _Spelling:
+    if spelled in spellings:
+        return spellings[spelled]
+    msg = f"there is no option {spelled}{nearest(spelled, list(spellings))}"
+    raise InvalidConfig(msg)
+
+
+def _spellings(options: Mapping[str, Option]) -> dict[str, _Spelling]:
+    found = {}
+    for option in options.values():
+        for name in (option.key, *option.aliases):
+            found[f"--{name}"] = _Spelling(option)
+        for name, template in option.old_flags.items():
+            found[f"--{name}"] = _Spelling(option, template)
+    return found

@@ -1,0 +1,82 @@
+"""The texts of --help, made from the one declaration of the options."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from inferd.config.option import Option, options_of
+from inferd.config.server import GROUPS, ServerConfig
+
+_WIDTH = 96
+_COLUMN = 36
+
+MAIN = """\
+inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Protocol).
+
+  inferd serve PATH... [options]    serve the models in one or more repositories
+  inferd serve --help               every option of the server
+  inferd --version                  print the version
+  inferd --help                     print this
+
+Try it:
+
+  inferd serve models/
+  curl localhost:8000/v2/health/ready
+"""
+
+_SERVE = """\
+inferd serve PATH... [options]
+
+Serves the models in one or more repositories. PATH is a folder of model folders, each with
+numbered version folders in it: models/resnet/1/model.onnx.
+
+Every option can be set three ways. What stands first here goes before what stands last:
+
+  --http-port 8080          flag (also --http-port=8080)
+  INFERD_HTTP_PORT=8080     environment variable; lists are separated by ";"
+  http-port = 8080          line in a TOML file, named with --config FILE
+
+Booleans may stand alone: --exit-on-error is --exit-on-error=true.
+"""
+
+_SIGNALS = """\
+SIGTERM or Ctrl-C ends the server: readiness turns false at once, requests in flight are finished,
+and the exit code is 0, or 1 when --exit-timeout-secs was too short for some. A second signal ends
+it right away with 128 plus the signal's number. Code 1 also tells that the server could not
+start, 2 that its options are wrong.
+"""
+
+
+def serve_help() -> str:
+    """Return the help of `inferd serve`, options in groups."""
+    options = list(options_of(ServerConfig).values())
+    parts = [_SERVE]
+    for group in GROUPS:
+        shown = [each for each in options if each.group == group and each.acted_on]
+        if shown:
+            parts.append("\n".join([group, *_lines(shown)]) + "\n")
+    idle = [each for each in options if not each.acted_on]
+    if idle:
+        names = " ".join(each.flag for each in idle)
+        parts.append(
+            "Accepted for the sake of existing command lines, without effect in this version\n"
+            + textwrap.indent(_wrap(names, _WIDTH - 2), "  ")
+            + "\n"
+        )
+    parts.append(_SIGNALS)
+    return "\n".join(parts)
+
+
+def _lines(options: Iterable[Option]) -> Iterator[str]:
+    for each in options:
+        left = f"  {each.flag} {each.word}"
+        text = f"{each.help} [{each.shown}]" if each.shown else each.help
+        wrapped = _wrap(text, _WIDTH - _COLUMN).splitlines()
+        if len(left) >= _COLUMN:
+            yield left
+        else:
+            yield left.ljust(_COLUMN) + wrapped.pop(0)
+        yield from (" " * _COLUMN + line for line in wrapped)
+
+
+def _wrap(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

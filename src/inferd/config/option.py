@@ -1,0 +1,179 @@
+"""Option: how one server setting is declared, and how its value is read from text or TOML."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from types import MappingProxyType, UnionType
+from typing import Any
+
+from inferd.errors import InvalidConfig
+
+BOOLEANS = MappingProxyType(
+    {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+)
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+
+_TYPE_NAMES = MappingProxyType(
+    {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        tuple: "a list of texts",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One server setting. `kind` is bool, int, float, str or tuple (of str: may be repeated).
+
+    `shown` is what help prints as the default when the value alone would not tell. `word` is what
+    help prints for the value. `bare` is the text a flag without a value stands for, "" if it needs
+    one. `old_flags` are deprecated spellings; the template beside each turns its value into one of
+    this option. `acted_on` is false for what is accepted, for the sake of existing command lines,
+    and changes nothing; `protects` marks those of them that would be dangerous to ignore.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    group: str
+    word: str
+    shown: str
+    bare: str
+    choices: tuple[object, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    aliases: tuple[str, ...] = ()
+    old_flags: Mapping[str, str] = field(default_factory=dict)
+    acted_on: bool = True
+    protects: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in a TOML file: http-port."""
+        return self.name.replace("_", "-")
+
+    @property
+    def flag(self) -> str:
+        """Its flag: --http-port."""
+        return f"--{self.key}"
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable: INFERD_HTTP_PORT."""
+        return f"INFERD_{self.name.upper()}"
+
+    def read_text(self, text: str, where: str) -> Any:
+        """Return the value `text` stands for; of a repeatable option, one of its values.
+
+        Raises InvalidConfig, which begins with `where`.
+        """
+        if self.kind is bool:
+            value: Any = BOOLEANS.get(text.lower())
+        elif self.kind is int:
+            value = self._whole_number(text)
+        elif self.kind is float:
+            value = _number(text)
+        else:
+            value = text
+        if value is None:
+            raise self._wrong(text, where)
+        return self._checked(value, where)
+
+    def read_toml(self, value: object, where: str) -> Any:
+        """Return `value`, as tomllib gave it, checked. Raises InvalidConfig as read_text does."""
+        if self.kind is tuple:
+            texts = [value] if isinstance(value, str) else value
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                raise self._wrong(value, where)
+            return tuple(texts)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if self.kind is float and number:
+            return self._checked(float(str(value)), where)
+        if self.kind is int and self.bare and isinstance(value, bool):
+            return int(value)
+        if type(value) is not self.kind:
+            raise self._wrong(value, where)
+        return self._checked(value, where)
+
+    def is_value(self, text: str) -> bool:
+        """Whether `text`, standing after the bare flag, is its value and not the next argument."""
+        return text.lower() in BOOLEANS or (
+            self.kind is int and bool(_WHOLE_NUMBER.fullmatch(text))
+        )
+
+    def _whole_number(self, text: str) -> int | None:
+        if self.bare and text.lower() in BOOLEANS:
+            return int(BOOLEANS[text.lower()])
+        return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+
+    def _checked(self, value: Any, where: str) -> Any:
+        if self.choices and value not in self.choices:
+            msg = f"{where}: {value!r} is none of {', '.join(map(str, self.choices))}"
+            raise InvalidConfig(msg)
+        if self.minimum is not None and value < self.minimum:
+            msg = f"{where}: {value} is too small, the least is {self.minimum:g}"
+            raise InvalidConfig(msg)
+        if self.maximum is not None and value > self.maximum:
+            msg = f"{where}: {value} is too large, the most is {self.maximum:.15g}"
+            raise InvalidConfig(msg)
+        return value
+
+    def _wrong(self, value: object, where: str) -> InvalidConfig:
+        expected = _TYPE_NAMES[self.kind]
+        if self.kind is bool:
+            expected += " (or on, off, 1, 0)"
+        return InvalidConfig(f"{where}: {value!r} is not {expected}")
+
+
+def option(default: object, help: str, **more: object) -> Any:
+    """Return the dataclass field of one option; `more` are fields of Option that differ."""
+    return field(default=default, metadata={"help": help, **more})
+
+
+@cache
+def options_of(config_class: type) -> Mapping[str, Option]:
+    """Return the options the fields of `config_class` declare, by name, in their order."""
+    found = {}
+    for each in fields(config_class):
+        more = dict(each.metadata)
+        kind = _kind(each.type)
+        more.setdefault("word", _word(kind, more.get("choices", ())))
+        more.setdefault("shown", _shown(each.default))
+        more.setdefault("bare", "true" if kind is bool else "")
+        found[each.name] = Option(name=each.name, kind=kind, default=each.default, **more)
+    return MappingProxyType(found)
+
+
+def _kind(annotation: Any) -> type:
+    if isinstance(annotation, UnionType):
+        [annotation] = [part for part in annotation.__args__ if part is not type(None)]
+    kind: type = getattr(annotation, "__origin__", annotation)
+    return kind
+
+
+def _word(kind: type, choices: tuple[object, ...]) -> str:
+    if choices:
+        return "|".join(map(str, choices))
+    return {bool: "true|false", int: "N", float: "N", str: "TEXT", tuple: "TEXT"}[kind]
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, float):
+        return f"{default:g}"
+    return "" if default in (None, ()) else str(default)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,554 @@
+"""ServerConfig: every option of the server, each declared once.
+
+From this one declaration come the flag (--http-port), the environment variable
+(INFERD_HTTP_PORT), the key in a TOML file (http-port), the help and docs/reference/options.md.
+Names and defaults are Triton's wherever Triton has the option. A default that differs has its
+reason beside it.
+"""
+
+from dataclasses import dataclass
+
+from inferd.config.option import option
+
+GROUPS = (
+    "Models",
+    "Server",
+    "HTTP",
+    "HTTP limits",
+    "gRPC",
+    "Protocol details",
+    "Logging",
+    "Metrics and traces",
+    "Backends, devices and caches",
+    "Cloud platforms",
+)
+
+_PORT = {"minimum": 0, "maximum": 65535, "word": "PORT"}
+_SECONDS = {"minimum": 0, "word": "SECONDS"}
+_TIMEOUT = {"minimum": 0.1, "word": "SECONDS"}
+_MILLISECONDS = {"word": "MILLISECONDS"}
+_COUNT = {"minimum": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """What people may set. None and () mean "not set"."""
+
+    # Models
+
+    model_repository: tuple[str, ...] = option(
+        (),
+        "Folder of model folders. May be repeated, and is the same as PATH.",
+        group="Models",
+        word="PATH",
+        aliases=("model-store",),
+    )
+    model_control_mode: str = option(
+        "none",
+        "none: all models load at start. explicit: only those of --load-model, and others when a "
+        "client asks. poll: the repository is watched for changes.",
+        group="Models",
+        choices=("none", "poll", "explicit"),
+        acted_on=False,
+    )
+    load_model: tuple[str, ...] = option(
+        (),
+        "Model to load at start in explicit mode; * alone means all. May be repeated.",
+        group="Models",
+        word="NAME",
+        acted_on=False,
+    )
+    repository_poll_secs: int = option(
+        15,
+        "How often poll mode looks at the repository.",
+        group="Models",
+        **_SECONDS,
+        acted_on=False,
+    )
+    # Triton stops; here the healthy models serve, and readiness tells that others failed.
+    exit_on_error: bool = option(
+        False, "End with code 1 when a model fails to load at start.", group="Models"
+    )
+    strict_readiness: bool = option(
+        True, "The server is ready only when all its models are.", group="Models"
+    )
+    disable_auto_complete_config: bool = option(
+        False,
+        "Take config.pbtxt as it is; fill in nothing from the model file.",
+        group="Models",
+        acted_on=False,
+        # The old flag says the same thing with the same sense.
+        old_flags={"strict-model-config": "{}"},
+    )
+    model_config_name: str | None = option(
+        None,
+        "Use configs/NAME.pbtxt of a model, where it exists, instead of config.pbtxt.",
+        group="Models",
+        word="NAME",
+        acted_on=False,
+    )
+    model_worker_threads: int | None = option(
+        None,
+        "Threads that execute models.",
+        group="Models",
+        shown="number of CPUs",
+        **_COUNT,
+    )
+    model_load_thread_count: int = option(
+        4, "Models that load at the same time.", group="Models", **_COUNT, acted_on=False
+    )
+    model_load_retry_count: int = option(
+        0,
+        "How often a failed load is tried again.",
+        group="Models",
+        minimum=0,
+        acted_on=False,
+    )
+    model_namespacing: bool = option(
+        False, "Allow one name in several repositories.", group="Models", acted_on=False
+    )
+
+    # Server
+
+    config: str | None = option(
+        None, "TOML file of options; flags and variables go before it.", group="Server", word="FILE"
+    )
+    id: str | None = option(
+        None, "Server name, as metadata tells it.", group="Server", word="NAME", shown="inferd"
+    )
+    exit_timeout_secs: int = option(
+        30,
+        "After SIGTERM the process ends within this time; requests not finished by then are cut.",
+        group="Server",
+        minimum=1,
+        word="SECONDS",
+    )
+    drain_delay: float = option(
+        0.0,
+        "After SIGTERM, keep taking new connections for this long, not ready any more, so that "
+        "load balancers can notice. Counts towards --exit-timeout-secs.",
+        group="Server",
+        **_SECONDS,
+    )
+
+    # HTTP
+
+    allow_http: bool = option(True, "Serve HTTP.", group="HTTP")
+    http_address: str | None = option(
+        None,
+        "Address the HTTP port binds.",
+        group="HTTP",
+        word="ADDRESS",
+        shown="127.0.0.1; 0.0.0.0 in a container",
+    )
+    http_port: int = option(8000, "Port of HTTP; 0 lets the system choose.", group="HTTP", **_PORT)
+    http_unix_socket: str | None = option(
+        None, "Serve HTTP on this Unix socket too.", group="HTTP", word="PATH"
+    )
+    http_use_ssl: bool = option(False, "HTTPS instead of HTTP.", group="HTTP")
+    http_server_cert: str | None = option(
+        None, "PEM file of the server's certificate chain.", group="HTTP", word="FILE"
+    )
+    http_server_key: str | None = option(
+        None, "PEM file of the server's private key.", group="HTTP", word="FILE"
+    )
+    http_use_ssl_mutual: bool = option(
+        False,
+        "Clients too must show a certificate, signed by --http-root-cert. Implies --http-use-ssl.",
+        group="HTTP",
+    )
+    http_root_cert: str | None = option(
+        None, "PEM file of the authorities client certificates are from.", group="HTTP", word="FILE"
+    )
+    reuse_http_port: bool = option(
+        False, "Share the port with other processes (SO_REUSEPORT).", group="HTTP", acted_on=False
+    )
+    http_thread_count: int = option(
+        8,
+        "Threads of Triton's HTTP server; here one event loop serves all connections.",
+        group="HTTP",
+        **_COUNT,
+        acted_on=False,
+    )
+    http_header_forward_pattern: str | None = option(
+        None,
+        "Regular expression; headers it matches become request parameters.",
+        group="HTTP",
+        word="REGEX",
+        acted_on=False,
+    )
+    http_restricted_api: tuple[str, ...] = option(
+        (),
+        "APIS:HEADER=VALUE: these APIs only answer requests with this header. May be repeated.",
+        group="HTTP",
+        acted_on=False,
+        protects=True,
+    )
+
+    # HTTP limits
+
+    http_max_header_bytes: int = option(
+        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_COUNT
+    )
+    http_max_body_bytes: int = option(
+        2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
+    )
+    http_max_input_size: int = option(
+        67108864, "JSON part of one request.", group="HTTP limits", word="BYTES", **_COUNT
+    )
+    http_max_connections: int = option(
+        10000, "Connections open at the same time.", group="HTTP limits", **_COUNT
+    )
+    http_idle_timeout_secs: float = option(
+        300.0, "Keep-alive connection without a request.", group="HTTP limits", **_TIMEOUT
+    )
+    http_header_timeout_secs: float = option(
+        60.0, "From a request's first byte to its whole head.", group="HTTP limits", **_TIMEOUT
+    )
+    http_body_timeout_secs: float = option(
+        60.0,
+        "Body that makes no progress. A body that trickles in is ended as well.",
+        group="HTTP limits",
+        **_TIMEOUT,
+    )
+    http_write_timeout_secs: float = option(
+        60.0, "Client that does not read its answer.", group="HTTP limits", **_TIMEOUT
+    )
+
+    # gRPC
+
+    allow_grpc: bool = option(True, "Serve gRPC.", group="gRPC")
+    grpc_address: str | None = option(
+        None,
+        "Address the gRPC port binds.",
+        group="gRPC",
+        word="ADDRESS",
+        shown="127.0.0.1; 0.0.0.0 in a container",
+    )
+    grpc_port: int = option(8001, "Port of gRPC; 0 lets the system choose.", group="gRPC", **_PORT)
+    grpc_use_ssl: bool = option(False, "TLS for gRPC.", group="gRPC")
+    grpc_server_cert: str | None = option(
+        None, "PEM file of the server's certificate chain.", group="gRPC", word="FILE"
+    )
+    grpc_server_key: str | None = option(
+        None, "PEM file of the server's private key.", group="gRPC", word="FILE"
+    )
+    grpc_use_ssl_mutual: bool = option(
+        False,
+        "Clients too must show a certificate, signed by --grpc-root-cert. Implies --grpc-use-ssl.",
+        group="gRPC",
+    )
+    grpc_root_cert: str | None = option(
+        None, "PEM file of the authorities client certificates are from.", group="gRPC", word="FILE"
+    )
+    grpc_infer_response_compression_level: str = option(
+        "none",
+        "How hard answers are compressed.",
+        group="gRPC",
+        choices=("none", "low", "medium", "high"),
+    )
+    grpc_keepalive_time: int = option(
+        7200000, "Quiet time after which the client is pinged.", group="gRPC", **_MILLISECONDS
+    )
+    grpc_keepalive_timeout: int = option(
+        20000, "How long the answer to such a ping may take.", group="gRPC", **_MILLISECONDS
+    )
+    grpc_keepalive_permit_without_calls: bool = option(
+        False, "Ping while no call is running, too.", group="gRPC"
+    )
+    grpc_http2_max_pings_without_data: int = option(
+        2, "Pings sent without data between them; 0 is no limit.", group="gRPC"
+    )
+    grpc_http2_min_recv_ping_interval_without_data: int = option(
+        300000, "Least time between a client's pings without data.", group="gRPC", **_MILLISECONDS
+    )
+    grpc_http2_max_ping_strikes: int = option(
+        2, "Too early pings a client may send; 0 is no limit.", group="gRPC"
+    )
+    grpc_max_connection_age: int | None = option(
+        None, "Close connections after this time.", group="gRPC", shown="never", **_MILLISECONDS
+    )
+    grpc_max_connection_age_grace: int | None = option(
+        None,
+        "How long calls may go on after that.",
+        group="gRPC",
+        shown="no limit",
+        **_MILLISECONDS,
+    )
+    reuse_grpc_port: bool = option(
+        False, "Share the port with other processes (SO_REUSEPORT).", group="gRPC"
+    )
+    grpc_header_forward_pattern: str | None = option(
+        None,
+        "Regular expression; metadata it matches becomes request parameters.",
+        group="gRPC",
+        word="REGEX",
+        acted_on=False,
+    )
+    grpc_restricted_protocol: tuple[str, ...] = option(
+        (),
+        "PROTOCOLS:KEY=VALUE: these calls only answer requests with this metadata. "
+        "May be repeated.",
+        group="gRPC",
+        acted_on=False,
+        protects=True,
+    )
+    grpc_infer_thread_count: int = option(
+        2, "Threads of Triton's gRPC server.", group="gRPC", **_COUNT, acted_on=False
+    )
+    grpc_infer_allocation_pool_size: int = option(
+        8, "Request objects Triton keeps for use again.", group="gRPC", minimum=0, acted_on=False
+    )
+    grpc_max_response_pool_size: int = option(
+        2147483647,
+        "Response objects Triton keeps for use again.",
+        group="gRPC",
+        minimum=0,
+        acted_on=False,
+    )
+
+    # Protocol details: where the specifications leave a choice
+
+    json_half_floats: str = option(
+        "accept",
+        "FP16 and BF16 tensors in JSON: as numbers, or refused.",
+        group="Protocol details",
+        choices=("accept", "refuse"),
+    )
+    json_non_finite: str = option(
+        "tokens",
+        "NaN and infinities in JSON answers: the words NaN and Infinity (not JSON, but what "
+        "Triton's clients read), null, or an error.",
+        group="Protocol details",
+        choices=("tokens", "null", "error"),
+    )
+    not_ready_status: int = option(
+        400,
+        "HTTP status of readiness checks that fail: Triton's 400, or KServe's 503.",
+        group="Protocol details",
+        choices=(400, 503),
+    )
+    grpc_typed_answers: bool = option(
+        False,
+        "Answer typed gRPC requests in typed contents instead of raw_output_contents.",
+        group="Protocol details",
+    )
+
+    # Logging
+
+    log_format: str = option(
+        "default",
+        "Text, text with UTC times, or one JSON object per line.",
+        group="Logging",
+        choices=("default", "ISO8601", "json"),
+    )
+    log_file: str | None = option(
+        None, "Append the log to this file.", group="Logging", word="FILE", shown="standard error"
+    )
+    log_verbose: int = option(
+        0,
+        "1 and above logs details as well; the bare flag means 1.",
+        group="Logging",
+        minimum=0,
+        bare="1",
+    )
+    log_info: bool = option(True, "Log what happens.", group="Logging")
+    log_warning: bool = option(True, "Log warnings.", group="Logging")
+    log_error: bool = option(True, "Log errors.", group="Logging")
+
+    # Metrics and traces
+
+    allow_metrics: bool = option(
+        True, "Serve Prometheus metrics.", group="Metrics and traces", acted_on=False
+    )
+    allow_gpu_metrics: bool = option(
+        True, "Metrics of the GPUs.", group="Metrics and traces", acted_on=False
+    )
+    allow_cpu_metrics: bool = option(
+        True, "Metrics of the CPUs.", group="Metrics and traces", acted_on=False
+    )
+    metrics_address: str | None = option(
+        None,
+        "Address the metrics port binds.",
+        group="Metrics and traces",
+        word="ADDRESS",
+        shown="that of HTTP",
+        acted_on=False,
+    )
+    metrics_port: int = option(
+        8002, "Port of the metrics.", group="Metrics and traces", **_PORT, acted_on=False
+    )
+    metrics_interval_ms: int = option(
+        2000,
+        "How often the devices are asked.",
+        group="Metrics and traces",
+        minimum=1,
+        **_MILLISECONDS,
+        acted_on=False,
+    )
+    metrics_config: tuple[str, ...] = option(
+        (),
+        "[KIND,]SETTING=VALUE. May be repeated.",
+        group="Metrics and traces",
+        word="SETTING",
+        acted_on=False,
+    )
+    trace_config: tuple[str, ...] = option(
+        (),
+        "[MODE,]SETTING=VALUE: which requests are traced, and where to. May be repeated.",
+        group="Metrics and traces",
+        word="SETTING",
+        acted_on=False,
+        old_flags={
+            "trace-file": "triton,file={}",
+            "trace-level": "level={}",
+            "trace-rate": "rate={}",
+            "trace-count": "count={}",
+            "trace-log-frequency": "triton,log-frequency={}",
+        },
+    )
+
+    # Backends, devices and caches
+
+    backend_config: tuple[str, ...] = option(
+        (),
+        "[BACKEND,]SETTING=VALUE. May be repeated.",
+        group="Backends, devices and caches",
+        word="SETTING",
+        acted_on=False,
+    )
+    backend_directory: str | None = option(
+        None,
+        "Folder of Triton's compiled backends; those of inferd are part of it.",
+        group="Backends, devices and caches",
+        word="PATH",
+        acted_on=False,
+    )
+    repoagent_directory: str | None = option(
+        None,
+        "Folder of Triton's compiled repository agents.",
+        group="Backends, devices and caches",
+        word="PATH",
+        acted_on=False,
+    )
+    cache_config: tuple[str, ...] = option(
+        (),
+        "CACHE,SETTING=VALUE of the response cache. May be repeated.",
+        group="Backends, devices and caches",
+        word="SETTING",
+        acted_on=False,
+        old_flags={"response-cache-byte-size": "local,size={}"},
+    )
+    cache_directory: str | None = option(
+        None,
+        "Folder of Triton's compiled caches.",
+        group="Backends, devices and caches",
+        word="PATH",
+        acted_on=False,
+    )
+    # Not set: clients on the same machine may, those that come over the network may not.
+    allow_client_shm: bool | None = option(
+        None,
+        "Clients may register shared memory.",
+        group="Backends, devices and caches",
+        shown="only when all ports bind this machine alone",
+        acted_on=False,
+    )
+    rate_limit: str = option(
+        "off",
+        "Count executions and hold back those whose resources are taken.",
+        group="Backends, devices and caches",
+        choices=("off", "execution_count"),
+        acted_on=False,
+    )
+    rate_limit_resource: tuple[str, ...] = option(
+        (),
+        "NAME:COUNT[:DEVICE]: how much there is of a resource. May be repeated.",
+        group="Backends, devices and caches",
+        acted_on=False,
+    )
+    host_policy: tuple[str, ...] = option(
+        (),
+        "POLICY,SETTING=VALUE: which CPUs serve a device. May be repeated.",
+        group="Backends, devices and caches",
+        acted_on=False,
+    )
+    buffer_manager_thread_count: int = option(
+        0,
+        "Threads that copy tensors.",
+        group="Backends, devices and caches",
+        minimum=0,
+        acted_on=False,
+    )
+    pinned_memory_pool_byte_size: int = option(
+        268435456,
+        "Pinned memory for copies to GPUs.",
+        group="Backends, devices and caches",
+        word="BYTES",
+        minimum=0,
+        acted_on=False,
+    )
+    cuda_memory_pool_byte_size: tuple[str, ...] = option(
+        (),
+        "GPU:BYTES of memory kept for tensors. May be repeated.",
+        group="Backends, devices and caches",
+        acted_on=False,
+    )
+    cuda_virtual_address_size: tuple[str, ...] = option(
+        (),
+        "GPU:BYTES of address space for growing tensors. May be repeated.",
+        group="Backends, devices and caches",
+        acted_on=False,
+    )
+    min_supported_compute_capability: float | None = option(
+        None,
+        "GPUs below this are not used.",
+        group="Backends, devices and caches",
+        acted_on=False,
+    )
+    enable_peer_access: bool = option(
+        True,
+        "GPUs may copy to each other.",
+        group="Backends, devices and caches",
+        acted_on=False,
+    )
+    model_load_gpu_limit: tuple[str, ...] = option(
+        (),
+        "DEVICE:FRACTION of a GPU's memory that may be full for a load. May be repeated.",
+        group="Backends, devices and caches",
+        acted_on=False,
+    )
+
+    # Cloud platforms
+
+    allow_sagemaker: bool = option(
+        False, "Serve SageMaker's /ping and /invocations.", group="Cloud platforms", acted_on=False
+    )
+    sagemaker_port: int = option(
+        8080, "Port of SageMaker's calls.", group="Cloud platforms", **_PORT, acted_on=False
+    )
+    sagemaker_safe_port_range: str | None = option(
+        None,
+        "LOW-HIGH: ports SageMaker may use.",
+        group="Cloud platforms",
+        acted_on=False,
+    )
+    sagemaker_thread_count: int = option(
+        8, "Threads of SageMaker's calls.", group="Cloud platforms", **_COUNT, acted_on=False
+    )
+    allow_vertex_ai: bool = option(
+        False, "Serve Vertex AI's calls.", group="Cloud platforms", acted_on=False
+    )
+    vertex_ai_port: int = option(
+        8080, "Port of Vertex AI's calls.", group="Cloud platforms", **_PORT, acted_on=False
+    )
+    vertex_ai_thread_count: int = option(
+        8, "Threads of Vertex AI's calls.", group="Cloud platforms", **_COUNT, acted_on=False
+    )
+    vertex_ai_default_model: str | None = option(
+        None,
+        "Model a Vertex AI call means when it names none.",
+        group="Cloud platforms",
+        word="NAME",
+        acted_on=False,
+    )

@@ -1,0 +1,160 @@
+"""Where options come from: a flag goes before a variable, that before the file, that before the
+default.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inferd.config.option import Option, options_of
+from inferd.config.server import ServerConfig
+from inferd.errors import InvalidConfig
+
+_PREFIX = "INFERD_"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFlag:
+    """One value of an option as the command line spelled it; `text` is already in today's form."""
+
+    name: str
+    text: str
+    spelling: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration, and what the person who wrote it should be told."""
+
+    config: ServerConfig
+    warnings: tuple[str, ...]
+
+
+def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Settings:
+    """Return the server's configuration from `flags`, `environ` and the TOML file they name.
+
+    An empty variable counts as not set; a list in a variable is separated by ";". Raises
+    InvalidConfig, which names the flag, the variable, or the file and key.
+    """
+    options = options_of(ServerConfig)
+    warnings = _misspelled_variables(options, environ)
+    chosen = _read_variables(options, environ, warnings)
+    chosen |= _read_flags(options, flags)
+    if "config" in chosen:
+        chosen = _read_file(options, Path(chosen["config"])) | chosen
+    config = ServerConfig(**chosen)
+    check_server_config(config)
+    warnings += _without_effect(options, config)
+    return Settings(config, tuple(warnings))
+
+
+def check_server_config(config: ServerConfig) -> None:
+    """Raise InvalidConfig when options contradict each other."""
+    if not (config.allow_http or config.allow_grpc):
+        msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
+        raise InvalidConfig(msg)
+    for protocol in ("http", "grpc"):
+        _check_tls(config, protocol)
+    for each in options_of(ServerConfig).values():
+        if each.protects and not each.acted_on and getattr(config, each.name) != each.default:
+            msg = (
+                f"{each.flag} is not supported yet, and ignoring it would leave open what it is "
+                "meant to close; remove it and restrict access in front of the server"
+            )
+            raise InvalidConfig(msg)
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """Return ", did you mean ...?" for the word of `known` most like `word`, or ""."""
+    import difflib  # only needed to word an error
+
+    found = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean {found[0]}?" if found else ""
+
+
+def _check_tls(config: ServerConfig, protocol: str) -> None:
+    mutual = getattr(config, f"{protocol}_use_ssl_mutual")
+    if not (mutual or getattr(config, f"{protocol}_use_ssl")):
+        return
+    flag = f"--{protocol}-use-ssl-mutual" if mutual else f"--{protocol}-use-ssl"
+    needed = ("server_cert", "server_key", "root_cert") if mutual else ("server_cert", "server_key")
+    for name in needed:
+        if getattr(config, f"{protocol}_{name}") is None:
+            msg = f"{flag} needs --{protocol}-{name.replace('_', '-')}"
+            raise InvalidConfig(msg)
+
+
+def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    for given in flags:
+        value = options[given.name].read_text(given.text, given.spelling)
+        if options[given.name].kind is tuple:
+            value = (*chosen.get(given.name, ()), value)
+        chosen[given.name] = value
+    return chosen
+
+
+def _read_variables(
+    options: Mapping[str, Option], environ: Mapping[str, str], warnings: list[str]
+) -> dict[str, Any]:
+    chosen = {}
+    for name, each in options.items():
+        text = environ.get(each.variable, "")
+        if not text:
+            continue
+        if each.name.endswith("_port") and "://" in text:
+            # A Kubernetes service called inferd-http puts INFERD_HTTP_PORT=tcp://... in every pod.
+            warnings.append(f"{each.variable} is left aside: {text!r} was put there by Kubernetes")
+        elif each.kind is tuple:
+            parts = [part for part in text.split(";") if part]
+            chosen[name] = tuple(each.read_text(part, each.variable) for part in parts)
+        else:
+            chosen[name] = each.read_text(text, each.variable)
+    return chosen
+
+
+def _misspelled_variables(options: Mapping[str, Option], environ: Mapping[str, str]) -> list[str]:
+    known = [each.variable for each in options.values()]
+    return [
+        f"the variable {name} is not known{nearest(name, known)}"
+        for name in sorted(environ)
+        if name.startswith(_PREFIX) and name not in known and not _is_of_kubernetes(name)
+    ]
+
+
+def _is_of_kubernetes(name: str) -> bool:
+    # A service called inferd, or inferd-something, describes itself in variables like these.
+    return "_SERVICE_" in name or "_PORT_" in f"{name}_"
+
+
+def _read_file(options: Mapping[str, Option], path: Path) -> dict[str, Any]:
+    import tomllib  # a start without a file need not wait for it
+
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"cannot read the options file {path}: {error.strerror}"
+        raise InvalidConfig(msg) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is not TOML: {error}"
+        raise InvalidConfig(msg) from error
+    by_key = {each.key: each for each in options.values() if each.name != "config"}
+    chosen = {}
+    for key, value in table.items():
+        if key not in by_key:
+            msg = f"{path}: {key!r} is not an option{nearest(key, list(by_key))}"
+            raise InvalidConfig(msg)
+        chosen[by_key[key].name] = by_key[key].read_toml(value, f"{path}: {key}")
+    return chosen
+
+
+def _without_effect(options: Mapping[str, Option], config: ServerConfig) -> list[str]:
+    idle = [
+        each.flag
+        for each in options.values()
+        if not each.acted_on and getattr(config, each.name) != each.default
+    ]
+    if not idle:
+        return []
+    return [f"accepted, but without effect in this version: {', '.join(idle)}"]

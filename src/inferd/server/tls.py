@@ -1,0 +1,35 @@
+"""The TLS side of the HTTP port: certificates read into an ssl context."""
+
+import ssl
+from typing import NoReturn
+
+from inferd.config.server import ServerConfig
+from inferd.errors import InvalidConfig
+
+
+def ssl_context(config: ServerConfig) -> ssl.SSLContext | None:
+    """Return the context of --http-use-ssl and --http-use-ssl-mutual, None without either.
+
+    Raises InvalidConfig naming the flag whose file cannot be used.
+    """
+    if not (config.http_use_ssl or config.http_use_ssl_mutual):
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(str(config.http_server_cert), config.http_server_key)
+    except (OSError, ssl.SSLError) as error:
+        _refuse("--http-server-cert and --http-server-key", error)
+    if config.http_use_ssl_mutual:
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_verify_locations(config.http_root_cert)
+        except (OSError, ssl.SSLError) as error:
+            _refuse("--http-root-cert", error)
+    return context
+
+
+def _refuse(flags: str, error: OSError) -> NoReturn:
+    msg = f"{flags}: {error.strerror or error}"
+    raise InvalidConfig(msg) from error

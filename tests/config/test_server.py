@@ -1,0 +1,51 @@
+import re
+from dataclasses import fields
+
+import pytest
+
+from inferd.config.option import options_of
+from inferd.config.server import GROUPS, ServerConfig
+
+OPTIONS = options_of(ServerConfig)
+
+
+def test_every_option_stands_in_a_known_group():
+    assert {each.group for each in OPTIONS.values()} == set(GROUPS)
+
+
+def test_options_stand_in_the_order_of_the_groups():
+    places = [GROUPS.index(each.group) for each in OPTIONS.values()]
+    assert places == sorted(places)
+
+
+def test_every_default_is_one_its_own_option_accepts():
+    for each in OPTIONS.values():
+        if each.default not in (None, ()):
+            assert each.read_toml(each.default, each.flag) == each.default
+
+
+def test_every_help_is_a_sentence():
+    for each in OPTIONS.values():
+        assert re.fullmatch(r".+[.]", each.help), each.flag
+
+
+def test_no_spelling_is_used_twice():
+    spellings = [
+        name for each in OPTIONS.values() for name in (each.key, *each.aliases, *each.old_flags)
+    ]
+    assert len(spellings) == len(set(spellings))
+
+
+def test_no_variable_is_one_kubernetes_sets_for_a_service_called_inferd():
+    variables = {each.variable for each in OPTIONS.values()}
+    assert not {name for name in variables if re.match(r"INFERD_(PORT|SERVICE)(_|$)", name)}
+
+
+def test_the_configuration_never_changes():
+    config = ServerConfig()
+    with pytest.raises(AttributeError):
+        config.http_port = 1
+
+
+def test_the_declaration_covers_every_field():
+    assert list(OPTIONS) == [each.name for each in fields(ServerConfig)]

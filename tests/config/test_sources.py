@@ -1,0 +1,160 @@
+import pytest
+
+from inferd.config.server import ServerConfig
+from inferd.config.sources import GivenFlag, check_server_config, read_settings
+from inferd.errors import InvalidConfig
+
+
+def flag(name, text):
+    return GivenFlag(name, text, "--" + name.replace("_", "-"))
+
+
+def test_nothing_given_is_the_default():
+    settings = read_settings([], {})
+    assert settings.config == ServerConfig()
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("sources", "port"),
+    [("flag variable file", 1), ("variable file", 2), ("file", 3), ("flag file", 1), ("", 8000)],
+)
+def test_flag_goes_before_variable_before_file_before_default(tmp_path, sources, port):
+    file = tmp_path / "inferd.toml"
+    file.write_text("http-port = 3\n" if "file" in sources else "")
+    environ = {"INFERD_CONFIG": str(file)}
+    if "variable" in sources:
+        environ["INFERD_HTTP_PORT"] = "2"
+    flags = [flag("http_port", "1")] if "flag" in sources else []
+    assert read_settings(flags, environ).config.http_port == port
+
+
+def test_the_file_of_the_flag_goes_before_that_of_the_variable(tmp_path):
+    file = tmp_path / "inferd.toml"
+    file.write_text('model-repository = ["a", "b"]\nexit-on-error = true\ndrain-delay = 5\n')
+    flags = [flag("config", str(file))]
+    config = read_settings(flags, {"INFERD_CONFIG": "/nowhere.toml"}).config
+    assert config.model_repository == ("a", "b")
+    assert config.exit_on_error is True
+    assert config.drain_delay == 5.0
+
+
+def test_the_last_of_several_flags_counts_and_lists_grow():
+    flags = [
+        flag("http_port", "1"),
+        flag("http_port", "2"),
+        flag("model_repository", "a"),
+        flag("model_repository", "b"),
+    ]
+    config = read_settings(flags, {"INFERD_MODEL_REPOSITORY": "c"}).config
+    assert config.http_port == 2
+    assert config.model_repository == ("a", "b")
+
+
+def test_a_list_in_a_variable_is_separated_by_semicolons():
+    config = read_settings([], {"INFERD_MODEL_REPOSITORY": "s3://bucket/a;/b;"}).config
+    assert config.model_repository == ("s3://bucket/a", "/b")
+
+
+def test_an_empty_variable_is_not_set():
+    assert read_settings([], {"INFERD_HTTP_PORT": ""}).config.http_port == 8000
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("http-prot = 1\n", "{file}: 'http-prot' is not an option, did you mean http-port?"),
+        ("http_port = 1\n", "{file}: 'http_port' is not an option, did you mean http-port?"),
+        ("http-port = '1'\n", "{file}: http-port: '1' is not a whole number"),
+        ("http-port = 70000\n", "{file}: http-port: 70000 is too large, the most is 65535"),
+        ("[http]\nport = 1\n", "{file}: 'http' is not an option"),
+        ("config = 'other'\n", "{file}: 'config' is not an option"),
+        ("http-port = \n", "{file} is not TOML: Invalid value (at line 1, column 13)"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_file_and_key(tmp_path, text, complaint):
+    file = tmp_path / "inferd.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidConfig) as caught:
+        read_settings([flag("config", str(file))], {})
+    assert caught.value.message.startswith(complaint.format(file=file))
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path):
+    file = tmp_path / "none.toml"
+    with pytest.raises(InvalidConfig) as caught:
+        read_settings([flag("config", str(file))], {})
+    assert caught.value.message == (
+        f"cannot read the options file {file}: No such file or directory"
+    )
+
+
+def test_a_wrong_flag_and_a_wrong_variable_are_refused_by_name():
+    with pytest.raises(InvalidConfig, match=r"^--http-port: 'x' is not a whole number"):
+        read_settings([flag("http_port", "x")], {})
+    with pytest.raises(InvalidConfig, match=r"^INFERD_HTTP_PORT: 'x' is not a whole number"):
+        read_settings([], {"INFERD_HTTP_PORT": "x"})
+
+
+def test_a_misspelled_variable_is_told():
+    settings = read_settings([], {"INFERD_HTTP_PROT": "1", "OTHER": "1"})
+    assert settings.warnings == (
+        "the variable INFERD_HTTP_PROT is not known, did you mean INFERD_HTTP_PORT?",
+    )
+
+
+def test_what_kubernetes_sets_for_a_service_called_inferd_is_no_option():
+    environ = {
+        "INFERD_PORT": "tcp://10.0.0.1:8000",
+        "INFERD_PORT_8000_TCP": "tcp://10.0.0.1:8000",
+        "INFERD_PORT_8000_TCP_ADDR": "10.0.0.1",
+        "INFERD_SERVICE_HOST": "10.0.0.1",
+        "INFERD_SERVICE_PORT": "8000",
+    }
+    assert read_settings([], environ).warnings == ()
+
+
+def test_what_kubernetes_sets_for_a_service_called_inferd_http_is_left_aside():
+    settings = read_settings([], {"INFERD_HTTP_PORT": "tcp://10.0.0.1:8000"})
+    assert settings.config.http_port == 8000
+    assert settings.warnings == (
+        "INFERD_HTTP_PORT is left aside: 'tcp://10.0.0.1:8000' was put there by Kubernetes",
+    )
+
+
+def test_options_without_effect_are_told_in_one_warning_when_they_differ_from_the_default():
+    flags = [
+        flag("http_thread_count", "4"),
+        flag("sagemaker_port", "8081"),
+        flag("vertex_ai_port", "8080"),
+    ]
+    assert read_settings(flags, {}).warnings == (
+        "accepted, but without effect in this version: --http-thread-count, --sagemaker-port",
+    )
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_tls_needs_its_files(protocol):
+    def check(**given):
+        check_server_config(ServerConfig(**{f"{protocol}_{key}": v for key, v in given.items()}))
+
+    with pytest.raises(InvalidConfig, match=f"--{protocol}-use-ssl needs --{protocol}-server-cert"):
+        check(use_ssl=True, server_key="k")
+    with pytest.raises(InvalidConfig, match=f"--{protocol}-use-ssl needs --{protocol}-server-key"):
+        check(use_ssl=True, server_cert="c")
+    with pytest.raises(
+        InvalidConfig, match=f"--{protocol}-use-ssl-mutual needs --{protocol}-root-cert"
+    ):
+        check(use_ssl_mutual=True, server_cert="c", server_key="k")
+    check(use_ssl_mutual=True, server_cert="c", server_key="k", root_cert="r")
+
+
+def test_a_server_that_serves_nothing_is_refused():
+    with pytest.raises(InvalidConfig, match="leave nothing to serve"):
+        check_server_config(ServerConfig(allow_http=False, allow_grpc=False))
+
+
+@pytest.mark.parametrize("name", ["http_restricted_api", "grpc_restricted_protocol"])
+def test_protection_that_is_not_there_is_refused_rather_than_ignored(name):
+    with pytest.raises(InvalidConfig, match="is not supported yet"):
+        read_settings([flag(name, "inference:key=value")], {})
