@@ -54,6 +54,12 @@ class RegionNotFound(InferdError):
     code = Code.NOT_FOUND
 
 
+class ServiceNotFound(InferdError):
+    """The server has no service of that name (gRPC health checking)."""
+
+    code = Code.NOT_FOUND
+
+
 class AlreadyExists(InferdError):
     """The name is taken."""
 

@@ -34,7 +34,8 @@ class InferRequest(msgspec.Struct):
     `version` is "" when the client leaves the choice to the server. An empty `outputs` means all
     of them; `binary_output` is then the V2 REST choice for every one. `raw` marks a raw binary
     request: the one input has no name, datatype or shape until the model's configuration gives
-    them. `priority` 0 is the model's default level, `timeout_us` 0 no timeout.
+    them. `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks
+    a decoupled model's stream for one last answer without outputs.
     """
 
     model: str
@@ -48,6 +49,7 @@ class InferRequest(msgspec.Struct):
     priority: int = 0
     timeout_us: int = 0
     sequence: Sequence | None = None
+    empty_final: bool = False
     arrived_ns: int = 0
 
 

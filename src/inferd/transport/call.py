@@ -1,0 +1,57 @@
+"""What a handler of gRPC calls gets and gives, in words no transport owns.
+
+Handlers see bytes and a Call, never grpcio: what carries them can be exchanged.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple, Protocol
+
+
+class Call(Protocol):
+    """One call as its transport knows it.
+
+    A handler whose client has gone, or whose deadline has passed, is cancelled where it waits
+    (asyncio.CancelledError); `cancelled` is for code that runs on without waiting.
+    """
+
+    @property
+    def metadata(self) -> list[tuple[str, str | bytes]]:
+        """The request metadata: lower-case keys, in order; keys ending in -bin have bytes."""
+        ...
+
+    @property
+    def deadline_s(self) -> float | None:
+        """When the client stops waiting, on the clock of time.monotonic; None: never."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client has given the call up."""
+        ...
+
+    @property
+    def peer(self) -> str:
+        """The client's address as the transport writes it, such as ipv4:127.0.0.1:5000."""
+        ...
+
+
+UnaryHandler = Callable[[bytes, Call], Awaitable[list[Any]]]
+"""Takes a message, returns the answer as buffers to be sent one after the other, or raises."""
+
+StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Any]]]
+"""Takes messages as they come and yields answers, each as buffers."""
+
+
+class Unary(NamedTuple):
+    """A method that takes one message and gives one."""
+
+    handler: UnaryHandler
+
+
+class Stream(NamedTuple):
+    """A method that takes and gives any number of messages."""
+
+    handler: StreamHandler
+
+
+Method = Unary | Stream

@@ -1,0 +1,247 @@
+"""The gRPC port: grpcio's asyncio server carrying our handlers.
+
+grpc.aio shares the loop with HTTP and the engine. grpcio's threaded server costs as much CPU per
+call once each call has to hop to that loop and back.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from inferd.engine.engine import Engine
+from inferd.errors import Code, InferdError, InvalidConfig, Unavailable
+from inferd.transport.call import Method, StreamHandler, Unary, UnaryHandler
+from inferd.transport.grpc_services import grpc_methods
+from inferd.wire.v2_grpc import GRPC_STATUS
+
+logger = logging.getLogger("inferd.grpc")
+
+_STATUS = {code.value[0]: code for code in grpc.StatusCode}
+_COMPRESSION_LEVELS = {"none": 0, "low": 1, "medium": 2, "high": 3}
+_WATCH_INTERVAL_S = 1.0
+
+_MAX_DETAILS_BYTES = 1500
+"""Status details are a header: percent-encoded they must stay well below the 8 KiB peers take."""
+
+
+class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set about the gRPC port; config/server.py has the defaults.
+
+    `typed_answers`: typed requests get typed answers. `compression_level`: none, low, medium or
+    high; answers are compressed with what the client accepts. The keepalive and connection age
+    settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a certificate signed
+    by `root_cert`.
+    """
+
+    typed_answers: bool
+    reuse_port: bool
+    max_receive_bytes: int
+    max_send_bytes: int
+    compression_level: str
+    keepalive_time_ms: int
+    keepalive_timeout_ms: int
+    keepalive_permit_without_calls: bool
+    max_pings_without_data: int
+    min_recv_ping_interval_without_data_ms: int
+    max_ping_strikes: int
+    max_connection_age_ms: int | None
+    max_connection_age_grace_ms: int | None
+    tls: bool
+    mutual_tls: bool
+    server_cert: str | None
+    server_key: str | None
+    root_cert: str | None
+
+
+class GrpcServer:
+    """Answers gRPC calls on one port."""
+
+    def __init__(self, engine: Engine, options: GrpcOptions) -> None:
+        self._options = options
+        self._stopping = asyncio.Event()
+        self._methods = grpc_methods(engine, self._pause, typed_answers=options.typed_answers)
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, address: str, port: int) -> int:
+        """Listen on `address` and return the port, which the system chooses when `port` is 0.
+
+        Raises OSError naming the address when it cannot be bound, InvalidConfig when the TLS
+        files cannot be used.
+        """
+        server = grpc.aio.server(options=_channel_arguments(self._options))
+        for service, handlers in _adapted(self._methods).items():
+            generic = grpc.method_handlers_generic_handler(service, handlers)
+            server.add_generic_rpc_handlers((generic,))
+        host = f"[{address}]" if ":" in address else address
+        credentials = _credentials(self._options)
+        try:
+            if credentials is None:
+                bound = server.add_insecure_port(f"{host}:{port}")
+            else:
+                bound = server.add_secure_port(f"{host}:{port}", credentials)
+        except RuntimeError as error:
+            msg = f"cannot listen for gRPC on {host}:{port}: the address is taken or not ours"
+            raise OSError(msg) from error
+        await server.start()
+        self._server = server
+        return bound
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new calls, give those in flight `grace_s` seconds, then cancel them."""
+        self._stopping.set()
+        if self._server is not None:
+            await self._server.stop(grace_s)
+            self._server = None
+
+    async def _pause(self) -> None:
+        """Wait a little; raises Unavailable when the server stops, so that watches end."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), _WATCH_INTERVAL_S)
+        except TimeoutError:
+            return
+        msg = "the server is shutting down"
+        raise Unavailable(msg)
+
+
+class _AioCall:
+    """A Call carried by grpc.aio."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def metadata(self) -> list[tuple[str, str | bytes]]:
+        """See Call."""
+        return [(key, value) for key, value in self._context.invocation_metadata() or ()]
+
+    @property
+    def deadline_s(self) -> float | None:
+        """See Call."""
+        left_s = self._context.time_remaining()
+        return None if left_s is None else monotonic() + left_s
+
+    @property
+    def cancelled(self) -> bool:
+        """See Call."""
+        return bool(self._context.cancelled())
+
+    @property
+    def peer(self) -> str:
+        """See Call."""
+        return str(self._context.peer())
+
+
+def _adapted(methods: dict[str, Method]) -> dict[str, dict[str, Any]]:
+    """Return grpcio's handler of each method by service and method name."""
+    services: dict[str, dict[str, Any]] = {}
+    for path, method in methods.items():
+        _, service, name = path.split("/")
+        services.setdefault(service, {})[name] = (
+            grpc.unary_unary_rpc_method_handler(_adapted_unary(path, method.handler))
+            if isinstance(method, Unary)
+            else grpc.stream_stream_rpc_method_handler(_adapted_stream(path, method.handler))
+        )
+    return services
+
+
+def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], Any]:
+    async def run(data: bytes, context: Any) -> bytes:
+        try:
+            return b"".join(await handler(data, _AioCall(context)))
+        except Exception as error:
+            if not isinstance(error, InferdError):
+                logger.exception("unexpected failure in %s", path)
+            code, details = status_of(error)
+        await context.abort(_STATUS[code], details)
+        raise AssertionError  # abort does not return
+
+    return run
+
+
+def _adapted_stream(path: str, handler: StreamHandler) -> Callable[[Any, Any], Any]:
+    async def run(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        try:
+            async for buffers in handler(messages, _AioCall(context)):
+                yield b"".join(buffers)
+            return
+        except Exception as error:
+            if not isinstance(error, InferdError):
+                logger.exception("unexpected failure in %s", path)
+            code, details = status_of(error)
+        await context.abort(_STATUS[code], details)
+
+    return run
+
+
+def status_of(error: Exception) -> tuple[int, str]:
+    """Return the gRPC status code and details that tell a client of `error`.
+
+    What was not raised on purpose says nothing of itself to a client.
+    """
+    if not isinstance(error, InferdError):
+        return GRPC_STATUS[Code.INTERNAL], "the server failed unexpectedly; its log says why"
+    details = error.message.encode(errors="replace")[:_MAX_DETAILS_BYTES].decode(errors="ignore")
+    return GRPC_STATUS[error.code], details
+
+
+def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
+    """Return `options` by the names gRPC core gives them."""
+    arguments: dict[str, int | None] = {
+        "grpc.so_reuseport": options.reuse_port,
+        "grpc.max_receive_message_length": options.max_receive_bytes,
+        "grpc.max_send_message_length": options.max_send_bytes,
+        # A level, not an algorithm: core then picks one the client accepts.
+        "grpc.default_compression_level": _COMPRESSION_LEVELS[options.compression_level],
+        "grpc.keepalive_time_ms": options.keepalive_time_ms,
+        "grpc.keepalive_timeout_ms": options.keepalive_timeout_ms,
+        "grpc.keepalive_permit_without_calls": options.keepalive_permit_without_calls,
+        "grpc.http2.max_pings_without_data": options.max_pings_without_data,
+        "grpc.http2.min_ping_interval_without_data_ms": (
+            options.min_recv_ping_interval_without_data_ms
+        ),
+        "grpc.http2.max_ping_strikes": options.max_ping_strikes,
+        "grpc.max_connection_age_ms": options.max_connection_age_ms,
+        "grpc.max_connection_age_grace_ms": options.max_connection_age_grace_ms,
+    }
+    return [(name, int(value)) for name, value in arguments.items() if value is not None]
+
+
+def _credentials(options: GrpcOptions) -> grpc.ServerCredentials | None:
+    """Return the TLS credentials `options` ask for, None for plain text. Raises InvalidConfig."""
+    if not (options.tls or options.mutual_tls):
+        return None
+    if not options.server_cert or not options.server_key:
+        msg = "TLS for gRPC needs a server certificate and a server key"
+        raise InvalidConfig(msg)
+    if options.mutual_tls and not options.root_cert:
+        msg = "mutual TLS for gRPC needs the root certificate that signs the clients'"
+        raise InvalidConfig(msg)
+    _check_tls_files(options.server_cert, options.server_key, options.root_cert)
+    return grpc.ssl_server_credentials(
+        [(Path(options.server_key).read_bytes(), Path(options.server_cert).read_bytes())],
+        Path(options.root_cert).read_bytes() if options.root_cert else None,
+        require_client_auth=options.mutual_tls,
+    )
+
+
+def _check_tls_files(server_cert: str, server_key: str, root_cert: str | None) -> None:
+    """Check that the files hold what they should: gRPC core says only that it cannot bind."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # An encrypted key would otherwise be asked for at the terminal.
+        context.load_cert_chain(server_cert, server_key, password="")
+        if root_cert:
+            context.load_verify_locations(root_cert)
+    except (OSError, ValueError) as error:
+        msg = f"TLS for gRPC: certificate, key or root certificate cannot be used: {error}"
+        raise InvalidConfig(msg) from error

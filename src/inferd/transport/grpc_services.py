@@ -1,0 +1,164 @@
+"""The gRPC methods inferd answers, by full name: V2 inference, health checking, reflection.
+
+One handler per method: bytes to the codec, the words to the engine, its answer to the codec.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from time import monotonic_ns
+from typing import Any
+
+from inferd.engine.engine import Engine
+from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound, Unsupported
+from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
+from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
+from inferd.wire.grpc_health import Serving
+from inferd.wire.proto import pool
+
+V2_SERVICE = "inference.GRPCInferenceService"
+HEALTH_SERVICE = "grpc.health.v1.Health"
+
+Pause = Callable[[], Awaitable[None]]
+
+
+def grpc_methods(engine: Engine, pause: Pause, *, typed_answers: bool) -> dict[str, Method]:
+    """Return every method the server offers by its path, such as /package.Service/Method.
+
+    A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
+    request in typed contents is answered in typed contents.
+    """
+    methods: dict[str, Method] = {
+        **_V2(engine, typed_answers=typed_answers).methods(),
+        **_Health(engine, pause).methods(),
+    }
+    reflection = [f"grpc.reflection.{version}.ServerReflection" for version in _REFLECTION]
+    services = sorted({path.split("/")[1] for path in methods} | set(reflection))
+    for service, version in zip(reflection, _REFLECTION, strict=True):
+        methods[f"/{service}/ServerReflectionInfo"] = Stream(_reflect(version, services))
+    return methods
+
+
+_REFLECTION = grpc_reflection.VERSIONS
+
+
+class _V2:
+    """The handlers of GRPCInferenceService (Open Inference Protocol)."""
+
+    def __init__(self, engine: Engine, *, typed_answers: bool) -> None:
+        self._engine = engine
+        self._typed_answers = typed_answers
+
+    def methods(self) -> dict[str, Method]:
+        """Return the service's methods by path; those without a handler here say so."""
+        handlers = {
+            "ServerLive": self.server_live,
+            "ServerReady": self.server_ready,
+            "ModelReady": self.model_ready,
+            "ServerMetadata": self.server_metadata,
+            "ModelMetadata": self.model_metadata,
+            "ModelInfer": self.model_infer,
+        }
+        methods: dict[str, Method] = {}
+        for rpc in pool().FindServiceByName(V2_SERVICE).methods:
+            handler = handlers.get(rpc.name)
+            methods[f"/{V2_SERVICE}/{rpc.name}"] = (
+                Unary(handler) if handler else _not_offered(rpc.name)
+            )
+        return methods
+
+    async def server_live(self, data: bytes, call: Call) -> list[Any]:
+        v2_grpc_metadata.decode_server_request("ServerLive", data)
+        return [v2_grpc_metadata.encode_live(live=self._engine.is_live())]
+
+    async def server_ready(self, data: bytes, call: Call) -> list[Any]:
+        v2_grpc_metadata.decode_server_request("ServerReady", data)
+        return [v2_grpc_metadata.encode_ready("ServerReady", ready=self._engine.is_ready())]
+
+    async def model_ready(self, data: bytes, call: Call) -> list[Any]:
+        name, version = v2_grpc_metadata.decode_model_request("ModelReady", data)
+        try:
+            ready = self._engine.is_model_ready(name, version)
+        except ModelNotFound:
+            ready = False  # Triton's answer; clients ask before they load a model
+        return [v2_grpc_metadata.encode_ready("ModelReady", ready=ready)]
+
+    async def server_metadata(self, data: bytes, call: Call) -> list[Any]:
+        v2_grpc_metadata.decode_server_request("ServerMetadata", data)
+        return [v2_grpc_metadata.encode_server_metadata(self._engine.server_metadata())]
+
+    async def model_metadata(self, data: bytes, call: Call) -> list[Any]:
+        name, version = v2_grpc_metadata.decode_model_request("ModelMetadata", data)
+        metadata = self._engine.model_metadata(name, version)
+        return [v2_grpc_metadata.encode_model_metadata(metadata)]
+
+    async def model_infer(self, data: bytes, call: Call) -> list[Any]:
+        request = v2_grpc.decode_infer_request(data)
+        request.arrived_ns = monotonic_ns()
+        response = await self._engine.infer(request)
+        return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
+
+
+def _not_offered(rpc: str) -> Method:
+    async def refuse(data: bytes, call: Call) -> list[Any]:
+        msg = f"{rpc} is not offered by this server"
+        raise Unsupported(msg)
+
+    return Unary(refuse)
+
+
+class _Health:
+    """The handlers of grpc.health.v1: a service is serving while the engine is ready."""
+
+    def __init__(self, engine: Engine, pause: Pause) -> None:
+        self._engine = engine
+        self._pause = pause
+
+    def methods(self) -> dict[str, Method]:
+        """Return the service's methods by path."""
+        return {
+            f"/{HEALTH_SERVICE}/Check": Unary(self.check),
+            f"/{HEALTH_SERVICE}/List": Unary(self.list_all),
+            f"/{HEALTH_SERVICE}/Watch": Stream(self.watch),
+        }
+
+    async def check(self, data: bytes, call: Call) -> list[Any]:
+        service = grpc_health.decode_check_request(data)
+        status = self._status(service)
+        if status is Serving.SERVICE_UNKNOWN:
+            msg = f"there is no service '{service}' here, expected '' or '{V2_SERVICE}'"
+            raise ServiceNotFound(msg)
+        return [grpc_health.encode_check_response(status)]
+
+    async def list_all(self, data: bytes, call: Call) -> list[Any]:
+        grpc_health.decode_list_request(data)
+        statuses = {service: self._status(service) for service in ("", V2_SERVICE)}
+        return [grpc_health.encode_list_response(statuses)]
+
+    async def watch(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+        service = grpc_health.decode_check_request(await _only_message(messages))
+        told = None
+        while True:
+            status = self._status(service)
+            if status is not told:
+                told = status
+                yield [grpc_health.encode_check_response(status)]
+            await self._pause()
+
+    def _status(self, service: str) -> Serving:
+        if service not in ("", V2_SERVICE):
+            return Serving.SERVICE_UNKNOWN
+        return Serving.SERVING if self._engine.is_ready() else Serving.NOT_SERVING
+
+
+async def _only_message(messages: AsyncIterator[bytes]) -> bytes:
+    async for data in messages:
+        return data
+    msg = "the call ended without a message, expected one"
+    raise InvalidRequest(msg)
+
+
+def _reflect(version: str, services: Iterable[str]) -> StreamHandler:
+    async def reflect(messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+        async for data in messages:
+            yield [grpc_reflection.answer_reflection(version, data, services)]
+
+    return reflect

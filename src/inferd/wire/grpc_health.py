@@ -1,0 +1,44 @@
+"""The messages of the gRPC health checking protocol (grpc.health.v1), as a server needs them."""
+
+import enum
+from collections.abc import Mapping
+
+from inferd.wire.proto import message_class, parse
+
+
+class Serving(enum.Enum):
+    """HealthCheckResponse.ServingStatus."""
+
+    SERVING = 1
+    NOT_SERVING = 2
+    SERVICE_UNKNOWN = 3
+
+
+def decode_check_request(data: bytes) -> str:
+    """Return the service a HealthCheckRequest asks about, "" for the server as a whole.
+
+    Raises InvalidRequest.
+    """
+    service: str = parse("grpc.health.v1.HealthCheckRequest", data).service
+    return service
+
+
+def decode_list_request(data: bytes) -> None:
+    """Check a HealthListRequest, which says nothing. Raises InvalidRequest."""
+    parse("grpc.health.v1.HealthListRequest", data)
+
+
+def encode_check_response(status: Serving) -> bytes:
+    """Return a HealthCheckResponse."""
+    message = message_class("grpc.health.v1.HealthCheckResponse")(status=status.value)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def encode_list_response(statuses: Mapping[str, Serving]) -> bytes:
+    """Return a HealthListResponse with the status of each service by name."""
+    message = message_class("grpc.health.v1.HealthListResponse")()
+    for service, status in statuses.items():
+        message.statuses[service].status = status.value
+    encoded: bytes = message.SerializeToString()
+    return encoded

@@ -1,0 +1,73 @@
+"""Server reflection (grpc.reflection.v1 and v1alpha): questions about our services, answered."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.descriptor import FileDescriptor
+
+from inferd.wire.proto import message_class, parse, pool
+
+VERSIONS = ("v1", "v1alpha")
+"""The two packages of the protocol; their messages have the same layout."""
+
+_NOT_FOUND = 5
+_UNIMPLEMENTED = 12
+
+
+def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> bytes:
+    """Return the ServerReflectionResponse to one ServerReflectionRequest.
+
+    `services` are the full names of the services the server offers. What is not known is answered
+    inside the message, as the protocol asks. Raises InvalidRequest when `data` are no message.
+    """
+    request = parse(f"grpc.reflection.{version}.ServerReflectionRequest", data)
+    response = message_class(f"grpc.reflection.{version}.ServerReflectionResponse")(
+        valid_host=request.host, original_request=request
+    )
+    question = request.WhichOneof("message_request")
+    asked: Any = getattr(request, question) if question else None
+    if question == "list_services":
+        for name in services:
+            response.list_services_response.service.add(name=name)
+    elif question == "all_extension_numbers_of_type":
+        _answer_extensions(response, asked)
+    elif question in ("file_by_filename", "file_containing_symbol"):
+        _answer_file(response, question, asked)
+    else:
+        # proto3 has no extensions to be found; an unset question is none we know.
+        code = _NOT_FOUND if question else _UNIMPLEMENTED
+        _set_error(response, code, f"no answer to {question or 'a request that asks nothing'}")
+    encoded: bytes = response.SerializeToString()
+    return encoded
+
+
+def _answer_file(response: Any, question: str, asked: str) -> None:
+    find = (
+        pool().FindFileByName if question == "file_by_filename" else pool().FindFileContainingSymbol
+    )
+    try:
+        found = find(asked)
+    except KeyError:
+        _set_error(response, _NOT_FOUND, f"there is no descriptor of '{asked}'")
+        return
+    for file in _with_imports(found):
+        response.file_descriptor_response.file_descriptor_proto.append(file.serialized_pb)
+
+
+def _answer_extensions(response: Any, asked: str) -> None:
+    try:
+        pool().FindMessageTypeByName(asked)
+    except KeyError:
+        _set_error(response, _NOT_FOUND, f"there is no message '{asked}'")
+        return
+    response.all_extension_numbers_response.base_type_name = asked
+
+
+def _with_imports(file: FileDescriptor) -> list[FileDescriptor]:
+    """Return `file` and the files it imports, which a client would have to ask for next."""
+    return [file, *(one for direct in file.dependencies for one in _with_imports(direct))]
+
+
+def _set_error(response: Any, code: int, text: str) -> None:
+    response.error_response.error_code = code
+    response.error_response.error_message = text

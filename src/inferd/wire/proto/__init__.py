@@ -1,0 +1,44 @@
+"""The message classes of every gRPC service inferd speaks, from one private descriptor pool.
+
+Nothing is entered into protobuf's default pool, where tritonclient and others register the same
+names: both can live in one process.
+"""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from inferd.config.proto import config_descriptors, load_pool
+from inferd.errors import InvalidRequest
+
+_SETS = ("grpc_service", "health", "reflection_v1", "reflection_v1alpha")
+
+
+@cache
+def pool() -> DescriptorPool:
+    """Return the pool that holds all our descriptors, ModelConfig's included."""
+    folder = files(__name__)
+    ours = [folder.joinpath(f"{name}.binpb").read_bytes() for name in _SETS]
+    return load_pool(config_descriptors(), *ours)
+
+
+@cache
+def message_class(name: str) -> Any:
+    """Return the class of the message with the full name `name`; its fields exist at run time."""
+    return GetMessageClass(pool().FindMessageTypeByName(name))
+
+
+def parse(name: str, data: bytes) -> Any:
+    """Return the message with the full name `name` that `data` hold.
+
+    Raises InvalidRequest when they hold something else; unknown fields are passed over.
+    """
+    try:
+        return message_class(name).FromString(data)
+    except DecodeError as error:
+        msg = f"the message cannot be read as {name}: {error}"
+        raise InvalidRequest(msg) from error

@@ -1,0 +1,124 @@
+"""V2's small calls over gRPC: live, ready and metadata, for server and client.
+
+Open Inference Protocol: ServerLive, ServerReady, ModelReady, ServerMetadata, ModelMetadata.
+"""
+
+from typing import Any, NamedTuple
+
+from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
+from inferd.errors import InferdError, InvalidRequest
+from inferd.tensor.dtype import datatype_named
+from inferd.wire.proto import message_class, parse
+
+# --- requests ---
+
+
+class ModelName(NamedTuple):
+    """The model a small call asks about; `version` is "" for the server's choice."""
+
+    name: str
+    version: str
+
+
+def decode_server_request(call: str, data: bytes) -> None:
+    """Check the request of ServerLive, ServerReady or ServerMetadata, which says nothing.
+
+    Raises InvalidRequest when `data` are no message.
+    """
+    parse(f"inference.{call}Request", data)
+
+
+def decode_model_request(call: str, data: bytes) -> ModelName:
+    """Return the model a ModelReady or ModelMetadata request names. Raises InvalidRequest."""
+    message = parse(f"inference.{call}Request", data)
+    return ModelName(message.name, message.version)
+
+
+def encode_model_request(call: str, name: str, version: str = "") -> bytes:
+    """Return the request of ModelReady or ModelMetadata."""
+    return _bytes(f"inference.{call}Request", name=name, version=version)
+
+
+# --- answers ---
+
+
+def encode_live(*, live: bool) -> bytes:
+    """Return a ServerLiveResponse."""
+    return _bytes("inference.ServerLiveResponse", live=live)
+
+
+def decode_live(data: bytes) -> bool:
+    """Return what a ServerLiveResponse says. Raises InferdError when it is malformed."""
+    return bool(_answer("inference.ServerLiveResponse", data).live)
+
+
+def encode_ready(call: str, *, ready: bool) -> bytes:
+    """Return the answer of ServerReady or ModelReady."""
+    return _bytes(f"inference.{call}Response", ready=ready)
+
+
+def decode_ready(call: str, data: bytes) -> bool:
+    """Return what the answer of ServerReady or ModelReady says. Raises InferdError."""
+    return bool(_answer(f"inference.{call}Response", data).ready)
+
+
+def encode_server_metadata(metadata: ServerMetadata) -> bytes:
+    """Return a ServerMetadataResponse."""
+    return _bytes(
+        "inference.ServerMetadataResponse",
+        name=metadata.name,
+        version=metadata.version,
+        extensions=metadata.extensions,
+    )
+
+
+def decode_server_metadata(data: bytes) -> ServerMetadata:
+    """Return what a ServerMetadataResponse says. Raises InferdError when it is malformed."""
+    message = _answer("inference.ServerMetadataResponse", data)
+    return ServerMetadata(message.name, message.version, list(message.extensions))
+
+
+def encode_model_metadata(metadata: ModelMetadata) -> bytes:
+    """Return a ModelMetadataResponse; it has no properties, as Triton's has none."""
+    message = message_class("inference.ModelMetadataResponse")(
+        name=metadata.name, versions=metadata.versions, platform=metadata.platform
+    )
+    for items, tensors in ((message.inputs, metadata.inputs), (message.outputs, metadata.outputs)):
+        for tensor in tensors:
+            items.add(name=tensor.name, datatype=tensor.datatype.value, shape=tensor.shape)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def decode_model_metadata(data: bytes) -> ModelMetadata:
+    """Return what a ModelMetadataResponse says. Raises InferdError when it is malformed."""
+    message = _answer("inference.ModelMetadataResponse", data)
+    return ModelMetadata(
+        message.name,
+        list(message.versions),
+        message.platform,
+        [_tensor(item) for item in message.inputs],
+        [_tensor(item) for item in message.outputs],
+    )
+
+
+def _tensor(item: Any) -> TensorMetadata:
+    try:
+        datatype = datatype_named(item.datatype, item.name)
+    except InvalidRequest as error:
+        msg = f"the server's answer is malformed: {error.message}"
+        raise InferdError(msg) from error
+    return TensorMetadata(item.name, datatype, tuple(item.shape))
+
+
+def _bytes(message_name: str, **fields: Any) -> bytes:
+    encoded: bytes = message_class(message_name)(**fields).SerializeToString()
+    return encoded
+
+
+def _answer(name: str, data: bytes) -> Any:
+    try:
+        return parse(name, data)
+    except InvalidRequest as error:
+        msg = f"the server's answer is malformed: {error.message}"
+        raise InferdError(msg) from error

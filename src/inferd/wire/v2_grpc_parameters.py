@@ -1,0 +1,120 @@
+"""InferParameter: parameter values of V2 gRPC messages, and the names the protocol reserves."""
+
+from typing import Any
+
+from inferd.core.request import InferRequest, Sequence
+from inferd.errors import InvalidRequest
+from inferd.tensor.tensor import Parameter, Parameters
+
+EMPTY_FINAL = "triton_enable_empty_final_response"
+"""The one name with the prefix 'triton_' a client may set (Triton, decoupled models)."""
+
+_BOOL, _INT, _TEXT, _UINT = "bool_param", "int64_param", "string_param", "uint64_param"
+
+_KINDS = {
+    "sequence_id": (_INT, _TEXT),
+    "sequence_start": (_BOOL,),
+    "sequence_end": (_BOOL,),
+    "priority": (_INT, _UINT),
+    "timeout": (_INT,),
+    "binary_data_output": (_BOOL,),
+    EMPTY_FINAL: (_BOOL,),
+}
+"""The reserved names and the kinds of value each may have, as Triton's clients send them."""
+
+
+def decode_parameter(choice: Any) -> Parameter | None:
+    """Return the value of InferParameter `choice`, None when it holds none."""
+    kind = choice.WhichOneof("parameter_choice")
+    if kind is None:
+        return None
+    value: Parameter = getattr(choice, kind)
+    return value
+
+
+def take_parameters(request: InferRequest, parameters: Any) -> None:
+    """Put the parameters of a ModelInferRequest where they belong in `request`.
+
+    Reserved names go into fields, the others into `request.parameters`. Raises InvalidRequest for
+    a value of the wrong kind or range, for none, and for other names that begin with 'triton_'.
+    """
+    reserved: dict[str, Any] = {}
+    custom: Parameters = {}
+    for name, choice in parameters.items():
+        value = decode_parameter(choice)
+        if name in _KINDS:
+            _check_kind(name, choice.WhichOneof("parameter_choice"))
+            reserved[name] = value
+        elif name.startswith("triton_"):
+            msg = f"parameter '{name}': names that begin with 'triton_' are reserved"
+            raise InvalidRequest(msg)
+        elif value is None:
+            msg = f"parameter '{name}' has no value, expected one of InferParameter's kinds"
+            raise InvalidRequest(msg)
+        else:
+            custom[name] = value
+    request.parameters = custom
+    if reserved:
+        _take_reserved(request, reserved)
+
+
+def encode_parameters(into: Any, parameters: Parameters) -> None:
+    """Put `parameters` into the message's map `into`.
+
+    Integers go as int64_param where they fit, which every server reads, else as uint64_param.
+    Raises InvalidRequest for what a message cannot hold: an integer of more than 64 bits, a text
+    with half a surrogate pair.
+    """
+    for name, value in parameters.items():
+        try:
+            setattr(into[name], _kind_of(value), value)
+        except ValueError as error:
+            msg = f"parameter {name!r} cannot be sent: {error}"
+            raise InvalidRequest(msg) from error
+
+
+def encode_reserved(into: Any, request: InferRequest) -> None:
+    """Put the fields of `request` that travel as reserved parameters into the map `into`."""
+    if request.priority:
+        into["priority"].uint64_param = request.priority
+    if request.timeout_us:
+        into["timeout"].int64_param = request.timeout_us
+    if request.empty_final:
+        into[EMPTY_FINAL].bool_param = True
+    if request.sequence is not None:
+        into["sequence_start"].bool_param = request.sequence.start
+        into["sequence_end"].bool_param = request.sequence.end
+        encode_parameters(into, {"sequence_id": request.sequence.id})
+
+
+def _kind_of(value: Parameter) -> str:
+    if isinstance(value, bool):
+        return _BOOL
+    if isinstance(value, int):
+        return _INT if value < 2**63 else _UINT
+    return _TEXT if isinstance(value, str) else "double_param"
+
+
+def _check_kind(name: str, kind: str | None) -> None:
+    if kind not in _KINDS[name]:
+        expected = " or ".join(_KINDS[name])
+        msg = f"parameter '{name}' has {kind or 'no value'}, expected {expected}"
+        raise InvalidRequest(msg)
+
+
+def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
+    for name in ("priority", "timeout", "sequence_id"):
+        value = reserved.get(name)
+        if isinstance(value, int) and value < 0:
+            msg = f"parameter '{name}' is {value}, expected 0 or more"
+            raise InvalidRequest(msg)
+    request.priority = reserved.get("priority", 0)
+    request.timeout_us = reserved.get("timeout", 0)
+    request.binary_output = reserved.get("binary_data_output", request.binary_output)
+    request.empty_final = reserved.get(EMPTY_FINAL, False)
+    if reserved.get("sequence_id"):
+        request.sequence = Sequence(
+            reserved["sequence_id"],
+            reserved.get("sequence_start", False),
+            reserved.get("sequence_end", False),
+        )
