@@ -1,0 +1,82 @@
+# make help lists the targets. Only Python 3.11 or newer and make are needed to start:
+# each target makes .venv and installs what it needs, once.
+
+PYTHON ?= python3
+VENV ?= .venv
+PORT ?= 8000
+GRPC_PORT ?= 8001
+URL ?=
+GRPC ?=
+CHECK ?=
+QUICK ?=
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# The stamps: one file for each thing installed; a changed pyproject.toml makes them old.
+VENV_MADE := $(VENV)/.made
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+PEERS := .venv-peers/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run check test conform bench bench-peers docs dev clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(RUNTIME) ## start a server and ask it which digit it sees (CHECK=1: stop after that)
+	@$(BIN)/python examples/run.py --port $(PORT) --grpc-port $(GRPC_PORT) $(if $(CHECK),--check)
+
+check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/build_protos.py --check
+	$(BIN)/python tools/build_options_doc.py --check
+
+test: $(DEV) ## the unit tests (ARGS= for pytest)
+	$(BIN)/pytest tests $(ARGS)
+
+conform: $(DEV) ## the protocol tests against URL= and GRPC=, or a server they start themselves
+	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) $(ARGS)
+
+bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minutes)
+	$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
+
+bench-peers: $(PEERS) bench ## the same, with MLServer beside it in .venv-peers
+
+docs: $(DEV) ## write the generated reference pages
+	$(BIN)/python tools/build_options_doc.py
+
+dev: $(DEV) ## everything a developer needs, in .venv
+
+clean: ## forget the environments and caches
+	rm -rf $(VENV) .venv-peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+
+$(VENV_MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "inferd needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade 'pip>=25.1'  # the first pip that reads dependency groups
+	@touch $@
+
+$(RUNTIME): pyproject.toml | $(VENV_MADE)
+	@echo "Installing inferd into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml $(RUNTIME)
+	@echo "Installing the development tools into $(VENV)"
+	@$(PIP) --group dev
+	@touch $@
+
+$(PEERS): bench/peers/requirements.txt
+	@echo "Installing the peers into .venv-peers"
+	@test -d .venv-peers || $(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet -r $<
+	@touch $@

@@ -1,0 +1,178 @@
+"""Starts and stops the servers the bench compares, and reads their CPU time and memory."""
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HOST = "127.0.0.1"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+READY_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server; its ports are 0 where it does not speak that protocol."""
+
+    label: str
+    pid: int
+    port: int
+    grpc_port: int = 0
+    ready_s: float = field(default=0.0, compare=False)
+
+
+def family(pid: int) -> list[int]:
+    """Return `pid` and all its living descendants."""
+    found, left = [], [pid]
+    while left:
+        member = left.pop()
+        found.append(member)
+        for children in Path(f"/proc/{member}/task").glob("*/children"):
+            try:
+                left += map(int, children.read_text().split())
+            except OSError:
+                continue  # the thread ended while we looked
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds, user and system, that `pid` and its descendants have used."""
+    ticks = 0
+    for member in family(pid):
+        try:
+            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_PER_S
+
+
+def machine_cpu_seconds() -> float:
+    """Return the CPU seconds that everything on this machine has used."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / TICKS_PER_S  # less idle and iowait
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of `pid` and its descendants, shared pages counted for each."""
+    total = 0
+    for member in family(pid):
+        for line in Path(f"/proc/{member}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def is_ready(port: int, path: str = "/v2/health/ready") -> bool:
+    """Ask once."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def wait_ready(process: subprocess.Popen[bytes], port: int, log: Path, started: float) -> float:
+    """Return the seconds from `started` to ready. Exits, with its last words, if it fails."""
+    while not is_ready(port):
+        if process.poll() is not None or time.monotonic() > started + READY_DEADLINE_S:
+            last_words = log.read_text(errors="replace")[-2000:]
+            sys.exit(f"{process.args!r} did not become ready:\n{last_words}")
+        time.sleep(0.002)
+    return time.monotonic() - started
+
+
+@contextmanager
+def run_server(
+    label: str, command: list[str], ports: tuple[int, int], log: Path, **environ: str
+) -> Iterator[Server]:
+    """Run `command` as the server `label`; its output goes to `log`. Yields a Server, ready."""
+    started = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environ},
+        )
+    try:
+        ready_s = wait_ready(process, ports[0], log, started)
+        yield Server(label, process.pid, *ports, ready_s)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def run_inferd(repository: Path, work: Path) -> Iterator[Server]:
+    """Run this checkout's server on `repository`, with its default settings."""
+    ports = (free_port(), free_port())
+    command = [sys.executable, "-m", "inferd", "serve", str(repository)]
+    command += ["--http-address", HOST, "--grpc-address", HOST]
+    command += ["--http-port", str(ports[0]), "--grpc-port", str(ports[1])]
+    with run_server("inferd", command, ports, work / "inferd.log") as server:
+        yield server
+
+
+@contextmanager
+def run_mlserver(program: Path, repository: Path, work: Path) -> Iterator[Server]:
+    """Run MLServer, from its own environment, on the ONNX models of `repository`."""
+    peers = Path(__file__).resolve().parent / "peers"
+    folder = work / "mlserver"
+    subprocess.run(
+        [sys.executable, str(peers / "mlserver_folder.py"), str(repository), str(folder)],
+        check=True,
+    )
+    ports = (free_port(), free_port())
+    environ = {
+        "PYTHONPATH": str(peers),
+        "MLSERVER_HOST": HOST,
+        "MLSERVER_HTTP_PORT": str(ports[0]),
+        "MLSERVER_GRPC_PORT": str(ports[1]),
+        "MLSERVER_METRICS_PORT": str(free_port()),
+        "MLSERVER_PARALLEL_WORKERS": "0",
+        "MLSERVER_GRPC_MAX_MESSAGE_LENGTH": str(1 << 26),
+        "MLSERVER_DEBUG": "false",
+    }
+    command = [str(program), "start", str(folder)]
+    with run_server("mlserver", command, ports, work / "mlserver.log", **environ) as server:
+        yield server
+
+
+def compile_floor(compiler: str, work: Path) -> Path:
+    """Compile the C floor into `work` and return the program."""
+    program = work / "floor"
+    source = Path(__file__).resolve().parent / "floor.c"
+    subprocess.run([compiler, "-O2", "-o", str(program), str(source)], check=True)
+    return program
+
+
+@contextmanager
+def run_floor(program: Path, answer_bytes: int, work: Path) -> Iterator[Server]:
+    """Run the floor; each of its answers has `answer_bytes` of body, whatever is asked."""
+    ports = (free_port(), 0)
+    command = [str(program), str(ports[0]), str(answer_bytes)]
+    with run_server("floor", command, ports, work / "floor.log") as server:
+        yield server
