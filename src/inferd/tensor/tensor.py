@@ -75,3 +75,20 @@ def flat_view(view: memoryview) -> memoryview:
 def element_count(shape: "Sequence[int]") -> int:
     """Return the number of elements of `shape`, exactly, however large; () holds one element."""
     return prod(shape)
+
+
+def reshaped(
+    shape: tuple[int, ...], dims: tuple[int, ...], target: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return what becomes of `shape`, which fits `dims`, when `dims` are to be seen as `target`.
+
+    Dims of `shape` before those of `dims` (the batch) stay, and the n-th -1 of `target` takes the
+    size found at the n-th -1 of `dims` (Triton, ModelTensorReshape). Raises ValueError when
+    `shape` has fewer dims than `dims`, or `target` more variable ones.
+    """
+    lead = len(shape) - len(dims)
+    if lead < 0 or target.count(-1) > dims.count(-1):
+        msg = f"a tensor of shape {list(shape)} and dims {list(dims)} cannot be {list(target)}"
+        raise ValueError(msg)
+    sizes = (size for size, dim in zip(shape[lead:], dims, strict=True) if dim == -1)
+    return shape[:lead] + tuple(next(sizes) if dim == -1 else dim for dim in target)

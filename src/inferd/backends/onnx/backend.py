@@ -1,0 +1,99 @@
+"""OnnxBackend: ONNX files through ONNX Runtime."""
+
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from inferd.backends.onnx.instance import Loaded, OnnxInstance, error_text, failures
+from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
+from inferd.backends.onnx.signature import check_config, complete_config
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.errors import BackendFailed, InvalidConfig
+
+_CPU = Placement("cpu")
+
+
+class OnnxBackend:
+    """Runs ONNX models, shares one session among the instances of a version on one device.
+
+    `default_max_batch_size` is what a model that can batch gets when no configuration says
+    otherwise.
+    """
+
+    bounded = True
+    concurrent = True
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        self._default_max_batch_size = default_max_batch_size
+        self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
+        # What `complete` loaded waits here for `open`; few, so a load given up holds little.
+        self._completed: deque[Loaded] = deque(maxlen=4)
+        self._lock = threading.Lock()
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete; the file is loaded, and kept for the `open` that follows."""
+        loaded = self._load(files, config, _CPU)
+        completed = complete_config(config, loaded.signature, self._default_max_batch_size)
+        check_config(completed, loaded.signature)
+        with self._lock:
+            self._completed.append(loaded)
+        return completed
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> OnnxInstance:
+        """See Backend.open. Raises InvalidConfig, or BackendFailed when the file cannot run."""
+        loaded = self._load(files, config, placement)
+        check_config(config, loaded.signature)
+        with self._lock:
+            if loaded in self._completed:
+                self._completed.remove(loaded)
+        return OnnxInstance(loaded, config, files.version)
+
+    def _load(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Loaded:
+        file = _model_file(files)
+        available = onnxruntime().get_available_providers()
+        chosen = providers(config, placement, available)
+        key = repr((_fingerprint(file), chosen, config.parameters, config.optimization))
+        with self._lock:
+            loaded = self._loaded.get(key)
+        if loaded is None:
+            loaded = Loaded(_session(files, file, config, chosen))
+            with self._lock:
+                loaded = self._loaded.setdefault(key, loaded)
+        return loaded
+
+
+def _session(files: ModelFiles, file: Path, config: ModelConfig, chosen: list[Provider]) -> Any:
+    options = session_options(config)
+    try:
+        # Without its fallback: a provider that fails is to be known, not printed and replaced.
+        return onnxruntime().InferenceSession(
+            str(file), options, providers=chosen, enable_fallback=0
+        )
+    except failures()[1] as error:
+        text = error_text(error).replace(f"{files.folder}/", "")
+        msg = f"model '{config.name}': ONNX Runtime cannot load it: {text}"
+        raise BackendFailed(msg) from error
+
+
+def _model_file(files: ModelFiles) -> Path:
+    """Return the ONNX file itself; a folder holds it as model.onnx, beside its external data."""
+    file = files.file
+    if file.is_dir():
+        candidates = [file / "model.onnx", *sorted(file.glob("*.onnx"))]
+        file = next((one for one in candidates if one.is_file()), candidates[0])
+    if not file.is_file():
+        msg = f"there is no ONNX file '{file.relative_to(files.folder)}' in the model's folder"
+        raise InvalidConfig(msg)
+    return file
+
+
+def _fingerprint(file: Path) -> list[tuple[str, int, int]]:
+    """Return name, time and size of every file beside `file`, external data among them.
+
+    A model replaced on disk must not get the session of its predecessor.
+    """
+    found = [(str(one), one.stat()) for one in sorted(file.parent.iterdir()) if one.is_file()]
+    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in found]

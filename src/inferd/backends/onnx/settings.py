@@ -1,0 +1,189 @@
+"""Settings: what a model configuration asks of an ONNX Runtime session, and where it runs."""
+
+import logging
+from types import ModuleType
+from typing import Any
+
+from inferd.config.model import Accelerator, ModelConfig
+from inferd.core.interfaces import Placement
+from inferd.errors import InvalidConfig
+
+_log = logging.getLogger(__name__)
+
+Provider = tuple[str, dict[str, str]]
+"""An ONNX Runtime execution provider and its options."""
+
+_FATAL = 4
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+
+# optimization.graph.level, as Triton's onnxruntime backend reads it.
+_GRAPH_LEVELS = {
+    -1: "ORT_ENABLE_BASIC",
+    0: "ORT_ENABLE_ALL",
+    1: "ORT_ENABLE_EXTENDED",
+    2: "ORT_DISABLE_ALL",
+}
+
+# Triton numbers these choices, ONNX Runtime names them.
+_CUDA_CHOICES = {
+    "cudnn_conv_algo_search": {"0": "EXHAUSTIVE", "1": "HEURISTIC", "2": "DEFAULT"},
+    "arena_extend_strategy": {"0": "kNextPowerOfTwo", "1": "kSameAsRequested"},
+    "gpu_mem_limit": {},
+    "do_copy_in_default_stream": {},
+}
+
+_ACCELERATORS = {
+    "cpu": {"openvino": "OpenVINOExecutionProvider"},
+    "gpu": {"tensorrt": "TensorrtExecutionProvider", "cuda": "CUDAExecutionProvider"},
+}
+
+
+def onnxruntime() -> ModuleType:
+    """Return onnxruntime, imported now if it was not, its own log on stderr silenced.
+
+    What it would log comes back as exceptions too, and those are answered and logged by us.
+    """
+    import onnxruntime  # heavy, so only when a model needs it
+
+    onnxruntime.set_default_logger_severity(_FATAL)
+    module: ModuleType = onnxruntime
+    return module
+
+
+def session_options(config: ModelConfig) -> Any:
+    """Return onnxruntime.SessionOptions for `config`.
+
+    One thread per execution unless the configuration asks for more: requests already run in
+    parallel. Idle threads never spin: on a paced load that costs twenty times the CPU of the
+    model. Parameters that start with `session.` reach ONNX Runtime as they are, and may undo
+    this. Unknown parameters mean nothing. Raises InvalidConfig for a value that is none.
+    """
+    ort = onnxruntime()
+    options = ort.SessionOptions()
+    options.log_severity_level = _FATAL
+    options.intra_op_num_threads = _number(config, "intra_op_thread_count", 1)
+    options.inter_op_num_threads = _number(config, "inter_op_thread_count", 1)
+    if _number(config, "execution_mode", 0, most=1):
+        options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+    options.enable_cpu_mem_arena = _is_on(config, "enable_mem_arena", default=True)
+    options.enable_mem_pattern = _is_on(config, "enable_mem_pattern", default=True)
+    level = _GRAPH_LEVELS.get(config.optimization.graph_level)
+    if level is None:
+        msg = (
+            f"model '{config.name}': optimization graph level is "
+            f"{config.optimization.graph_level}, expected one of {sorted(_GRAPH_LEVELS)}"
+        )
+        raise InvalidConfig(msg)
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    for key, value in config.parameters.items():
+        if key.startswith("session."):
+            options.add_session_config_entry(key, value)
+    return options
+
+
+def run_options(config: ModelConfig) -> Any:
+    """Return onnxruntime.RunOptions for `config`; runs may share one."""
+    options = onnxruntime().RunOptions()
+    options.log_severity_level = _FATAL
+    shrinkage = config.parameters.get("memory.enable_memory_arena_shrinkage")
+    if shrinkage is not None:
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", shrinkage)
+    return options
+
+
+def providers(config: ModelConfig, placement: Placement, available: list[str]) -> list[Provider]:
+    """Return the execution providers to use, best first, of those this build has `available`.
+
+    A GPU placement runs on the CPU, with a warning, when the build knows no GPU. Raises
+    InvalidConfig when the configuration names an accelerator that is unknown or not in the build.
+    """
+    device = "gpu" if placement.gpu else "cpu"
+    wanted = (
+        config.optimization.gpu_execution_accelerator
+        if placement.gpu
+        else config.optimization.cpu_execution_accelerator
+    )
+    chosen = [
+        (_accelerator(config, device, accelerator, available), _options(accelerator))
+        for accelerator in wanted
+    ]
+    names = [name for name, _ in chosen]
+    if placement.gpu and "CUDAExecutionProvider" not in names:
+        if "CUDAExecutionProvider" in available:
+            chosen.append(("CUDAExecutionProvider", {}))
+        elif not chosen:
+            _log.warning(
+                "model '%s' asks for a GPU, but the installed onnxruntime has only %s; "
+                "it runs on the CPU (onnxruntime-gpu can use a GPU)",
+                config.name,
+                ", ".join(available),
+            )
+    cuda = _cuda_options(config)
+    located = [
+        (name, _located(options | (cuda if name == "CUDAExecutionProvider" else {}), placement))
+        for name, options in chosen
+    ]
+    return [*located, ("CPUExecutionProvider", {})]
+
+
+def _accelerator(
+    config: ModelConfig, device: str, accelerator: Accelerator, available: list[str]
+) -> str:
+    provider = _ACCELERATORS[device].get(accelerator.name)
+    if provider in available:
+        return provider
+    known = [name for name, one in _ACCELERATORS[device].items() if one in available]
+    msg = (
+        f"model '{config.name}' asks for the {device} execution accelerator '{accelerator.name}'; "
+        f"the installed onnxruntime offers {', '.join(known) or 'none'} for the {device}"
+    )
+    raise InvalidConfig(msg)
+
+
+def _options(accelerator: Accelerator) -> dict[str, str]:
+    """Return the provider's options. TensorRT's two renamed ones get ONNX Runtime's names."""
+    options = dict(accelerator.parameters)
+    if accelerator.name == "tensorrt":
+        if options.pop("precision_mode", "").upper() == "FP16":
+            options["trt_fp16_enable"] = "1"
+        workspace = options.pop("max_workspace_size_bytes", None)
+        if workspace is not None:
+            options["trt_max_workspace_size"] = workspace
+    return options
+
+
+def _cuda_options(config: ModelConfig) -> dict[str, str]:
+    return {
+        key: names.get(config.parameters[key], config.parameters[key])
+        for key, names in _CUDA_CHOICES.items()
+        if key in config.parameters
+    }
+
+
+def _located(options: dict[str, str], placement: Placement) -> dict[str, str]:
+    return options | {"device_id": str(placement.device_id)} if placement.gpu else options
+
+
+def _number(config: ModelConfig, key: str, default: int, most: int = 2**31 - 1) -> int:
+    text = config.parameters.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and int(text) <= most):
+        raise _bad_value(config, key, f"a whole number from 0 to {most}")
+    return int(text)
+
+
+def _is_on(config: ModelConfig, key: str, *, default: bool) -> bool:
+    text = config.parameters.get(key)
+    if text is None:
+        return default
+    if text.lower() not in _BOOLEANS:
+        raise _bad_value(config, key, "1, 0, true or false")
+    return _BOOLEANS[text.lower()]
+
+
+def _bad_value(config: ModelConfig, key: str, expected: str) -> InvalidConfig:
+    text = config.parameters[key]
+    return InvalidConfig(f"model '{config.name}': parameter {key} is '{text}', expected {expected}")

@@ -1,0 +1,235 @@
+"""Signature: the inputs and outputs an ONNX file declares, held against a model configuration."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+DATATYPES = {
+    "tensor(bool)": DataType.BOOL,
+    "tensor(uint8)": DataType.UINT8,
+    "tensor(uint16)": DataType.UINT16,
+    "tensor(uint32)": DataType.UINT32,
+    "tensor(uint64)": DataType.UINT64,
+    "tensor(int8)": DataType.INT8,
+    "tensor(int16)": DataType.INT16,
+    "tensor(int32)": DataType.INT32,
+    "tensor(int64)": DataType.INT64,
+    "tensor(float16)": DataType.FP16,
+    "tensor(bfloat16)": DataType.BF16,
+    "tensor(float)": DataType.FP32,
+    "tensor(double)": DataType.FP64,
+    "tensor(string)": DataType.BYTES,
+}
+"""ONNX Runtime's text for a type -> datatype. Sequences, maps and optionals have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One input or output of the file; `shape` is whole, -1 is a variable dim.
+
+    ONNX Runtime shows a tensor of unknown rank as it shows a scalar: with shape ().
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+
+    @property
+    def datatype(self) -> DataType | None:
+        """The datatype, None when the wire has no twin for `kind`."""
+        return DATATYPES.get(self.kind)
+
+    @property
+    def has_variable_batch(self) -> bool:
+        """Whether the first dim is a variable one, so that it may serve as the batch dim."""
+        return bool(self.shape) and self.shape[0] == -1
+
+    def __str__(self) -> str:
+        """Return datatype and shape, for error texts."""
+        return f"{self.datatype.value if self.datatype else self.kind} {list(self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a file declares. `defaulted` are inputs the file has a value for when none is sent."""
+
+    inputs: dict[str, Declared]
+    defaulted: dict[str, Declared]
+    outputs: dict[str, Declared]
+
+
+def read_signature(session: Any) -> Signature:
+    """Return the signature of the file an onnxruntime.InferenceSession has loaded."""
+    return Signature(
+        _declared(session.get_inputs()),
+        _declared(session.get_overridable_initializers()),
+        _declared(session.get_outputs()),
+    )
+
+
+def complete_config(
+    config: ModelConfig, signature: Signature, default_max_batch_size: int
+) -> ModelConfig:
+    """Return `config` with what it leaves out of input, output and max_batch_size.
+
+    Nothing is filled in when both input and output are given. The model can batch when the first
+    dim of every input and output is variable; max_batch_size 0 then becomes
+    `default_max_batch_size`, unless tensors the configuration does give have as many dims as in
+    the file, which says that they count the batch dim themselves. Raises InvalidConfig when
+    max_batch_size is given for a model that cannot batch, or a type has no twin on the wire.
+    """
+    if config.input and config.output:
+        return config
+    fixed = [
+        tensor
+        for tensor in (*signature.inputs.values(), *signature.outputs.values())
+        if not tensor.has_variable_batch
+    ]
+    if fixed and config.max_batch_size > 0:
+        msg = (
+            f"model '{config.name}' cannot batch, but max_batch_size is {config.max_batch_size}: "
+            f"the first dim of '{fixed[0].name}' is not variable, the file has it as {fixed[0]}"
+        )
+        raise InvalidConfig(msg)
+    max_batch_size = config.max_batch_size
+    if not fixed and not _counts_batch_dim(config, signature):
+        max_batch_size = max_batch_size or default_max_batch_size
+    batching = max_batch_size > 0
+    return replace(
+        config,
+        max_batch_size=max_batch_size,
+        input=config.input or _config_inputs(config.name, signature, batching=batching),
+        output=config.output or _config_outputs(config.name, signature, batching=batching),
+    )
+
+
+def check_config(config: ModelConfig, signature: Signature) -> None:
+    """Check that `config` and the file agree about names, datatypes and shapes.
+
+    The configuration may leave out outputs, and inputs the file has a value for. Raises
+    InvalidConfig naming the tensor, what the file says and what the configuration says.
+    """
+    takes = signature.inputs | signature.defaulted
+    for tensor in config.input:
+        declared = takes.get(tensor.name)
+        if declared is None:
+            raise _unknown(config, "input", tensor.name, takes)
+        _check_tensor(config, "input", tensor, declared)
+        if tensor.optional and tensor.name in signature.inputs:
+            msg = (
+                f"model '{config.name}': the configuration calls input '{tensor.name}' optional, "
+                f"but the file has no value for it when it is left out"
+            )
+            raise InvalidConfig(msg)
+    given = {tensor.name for tensor in config.input}
+    if missing := [name for name in signature.inputs if name not in given]:
+        msg = (
+            f"model '{config.name}': the file needs input {_quoted(missing)}, "
+            f"the configuration has only {_quoted(given)}"
+        )
+        raise InvalidConfig(msg)
+    for output in config.output:
+        declared = signature.outputs.get(output.name)
+        if declared is None:
+            raise _unknown(config, "output", output.name, signature.outputs)
+        _check_tensor(config, "output", output, declared)
+
+
+def _declared(arguments: Any) -> dict[str, Declared]:
+    return {
+        argument.name: Declared(
+            argument.name,
+            argument.type,
+            # A symbolic dim is a str or None; some exporters write -1.
+            tuple(dim if isinstance(dim, int) and dim >= 0 else -1 for dim in argument.shape),
+        )
+        for argument in arguments
+    }
+
+
+def _counts_batch_dim(config: ModelConfig, signature: Signature) -> bool:
+    declared = signature.inputs | signature.outputs
+    tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
+    return any(
+        tensor.name in declared and len(_model_dims(tensor)) == len(declared[tensor.name].shape)
+        for tensor in tensors
+    )
+
+
+def _config_inputs(model: str, signature: Signature, *, batching: bool) -> tuple[ModelInput, ...]:
+    return tuple(
+        ModelInput(tensor.name, _datatype(model, tensor), *_config_dims(tensor, batching=batching))
+        for tensor in signature.inputs.values()
+    )
+
+
+def _config_outputs(model: str, signature: Signature, *, batching: bool) -> tuple[ModelOutput, ...]:
+    return tuple(
+        ModelOutput(tensor.name, _datatype(model, tensor), *_config_dims(tensor, batching=batching))
+        for tensor in signature.outputs.values()
+    )
+
+
+def _config_dims(
+    tensor: Declared, *, batching: bool
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return dims and reshape. A configuration cannot say "no dims", so those become [1]."""
+    dims = tensor.shape[1:] if batching else tensor.shape
+    if dims:
+        return dims, None
+    return (1,), () if batching else None
+
+
+def _datatype(model: str, tensor: Declared) -> DataType:
+    if tensor.datatype is None:
+        msg = (
+            f"model '{model}': '{tensor.name}' is of type {tensor.kind} in the file, which the "
+            f"protocol cannot carry; list the inputs and outputs to serve in config.pbtxt, or "
+            f"export the model with plain tensors (scikit-learn: convert with zipmap=False)"
+        )
+        raise InvalidConfig(msg)
+    return tensor.datatype
+
+
+def _model_dims(tensor: ModelInput | ModelOutput) -> tuple[int, ...]:
+    return tensor.dims if tensor.reshape is None else tensor.reshape
+
+
+def _check_tensor(
+    config: ModelConfig, role: str, tensor: ModelInput | ModelOutput, declared: Declared
+) -> None:
+    batch = (-1,) if config.max_batch_size > 0 else ()
+    wanted = batch + _model_dims(tensor)
+    if tensor.datatype is not _datatype(config.name, declared) or not _fits(wanted, declared.shape):
+        msg = (
+            f"model '{config.name}', {role} '{tensor.name}': the file has {declared}, "
+            f"the configuration says {tensor.datatype.value} {list(wanted)}"
+        )
+        if batch:
+            msg += f", the first being the batch dim of max_batch_size {config.max_batch_size}"
+        raise InvalidConfig(msg)
+
+
+def _fits(wanted: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Tell whether a tensor of `shape` in the file takes all that `wanted` allows."""
+    if not shape:  # a scalar, or the rank is unknown: only a run can tell
+        return True
+    return len(wanted) == len(shape) and all(
+        has in (-1, want) for want, has in zip(wanted, shape, strict=True)
+    )
+
+
+def _unknown(
+    config: ModelConfig, role: str, name: str, declared: dict[str, Declared]
+) -> InvalidConfig:
+    return InvalidConfig(
+        f"model '{config.name}': the configuration has {role} '{name}', "
+        f"the file has only {_quoted(declared)}"
+    )
+
+
+def _quoted(names: Any) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"

@@ -1,0 +1,124 @@
+"""RepeatBackend: a decoupled model that answers once for each element it gets, for tests."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unavailable
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+_INPUTS = (
+    ModelInput("IN", DataType.INT32, (-1,)),
+    ModelInput("DELAY", DataType.UINT32, (-1,), optional=True),
+    ModelInput("WAIT", DataType.UINT32, (1,), optional=True),
+)
+_OUTPUTS = (
+    ModelOutput("OUT", DataType.INT32, (1,)),
+    ModelOutput("IDX", DataType.UINT32, (1,)),
+)
+
+
+class RepeatBackend:
+    """Runs models shaped like Triton's repeat backend; there is no model file.
+
+    Inputs: IN, INT32 [n]: what to answer. DELAY, UINT32 [n]: milliseconds before each answer.
+    WAIT, UINT32 [1]: milliseconds the instance stays busy after the last answer. Outputs of the
+    n-th answer: OUT, INT32 [1]: the n-th element. IDX, UINT32 [1]: n, from 0. No element gives no
+    answer.
+    """
+
+    bounded = False
+    concurrent = True
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete; a configuration without tensors becomes a decoupled model's."""
+        del files
+        if not config.input and not config.output:
+            config = replace(config, input=_INPUTS, output=_OUTPUTS, decoupled=True)
+        _check(config)
+        return config
+
+    def open(
+        self, files: ModelFiles, config: ModelConfig, placement: Placement
+    ) -> "RepeatInstance":
+        """See Backend.open. Raises InvalidConfig when the tensors are not those of the class."""
+        del placement
+        _check(config)
+        return RepeatInstance(config, files.version)
+
+
+class RepeatInstance:
+    """One repeat model."""
+
+    bounded = False
+
+    def __init__(self, config: ModelConfig, version: int) -> None:
+        self._model = config.name
+        self._version = str(version)
+        self._closed = threading.Event()
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """See Instance.execute; a request of several elements, or none, needs `stream`."""
+        return [self._answer(request) for request in requests]
+
+    def stream(self, request: InferRequest) -> Iterator[InferResponse]:
+        """See DecoupledInstance.stream. Raises InvalidRequest, or Unavailable once closed."""
+        inputs = {tensor.name: tensor.numpy() for tensor in request.inputs}
+        elements = inputs["IN"]
+        delays = inputs.get("DELAY", np.zeros(len(elements), np.uint32))
+        if len(delays) != len(elements):
+            msg = f"input 'DELAY' has {len(delays)} elements, input 'IN' has {len(elements)}"
+            raise InvalidRequest(msg)
+        for index, delay_ms in enumerate(delays.tolist()):
+            self._wait(delay_ms)
+            outputs = [
+                Tensor("OUT", DataType.INT32, (1,), elements[index : index + 1]),
+                Tensor("IDX", DataType.UINT32, (1,), np.array([index], np.uint32)),
+            ]
+            final = index == len(elements) - 1
+            yield InferResponse(request.model, self._version, request.id, outputs, final=final)
+        if "WAIT" in inputs:
+            self._wait(int(inputs["WAIT"][0]))
+
+    def close(self) -> None:
+        """End every wait; what still runs fails as Unavailable."""
+        self._closed.set()
+
+    def _answer(self, request: InferRequest) -> InferResponse | InferdError:
+        try:
+            answers = list(self.stream(request))
+        except InferdError as error:
+            return error
+        if len(answers) == 1:
+            return answers[0]
+        return InvalidRequest(
+            f"input 'IN' has {len(answers)} elements, which need a stream; this call takes one"
+        )
+
+    def _wait(self, delay_ms: int) -> None:
+        if delay_ms and self._closed.wait(delay_ms / 1000):
+            msg = f"model '{self._model}' was unloaded while it waited"
+            raise Unavailable(msg)
+
+
+def _check(config: ModelConfig) -> None:
+    inputs = {(tensor.name, tensor.datatype, tensor.dims) for tensor in config.input}
+    outputs = {(tensor.name, tensor.datatype, tensor.dims) for tensor in config.output}
+    if (
+        config.max_batch_size > 0
+        or not {(_INPUTS[0].name, _INPUTS[0].datatype, _INPUTS[0].dims)} <= inputs
+        or not inputs <= {(tensor.name, tensor.datatype, tensor.dims) for tensor in _INPUTS}
+        or outputs != {(tensor.name, tensor.datatype, tensor.dims) for tensor in _OUTPUTS}
+    ):
+        msg = (
+            f"model '{config.name}': a repeat model has max_batch_size 0, inputs IN INT32 [-1], "
+            f"DELAY UINT32 [-1] and WAIT UINT32 [1] (the last two may be left out), "
+            f"outputs OUT INT32 [1] and IDX UINT32 [1]"
+        )
+        raise InvalidConfig(msg)

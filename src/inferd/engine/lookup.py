@@ -1,0 +1,65 @@
+"""Lookup: platform and backend names, and the backend classes they mean, imported when needed."""
+
+from importlib.metadata import EntryPoint, entry_points
+
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import Backend
+from inferd.errors import InvalidConfig, Unsupported
+
+ENTRY_POINTS = "inferd.backends"
+"""The entry point group through which other packages add backends."""
+
+_BACKENDS = {
+    "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
+    "identity": "inferd.backends.identity:IdentityBackend",
+    "repeat": "inferd.backends.repeat:RepeatBackend",
+    "faulty": "inferd.backends.faulty:FaultyBackend",
+}
+
+_PLATFORMS = {
+    "onnx_onnxv1": "onnxruntime",
+    "onnxruntime_onnx": "onnxruntime",
+}
+"""Platform -> backend. Triton has names of its own beside those of the protocol."""
+
+_PROTOCOL_PLATFORMS = {"onnxruntime": "onnx_onnxv1"}
+"""Backend -> the platform name the V2 protocol lists for it."""
+
+
+def backend_named(name: str) -> Backend:
+    """Return a new backend for the backend or platform called `name`.
+
+    Our own come first, then those of other packages (entry points in group `inferd.backends`,
+    each naming a class). Instances opened by one backend object may share what they load. Raises
+    InvalidConfig when nobody knows the name, Unsupported when a package it needs is missing.
+    """
+    backend = _PLATFORMS.get(name, name)
+    target = _BACKENDS.get(backend)
+    entry = EntryPoint(backend, target, ENTRY_POINTS) if target else _foreign(backend)
+    try:
+        found: Backend = entry.load()()
+    except ModuleNotFoundError as error:
+        msg = (
+            f"backend '{backend}' needs the Python package '{error.name}': pip install {error.name}"
+        )
+        raise Unsupported(msg) from error
+    return found
+
+
+def platform_of(config: ModelConfig) -> str:
+    """Return the platform to report for a model whose backend is known (V2, Model Metadata).
+
+    The one the configuration names, otherwise the protocol's name where there is one.
+    """
+    if config.platform:
+        return config.platform
+    return _PROTOCOL_PLATFORMS.get(config.backend, f"inferd_{config.backend}")
+
+
+def _foreign(backend: str) -> EntryPoint:
+    entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    if backend not in entries:
+        known = ", ".join(sorted({*_BACKENDS, *_PLATFORMS, *entries}))
+        msg = f"there is no backend or platform '{backend}', known are: {known}"
+        raise InvalidConfig(msg)
+    return entries[backend]
