@@ -1,0 +1,200 @@
+"""ModelConfig to its protobuf message and back, whatever pool the message's class comes from.
+
+One rule does it all: a field has the same name on both sides, unless _PATHS says otherwise; a
+message that has a class here becomes an object of it; one that has none and holds a single field
+stands for that field, one without fields for True. A field at its default is not written.
+"""
+
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from inferd.config import model
+from inferd.config.model import ModelConfig
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DATATYPES, DataType
+
+_CLASSES: dict[str, Any] = {
+    "ModelConfig": ModelConfig,
+    "ModelInput": model.ModelInput,
+    "ModelOutput": model.ModelOutput,
+    "BatchInput": model.BatchInput,
+    "BatchOutput": model.BatchOutput,
+    "ModelInstanceGroup": model.InstanceGroup,
+    "ModelInstanceGroup.SecondaryDevice": model.SecondaryDevice,
+    "ModelRateLimiter": model.RateLimiter,
+    "ModelRateLimiter.Resource": model.RateLimiterResource,
+    "ModelVersionPolicy": model.VersionPolicy,
+    "ModelOptimizationPolicy": model.Optimization,
+    "ModelOptimizationPolicy.Cuda": model.Cuda,
+    "ModelOptimizationPolicy.Cuda.GraphSpec": model.CudaGraphSpec,
+    "ModelOptimizationPolicy.Cuda.GraphSpec.LowerBound": model.CudaGraphLowerBound,
+    "ModelOptimizationPolicy.ExecutionAccelerators.Accelerator": model.Accelerator,
+    "ModelQueuePolicy": model.QueuePolicy,
+    "ModelDynamicBatching": model.DynamicBatching,
+    "ModelSequenceBatching": model.SequenceBatching,
+    "ModelSequenceBatching.Control": model.Control,
+    "ModelSequenceBatching.ControlInput": model.ControlInput,
+    "ModelSequenceBatching.InitialState": model.InitialState,
+    "ModelSequenceBatching.State": model.SequenceState,
+    "ModelSequenceBatching.StrategyDirect": model.DirectStrategy,
+    "ModelSequenceBatching.StrategyOldest": model.OldestStrategy,
+    "ModelEnsembling": model.EnsembleScheduling,
+    "ModelEnsembling.Step": model.EnsembleStep,
+    "ModelWarmup": model.Warmup,
+    "ModelWarmup.Input": model.WarmupInput,
+    "ModelRepositoryAgents.Agent": model.RepositoryAgent,
+    "ModelMetrics.MetricControl": model.MetricControl,
+}
+
+_PATHS = {
+    "datatype": "data_type",
+    "decoupled": "model_transaction_policy",
+    "is_global": "global",
+    "graph_level": "graph",
+    "gpu_execution_accelerator": "execution_accelerators.gpu_execution_accelerator",
+    "cpu_execution_accelerator": "execution_accelerators.cpu_execution_accelerator",
+}
+"""What the protocol calls an attribute of another name; a dot leads into a message."""
+
+
+def read_message(message: Message) -> ModelConfig:
+    """Return what `message`, an inference.ModelConfig, says.
+
+    Raises InvalidConfig when an enum has a number without a name, or an input or output no type.
+    """
+    config: ModelConfig = _read(message)
+    return config
+
+
+def write_message(config: ModelConfig, message: Message) -> None:
+    """Put all that `config` says into `message`, an empty inference.ModelConfig."""
+    _write(message, config)
+
+
+# --- message to object ---
+
+
+def _read(message: Any) -> Any:
+    cls = _class_of(message)
+    if cls is None:
+        inner = message.DESCRIPTOR.fields
+        return _read_field(message, inner[0]) if inner else True
+    values: dict[str, Any] = {}
+    for attribute in fields(cls):
+        owner, field = _place_of(attribute, message)
+        if field.has_presence and not owner.HasField(field.name):
+            continue
+        values[attribute.name] = _read_field(owner, field)
+        if values[attribute.name] is None and attribute.default is MISSING:
+            kind = message.DESCRIPTOR.name.removeprefix("Model").lower()
+            msg = f"{kind} '{message.name}' has no {field.name}"
+            raise InvalidConfig(msg)
+    return cls(**values)
+
+
+def _read_field(owner: Any, field: FieldDescriptor) -> Any:
+    value = getattr(owner, field.name)
+    if is_map(field):
+        return {key: _read_value(value_field(field), value[key]) for key in value}
+    if field.is_repeated:
+        return tuple(_read_value(field, item) for item in value)
+    return _read_value(field, value)
+
+
+def _read_value(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return _read(value)
+    if field.enum_type is None:
+        return value
+    named = field.enum_type.values_by_number.get(value)
+    if named is None:
+        msg = f"{field.name} is {value}, which is no value of {field.enum_type.name}"
+        raise InvalidConfig(msg)
+    if field.enum_type.name == "DataType":
+        return DATATYPES.get(named.name.removeprefix("TYPE_"))
+    return named.name
+
+
+# --- object to message ---
+
+
+def _write(message: Any, value: Any) -> None:
+    cls = _class_of(message)
+    if cls is None:
+        for field in message.DESCRIPTOR.fields:
+            _write_field(message, field, value)
+        return
+    for attribute in fields(cls):
+        one = getattr(value, attribute.name)
+        if one != _default_of(attribute):
+            _write_field(*_place_of(attribute, message), one)
+
+
+def _write_field(owner: Any, field: FieldDescriptor, value: Any) -> None:
+    if is_map(field):
+        _write_map(getattr(owner, field.name), value_field(field), value)
+    elif field.is_repeated:
+        target = getattr(owner, field.name)
+        for item in value:
+            if field.message_type is None:
+                target.append(item)
+            else:
+                _write(target.add(), item)
+    elif field.message_type is not None:
+        target = getattr(owner, field.name)
+        target.SetInParent()
+        _write(target, value)
+    else:
+        setattr(owner, field.name, _number_of(field, value))
+
+
+def _write_map(target: Any, field: FieldDescriptor, values: dict[Any, Any]) -> None:
+    for key, value in values.items():
+        if field.message_type is None:
+            target[key] = value
+        else:
+            _write(target[key], value)
+
+
+def _number_of(field: FieldDescriptor, value: Any) -> Any:
+    if field.enum_type is None:
+        return value
+    if isinstance(value, DataType):
+        value = "TYPE_STRING" if value is DataType.BYTES else f"TYPE_{value.value}"
+    return field.enum_type.values_by_name[value].number
+
+
+# --- the rule ---
+
+
+def _class_of(message: Any) -> Any:
+    return _CLASSES.get(message.DESCRIPTOR.full_name.removeprefix("inference."))
+
+
+def _place_of(attribute: Field[Any], message: Any) -> tuple[Any, FieldDescriptor]:
+    """Return the message, in or below `message`, that holds `attribute`, and the field there."""
+    *way, name = _PATHS.get(attribute.name, attribute.name).split(".")
+    for step in way:
+        message = getattr(message, step)
+    return message, message.DESCRIPTOR.fields_by_name[name]
+
+
+def _default_of(attribute: Field[Any]) -> Any:
+    if attribute.default_factory is not MISSING:
+        return attribute.default_factory()
+    return attribute.default
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Tell whether `field` is a map; protobuf shows one as repeated entries."""
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def value_field(field: FieldDescriptor) -> FieldDescriptor:
+    """Return the field that holds the values of the map `field`."""
+    entry: Any = field.message_type
+    value: FieldDescriptor = entry.fields_by_name["value"]
+    return value

@@ -1,0 +1,210 @@
+"""ModelConfig as text: protobuf text (config.pbtxt) and JSON, read and written.
+
+The grammar is protobuf's own, on our schema; only the complaints are put in our words.
+"""
+
+import difflib
+import re
+from typing import Any
+
+import orjson
+from google.protobuf import json_format, text_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from numpy import float32
+
+from inferd.config.message import is_map, read_message, value_field, write_message
+from inferd.config.model import ModelConfig
+from inferd.config.proto import MODEL_CONFIG, config_pool, message_class
+from inferd.errors import InvalidConfig
+
+
+def parse_pbtxt(text: str, file: str) -> ModelConfig:
+    """Return the configuration that `text`, the content of `file`, holds.
+
+    Raises InvalidConfig with file, line, column and field.
+    """
+    message = _empty_message()
+    if text.startswith("\ufeff"):
+        msg = f"{file}:1:1: the file begins with a byte order mark; save it as UTF-8 without one"
+        raise InvalidConfig(msg)
+    try:
+        text_format.Parse(text, message)
+    except text_format.ParseError as error:
+        line, column = error.GetLine() or 1, error.GetColumn() or 1
+        complaint = _complaint(str(error), _field_before(text, line, column))
+        msg = f"{file}:{line}:{column}: {complaint}"
+        raise InvalidConfig(msg) from error
+    return _read(message, file)
+
+
+def format_pbtxt(config: ModelConfig) -> str:
+    """Return `config` as protobuf text; fields at their default are left out."""
+    return text_format.MessageToString(_filled_message(config), as_utf8=True)
+
+
+def parse_json(text: str | bytes, file: str) -> ModelConfig:
+    """Return the configuration that the JSON `text` holds; `file` is what complaints call it.
+
+    Enum names are taken in any case, 64-bit numbers also as texts. Raises InvalidConfig.
+    """
+    message = _empty_message()
+    try:
+        document = orjson.loads(text)
+        json_format.ParseDict(_upper_enums(document, message.DESCRIPTOR), message)
+    except orjson.JSONDecodeError as error:
+        msg = f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
+        raise InvalidConfig(msg) from error
+    except json_format.ParseError as error:
+        msg = f"{file}: {_complaint(str(error), '')}"
+        raise InvalidConfig(msg) from error
+    return _read(message, file)
+
+
+def to_json(config: ModelConfig) -> dict[str, Any]:
+    """Return `config` as the model configuration extension shows it.
+
+    Fields have their protobuf names, enums are named, 64-bit integers are numbers; every plain
+    value is there, a message only if it is set (V2, Model Configuration extension).
+    """
+    return _message_to_json(_filled_message(config))
+
+
+# --- messages ---
+
+
+def _empty_message() -> Message:
+    return message_class(config_pool(), MODEL_CONFIG)()
+
+
+def _filled_message(config: ModelConfig) -> Message:
+    message = _empty_message()
+    write_message(config, message)
+    return message
+
+
+def _read(message: Message, file: str) -> ModelConfig:
+    try:
+        return read_message(message)
+    except InvalidConfig as error:
+        msg = f"{file}: {error}"
+        raise InvalidConfig(msg) from None
+
+
+# --- JSON ---
+
+
+def _message_to_json(message: Any) -> dict[str, Any]:
+    return {
+        field.name: _field_to_json(field, getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _field_to_json(field: FieldDescriptor, value: Any) -> Any:
+    if is_map(field):
+        values = value_field(field)
+        return {str(key): _value_to_json(values, value[key]) for key in sorted(value)}
+    if field.is_repeated:
+        return [_value_to_json(field, item) for item in value]
+    return _value_to_json(field, value)
+
+
+def _value_to_json(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return _message_to_json(value)
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    if field.type == FieldDescriptor.TYPE_FLOAT:
+        return float(str(float32(value)))  # 0.1, not 0.10000000149011612
+    return value
+
+
+def _upper_enums(value: Any, descriptor: Any) -> Any:
+    """Return the JSON `value` of a message with the names of enum values in upper case."""
+    if not isinstance(value, dict):
+        return value
+    fields = {**descriptor.fields_by_camelcase_name, **descriptor.fields_by_name}
+    return {
+        name: _upper_field(fields[name], one) if name in fields else one
+        for name, one in value.items()
+    }
+
+
+def _upper_field(field: FieldDescriptor, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_upper_field(field, item) for item in value]
+    if is_map(field) and isinstance(value, dict):
+        values = value_field(field)
+        return {key: _upper_field(values, one) for key, one in value.items()}
+    if field.message_type is not None:
+        return _upper_enums(value, field.message_type)
+    return value.upper() if field.enum_type is not None and isinstance(value, str) else value
+
+
+# --- complaints ---
+
+
+def _complaint(text: str, field: str) -> str:
+    """Return protobuf's complaint `text` about the value of `field` in our words."""
+    text = re.sub(r"\A\d+:\d+ : (?:'.*': )?", "", text, flags=re.DOTALL)
+    for pattern, words in _WORDS:
+        if match := re.search(pattern, text):
+            complaint: str = words(*match.groups(), field)
+            return complaint
+    return f"{field}: {text}" if field else text
+
+
+def _unknown_field(message: str, name: str, _: str) -> str:
+    known = config_pool().FindMessageTypeByName(message).fields_by_name
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(known)}"
+    return f"{_short(message)} has no field '{name}'; {hint}"
+
+
+def _unknown_value(enum: str, name: str, field: str) -> str:
+    known = config_pool().FindEnumTypeByName(enum).values_by_name
+    return f"{field}: '{name}' is no {_short(enum)}, expected one of {', '.join(known)}"
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("inference.")
+
+
+_WORDS: list[tuple[str, Any]] = [
+    (r'Message type "(.+?)" has no field named "(.+?)"', _unknown_field),
+    (r'Enum type "(.+?)" has no value named (\S+?)\.', _unknown_value),
+    (
+        r'should not have multiple "(.+?)" fields',
+        lambda name, _: f"{name} is given twice",
+    ),
+    (
+        r'Field "(.+?)" is specified along with field "(.+?)"',
+        lambda second, first, _: f"{second} cannot be given beside {first}",
+    ),
+    (
+        r"Couldn't parse integer: (.*)",
+        lambda got, field: f"{field}: expected a whole number, got {got}",
+    ),
+    (
+        r"Value out of range: (.*)",
+        lambda got, field: f"{field}: {got} is out of range",
+    ),
+    (
+        r'Expected "true" or "false"',
+        lambda field: f"{field}: expected true or false",
+    ),
+    (
+        r"\AExpected (.*)\.\Z",
+        lambda what, _: f"expected {what} here",
+    ),
+]
+
+
+def _field_before(text: str, line: int, column: int) -> str:
+    """Return the name that the value at `line` and `column` (both from 1) is given to, or ''."""
+    lines = text.split("\n")[:line]
+    before = "\n".join([*lines[:-1], lines[-1][: column - 1]])
+    names = re.findall(r"([A-Za-z_]\w*)\s*[:{\[<]", before)
+    return names[-1] if names else ""
