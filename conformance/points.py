@@ -1,0 +1,139 @@
+"""The checklist: how a test names the points it proves, and which points wait for later work."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+
+LAST = 123
+"""The numbered points run from 1 to this; points of the specs beyond them are S1, S2, ..."""
+
+STREAMING = "ModelStreamInfer and decoupled models"
+CLASSIFICATION = "the classification extension"
+REPOSITORY = "the model repository extension"
+CONFIGURATION = "the model configuration extension"
+STATISTICS = "the statistics extension"
+SCHEDULE = "the schedule policy extension (priority, timeout)"
+SEQUENCE = "the sequence extension"
+TRACE = "the trace extension"
+LOGGING = "the logging extension"
+SHARED_MEMORY = "the shared memory extensions"
+GENERATE = "the generate extension"
+METRICS = "the metrics endpoint"
+RESTRICTED = "restricted APIs"
+
+NOT_YET_COVERED = {
+    93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
+    94: ("ModelStreamInfer, a bad request then a good one", STREAMING),
+    95: ("ModelStreamInfer on a decoupled model, empty final answer", STREAMING),
+    96: ("ModelInfer on a decoupled model is UNIMPLEMENTED", STREAMING),
+    100: ("classification 2 on OUTPUT0", CLASSIFICATION),
+    101: ("classification on a BYTES output", CLASSIFICATION),
+    102: ("repository index, empty body", REPOSITORY),
+    103: ("repository index of ready models", REPOSITORY),
+    104: ("load a known and an unknown model", REPOSITORY),
+    105: ("load with config and files", REPOSITORY),
+    106: ("unload with unload_dependents", REPOSITORY),
+    107: ("GET .../config", CONFIGURATION),
+    108: ("GET .../stats after one batch of three", STATISTICS),
+    109: ("GET /v2/models/stats", STATISTICS),
+    110: ("a request that times out in the queue", SCHEDULE),
+    111: ("priority as a string", SCHEDULE),
+    112: ("a sequence model without an id", SEQUENCE),
+    113: ("a sequence's start control", SEQUENCE),
+    114: ("a sequence id that is a string", SEQUENCE),
+    115: ("POST /v2/trace/setting", TRACE),
+    116: ("GET /v2/logging", LOGGING),
+    117: ("a shared memory region's life", SHARED_MEMORY),
+    118: ("shared memory when disabled", SHARED_MEMORY),
+    119: ("generate", GENERATE),
+    120: ("generate_stream", GENERATE),
+    121: ("GET /metrics", METRICS),
+    122: ("a restricted API without its header", RESTRICTED),
+}
+"""Number -> what the point asks, and the part of the server it waits for."""
+
+
+def point(
+    number: int | str, level: Literal["MUST", "SHOULD"], text: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Mark a test as (part of) the proof of one point; `text` says what the point asks."""
+    return pytest.mark.point(str(number), level, text)
+
+
+@dataclass
+class Point:
+    """One point and how its tests went; `failures` are the node ids of the red ones."""
+
+    id: str
+    level: str
+    text: str
+    tests: int = 0
+    passed: int = 0
+    failures: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """Return passed, failed or not run."""
+        if self.failures:
+            return "failed"
+        return "passed" if self.passed and self.passed == self.tests else "not run"
+
+
+def order(point_id: str) -> tuple[bool, int]:
+    """Sort key: numbered points first, then the S points."""
+    return point_id.startswith("S"), int(point_id.lstrip("S"))
+
+
+@dataclass
+class Tally:
+    """Every point the collected tests claim, with its outcome."""
+
+    points: dict[str, Point] = field(default_factory=dict)
+
+    def claim(self, marks: list[pytest.Mark]) -> None:
+        """Count one collected test towards the points of its marks."""
+        for mark in marks:
+            point_id, level, text = mark.args
+            known = self.points.setdefault(point_id, Point(point_id, level, text))
+            if (known.level, known.text) != (level, text):
+                msg = f"point {point_id} is declared twice, with different words"
+                raise pytest.UsageError(msg)
+            known.tests += 1
+
+    def record(self, marks: list[pytest.Mark], report: pytest.TestReport) -> None:
+        """Count one finished test."""
+        for mark in marks:
+            known = self.points[mark.args[0]]
+            if report.failed:
+                known.failures.append(report.nodeid)
+            elif report.skipped:
+                known.reasons.append(str(report.longrepr))
+            elif report.when == "call":
+                known.passed += 1
+
+    def unexplained(self) -> list[str]:
+        """Return the numbered points that are neither tested nor said to wait for something."""
+        numbers = range(1, LAST + 1)
+        return [str(n) for n in numbers if str(n) not in self.points and n not in NOT_YET_COVERED]
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return one row for each point, in order, as the JSON report holds them."""
+        rows: dict[str, dict[str, object]] = {
+            known.id: {
+                "point": known.id,
+                "level": known.level,
+                "text": known.text,
+                "state": known.state,
+                "tests": known.tests,
+                "failures": known.failures,
+                "reasons": known.reasons,
+            }
+            for known in self.points.values()
+        }
+        for number, (text, reason) in NOT_YET_COVERED.items():
+            row = {"point": str(number), "text": text, "state": "not yet covered", "reason": reason}
+            rows.setdefault(str(number), row)
+        return [rows[key] for key in sorted(rows, key=order)]
