@@ -51,12 +51,15 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
     message = _empty_message()
     try:
         document = orjson.loads(text)
+        if not isinstance(document, dict):
+            msg = f"{file}: expected a JSON object"
+            raise InvalidConfig(msg)
         json_format.ParseDict(_upper_enums(document, message.DESCRIPTOR), message)
     except orjson.JSONDecodeError as error:
         msg = f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
         raise InvalidConfig(msg) from error
     except json_format.ParseError as error:
-        msg = f"{file}: {_complaint(str(error), '')}"
+        msg = f"{file}: {_json_complaint(str(error))}"
         raise InvalidConfig(msg) from error
     return _read(message, file)
 
@@ -156,6 +159,14 @@ def _complaint(text: str, field: str) -> str:
     return f"{field}: {text}" if field else text
 
 
+def _json_complaint(text: str) -> str:
+    """Return protobuf's complaint `text` about JSON in our words, with the path of the field."""
+    path = re.findall(r"Failed to parse (\w+) field: ", text)
+    text = re.sub(r"Failed to parse \w+ field: ", "", text)
+    text = re.sub(r" at \"?ModelConfig[^ ]*\Z", "", text.splitlines()[0]).rstrip(".")
+    return _complaint(text, ".".join(path))
+
+
 def _unknown_field(message: str, name: str, _: str) -> str:
     known = config_pool().FindMessageTypeByName(message).fields_by_name
     near = difflib.get_close_matches(name, known, n=1)
@@ -176,6 +187,14 @@ _WORDS: list[tuple[str, Any]] = [
     (r'Message type "(.+?)" has no field named "(.+?)"', _unknown_field),
     (r'Enum type "(.+?)" has no value named (\S+?)\.', _unknown_value),
     (
+        r"Invalid enum value (\S+) for enum type ([\w.]+)",
+        lambda name, enum, field: _unknown_value(enum, name, field),
+    ),
+    (
+        r'should not have multiple "(.+?)" oneof fields',
+        lambda name, _: f"more than one {name} is given",
+    ),
+    (
         r'should not have multiple "(.+?)" fields',
         lambda name, _: f"{name} is given twice",
     ),
@@ -184,7 +203,7 @@ _WORDS: list[tuple[str, Any]] = [
         lambda second, first, _: f"{second} cannot be given beside {first}",
     ),
     (
-        r"Couldn't parse integer: (.*)",
+        r"(?:Couldn't parse integer|invalid literal for int.*): (.*)",
         lambda got, field: f"{field}: expected a whole number, got {got}",
     ),
     (
