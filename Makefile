@@ -72,7 +72,7 @@ $(RUNTIME): pyproject.toml | $(VENV_MADE)
 
 $(DEV): pyproject.toml $(RUNTIME)
 	@echo "Installing the development tools into $(VENV)"
-	@$(PIP) --group dev
+	@$(PIP) --group dev --group proto
 	@touch $@
 
 $(PEERS): bench/peers/requirements.txt

@@ -91,10 +91,12 @@ class HttpConnection:
         self._port = port
 
     async def __aenter__(self) -> "HttpConnection":
+        """Connect."""
         self._reader, self._writer = await asyncio.open_connection(HOST, self._port)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """Close."""
         self._writer.close()
         await self._writer.wait_closed()
 
@@ -122,12 +124,14 @@ class GrpcConnection:
         self._target = f"{HOST}:{port}"
 
     async def __aenter__(self) -> "GrpcConnection":
+        """Connect when first needed."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.aio.insecure_channel(self._target, options=options)
         self._call = self._channel.unary_unary(cases.GRPC_METHOD, None, None)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """Close."""
         await self._channel.close()
 
     async def ask(self, question: Question) -> tuple[str, str]:
