@@ -42,16 +42,25 @@ def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> byt
 
 
 def _answer_file(response: Any, question: str, asked: str) -> None:
-    find = (
-        pool().FindFileByName if question == "file_by_filename" else pool().FindFileContainingSymbol
-    )
     try:
-        found = find(asked)
+        found = pool().FindFileByName(asked) if question == "file_by_filename" else _file_of(asked)
     except KeyError:
         _set_error(response, _NOT_FOUND, f"there is no descriptor of '{asked}'")
         return
     for file in _with_imports(found):
         response.file_descriptor_response.file_descriptor_proto.append(file.serialized_pb)
+
+
+def _file_of(symbol: str) -> FileDescriptor:
+    """Return the file that defines `symbol`. Raises KeyError."""
+    try:
+        return pool().FindFileContainingSymbol(symbol)
+    except KeyError:
+        # The pool does not count methods among its symbols.
+        service, _, method = symbol.rpartition(".")
+        found = pool().FindServiceByName(service)
+        found.FindMethodByName(method)
+        return found.file
 
 
 def _answer_extensions(response: Any, asked: str) -> None:

@@ -48,6 +48,9 @@ _RAW_INPUT, _RAW_OUTPUT = b"\x3a", b"\x32"
 _MAX_RANK = 32
 """The most dims an array can have in every version of numpy we run with."""
 
+_MAX_SPAN = 2**60
+"""numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
+
 _SPLIT_FROM_BYTES = 16_384
 """From this size on raw contents are found by hand: cheaper than the copies a parser makes."""
 
@@ -184,13 +187,10 @@ def _described(item: Any) -> tuple[Tensor, int]:
     """Return the tensor of `item`, its data still empty, and its number of elements."""
     name = item.name
     datatype = datatype_named(item.datatype, name)
-    if len(item.shape) > _MAX_RANK:
-        msg = f"tensor '{name}' has {len(item.shape)} dims, expected at most {_MAX_RANK}"
-        raise InvalidRequest(msg)
     shape = tuple(item.shape)
-    if shape and min(shape) < 0:
-        msg = f"tensor '{name}' has shape {list(shape)}; -1 belongs to metadata, expected sizes"
-        raise InvalidRequest(msg)
+    count = element_count(shape) if len(shape) <= _MAX_RANK else 0
+    if count <= 0 or min(shape, default=0) < 0:
+        _check_unusual_shape(name, shape)
     tensor = Tensor(name, datatype, shape, b"")
     if item.parameters:
         _check_no_shared_memory("input", name, item.parameters)
@@ -199,7 +199,20 @@ def _described(item: Any) -> tuple[Tensor, int]:
             for key, choice in item.parameters.items()
             if (value := decode_parameter(choice)) is not None
         }
-    return tensor, element_count(shape)
+    return tensor, count
+
+
+def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
+    """Check a shape that is empty, negative or too long, for what no array can have."""
+    if len(shape) > _MAX_RANK:
+        msg = f"tensor '{name}' has {len(shape)} dims, expected at most {_MAX_RANK}"
+        raise InvalidRequest(msg)
+    if min(shape) < 0:
+        msg = f"tensor '{name}' has shape {list(shape)}; -1 belongs to metadata, expected sizes"
+        raise InvalidRequest(msg)
+    if element_count([dim or 1 for dim in shape]) > _MAX_SPAN:
+        msg = f"tensor '{name}' has shape {list(shape)}, which no array can have"
+        raise InvalidRequest(msg)
 
 
 def check_raw(data: Any, name: str, datatype: DataType, count: int) -> None:

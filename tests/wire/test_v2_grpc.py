@@ -1,0 +1,448 @@
+"""ModelInfer's messages, built and read with another implementation's classes."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2 as pb
+
+from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import encode_strings
+from inferd.tensor.tensor import Tensor
+from inferd.wire.v2_grpc import (
+    GRPC_STATUS,
+    decode_infer_request,
+    decode_infer_response,
+    encode_infer_request,
+    encode_infer_response,
+)
+
+FOUR = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def message(*inputs, raw=(), **fields):
+    return pb.ModelInferRequest(
+        model_name="m", inputs=list(inputs), raw_input_contents=list(raw), **fields
+    )
+
+
+def item(name="INPUT0", datatype="FP32", shape=(1, 4), **contents):
+    made = pb.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=list(shape))
+    if contents:
+        made.contents.CopyFrom(pb.InferTensorContents(**contents))
+    return made
+
+
+def decoded(*inputs, raw=(), **fields):
+    return decode_infer_request(message(*inputs, raw=raw, **fields).SerializeToString())
+
+
+def refusal(*inputs, raw=(), **fields):
+    with pytest.raises(InvalidRequest) as caught:
+        decoded(*inputs, raw=raw, **fields)
+    return caught.value.message
+
+
+def sample(datatype, name="T", count=3):
+    if datatype is DataType.BYTES:
+        data = encode_strings([b"a", b"", b"\xff\x00"][:count], name)
+    else:
+        data = (np.arange(count * datatype.size_bytes) % 2).astype(np.uint8).tobytes()
+    return Tensor(name, datatype, (count,), data)
+
+
+# --- raw requests ---
+
+
+def test_a_raw_request_is_read_with_its_names_and_bytes():
+    request = decoded(item(), item("INPUT1"), raw=[FOUR, FOUR], id="42", model_version="3")
+    assert (request.model, request.version, request.id) == ("m", "3", "42")
+    assert [t.name for t in request.inputs] == ["INPUT0", "INPUT1"]
+    assert request.inputs[0].numpy().tolist() == [[1, 2, 3, 4]]
+    assert request.outputs == [] and request.binary_output
+
+
+@pytest.mark.parametrize("datatype", DataType)
+def test_every_datatype_is_read_raw(datatype):
+    tensor = sample(datatype)
+    request = decoded(item("T", datatype.value, (3,)), raw=[bytes(tensor.data)])
+    assert request.inputs[0].datatype is datatype
+    assert bytes(request.inputs[0].data) == bytes(tensor.data)
+
+
+def test_string_is_read_as_bytes():
+    assert (
+        decoded(item("T", "STRING", (1,)), raw=[b"\1\0\0\0a"]).inputs[0].datatype.value == "BYTES"
+    )
+    assert decoded(item("T", "STRING", (1,), bytes_contents=[b"a"])).inputs[0].strings() == [b"a"]
+
+
+def test_large_raw_inputs_are_views_into_the_message():
+    values = np.arange(10_000, dtype="<f4")
+    data = message(
+        item("A", shape=(10_000,)), item("B", shape=(1,)), raw=[values.tobytes(), FOUR[:4]], id="x"
+    ).SerializeToString()
+    request = decode_infer_request(data)
+    assert np.array_equal(request.inputs[0].numpy(), values)
+    assert request.inputs[0].data.obj is data
+    assert (request.id, bytes(request.inputs[1].data)) == ("x", FOUR[:4])
+
+
+def test_a_large_typed_request_is_read_too():
+    values = list(range(10_000))
+    request = decoded(item("A", "INT64", (10_000,), int64_contents=values))
+    assert request.inputs[0].numpy().tolist() == values
+
+
+def test_a_large_message_with_unknown_fields_is_read_by_the_parser():
+    extra = b"\xa0\x06\x01"  # field 100, a varint
+    data = message(item(shape=(10_000,)), raw=[bytes(40_000)]).SerializeToString()
+    assert decode_infer_request(extra + data).inputs[0].size_bytes == 40_000
+
+
+def test_a_large_message_cut_short_is_invalid():
+    data = message(item(shape=(10_000,)), raw=[bytes(40_000)]).SerializeToString()
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        decode_infer_request(data[:-1])
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        decode_infer_request(data + b"\x3a\xff\xff\xff\xff\xff")
+
+
+def test_garbage_is_invalid():
+    with pytest.raises(InvalidRequest, match=r"inference\.ModelInferRequest"):
+        decode_infer_request(b"\xff\xff\xff")
+
+
+def test_text_that_is_not_utf8_is_invalid():
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        decode_infer_request(b"\x0a\x01\xff")
+
+
+def test_an_empty_message_is_a_request_without_inputs():
+    assert decode_infer_request(b"").inputs == []
+
+
+@pytest.mark.parametrize("raw", [[FOUR], [FOUR, FOUR, FOUR]])
+def test_raw_entries_must_be_as_many_as_inputs(raw):
+    text = refusal(item(), item("INPUT1"), raw=raw)
+    assert f"{len(raw)} entries for 2 tensors" in text
+
+
+@pytest.mark.parametrize("with_contents", [0, 1])
+def test_raw_and_typed_contents_do_not_mix(with_contents):
+    inputs = [item(), item("INPUT1")]
+    inputs[with_contents].contents.fp32_contents.extend([1, 2, 3, 4])
+    assert f"INPUT{with_contents}" in refusal(*inputs, raw=[FOUR, FOUR])
+
+
+def test_an_input_without_data_is_invalid():
+    assert "INPUT0" in refusal(item())
+
+
+def test_raw_data_of_the_wrong_size_are_invalid():
+    assert "16 bytes, raw contents hold 8" in refusal(item(), raw=[FOUR[:8]])
+
+
+@pytest.mark.parametrize("datatype", ["", "FLOAT", "fp32"])
+def test_an_unknown_datatype_is_invalid(datatype):
+    assert f"'{datatype}'" in refusal(item(datatype=datatype), raw=[FOUR])
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 4), (2, -(2**63))])
+def test_a_negative_dim_is_invalid(shape):
+    assert "metadata" in refusal(item(shape=shape), raw=[FOUR])
+    assert "metadata" in refusal(item(shape=shape, fp32_contents=[1, 2, 3, 4]))
+
+
+def test_dims_whose_product_wraps_are_invalid():
+    size = 2**32 * 2**32 * 4
+    assert str(size) in refusal(item(shape=(2**32, 2**32)), raw=[b""])
+    assert str(2**64) in refusal(item(shape=(2**32, 2**32), fp32_contents=[1]))
+
+
+def test_more_dims_than_an_array_can_have_are_invalid():
+    assert "33 dims" in refusal(item(shape=[1] * 33), raw=[FOUR[:4]])
+
+
+def test_an_empty_shape_no_array_can_have_is_invalid():
+    assert "no array" in refusal(item(shape=(0, 2**62)), raw=[b""])
+
+
+def test_zero_elements_need_no_bytes():
+    assert decoded(item(shape=(0,)), raw=[b""]).inputs[0].numpy().shape == (0,)
+    assert decoded(item(shape=(0, 4))).inputs[0].numpy().shape == (0, 4)
+    assert decoded(item("T", "FP16", (0,))).inputs[0].size_bytes == 0
+
+
+@pytest.mark.parametrize("data", [b"\5\0\0\0a", b"\1\0\0\0aa", b"\1\0", b"", b"\1\0\0\0a" * 2])
+def test_badly_prefixed_strings_are_invalid(data):
+    assert "'T'" in refusal(item("T", "BYTES", (1,)), raw=[data])
+
+
+def test_a_scalar_is_one_element():
+    assert decoded(item(shape=()), raw=[FOUR[:4]]).inputs[0].shape == ()
+
+
+# --- typed requests ---
+
+
+def test_a_typed_request_wants_a_typed_answer():
+    request = decoded(item(fp32_contents=[1, 2, 3, 4]))
+    assert request.inputs[0].numpy().tolist() == [[1, 2, 3, 4]]
+    assert not request.binary_output
+
+
+# --- wanted outputs ---
+
+
+def wanted(**parameters):
+    return pb.ModelInferRequest.InferRequestedOutputTensor(name="OUT", parameters=parameters)
+
+
+def test_wanted_outputs_are_read_in_order():
+    outputs = [pb.ModelInferRequest.InferRequestedOutputTensor(name=name) for name in "BA"]
+    assert decoded(outputs=outputs).outputs == [WantedOutput("B"), WantedOutput("A")]
+
+
+def test_classification_is_the_top_k_of_an_output():
+    output = wanted(classification=pb.InferParameter(int64_param=2))
+    assert decoded(outputs=[output]).outputs == [WantedOutput("OUT", top_k=2)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"int64_param": 0}, {"int64_param": -1}, {"string_param": "2"}, {"uint64_param": 2}, {}],
+)
+def test_other_classifications_are_invalid(value):
+    output = wanted(classification=pb.InferParameter(**value))
+    assert "'classification'" in refusal(outputs=[output])
+
+
+def test_binary_data_and_unknown_parameters_of_an_output_are_ignored():
+    output = wanted(binary_data=pb.InferParameter(bool_param=False), other=pb.InferParameter())
+    assert decoded(outputs=[output]).outputs == [WantedOutput("OUT")]
+
+
+def test_shared_memory_is_unsupported():
+    region = pb.InferParameter(string_param="r")
+    with pytest.raises(Unsupported, match="output 'OUT'"):
+        decoded(outputs=[wanted(shared_memory_region=region)])
+    shared = item()
+    shared.parameters["shared_memory_region"].CopyFrom(region)
+    with pytest.raises(Unsupported, match="input 'INPUT0'"):
+        decoded(shared)
+
+
+def test_parameters_of_an_input_are_kept():
+    given_one = item()
+    given_one.parameters["k"].int64_param = 5
+    given_one.parameters["unset"].SetInParent()
+    assert decoded(given_one, raw=[FOUR]).inputs[0].parameters == {"k": 5}
+
+
+# --- answers ---
+
+
+def answered(response, request=None, **options):
+    buffers = encode_infer_response(request or InferRequest("m"), response, **options)
+    return pb.ModelInferResponse.FromString(b"".join(buffers))
+
+
+@pytest.mark.parametrize("datatype", DataType)
+def test_every_datatype_is_answered_raw(datatype):
+    tensor = sample(datatype)
+    answer = answered(InferResponse("m", "1", outputs=[tensor]))
+    assert (answer.model_name, answer.model_version, answer.id) == ("m", "1", "")
+    [output] = answer.outputs
+    assert (output.name, output.datatype, list(output.shape)) == ("T", datatype.value, [3])
+    assert not output.HasField("contents")
+    assert list(answer.raw_output_contents) == [bytes(tensor.data)]
+
+
+def test_the_id_of_the_request_is_echoed():
+    assert answered(InferResponse("m", "1"), InferRequest("m", id="näh")).id == "näh"
+
+
+def test_empty_outputs_have_their_raw_entry():
+    outputs = [
+        Tensor("A", DataType.FP32, (0,), np.empty(0, "<f4")),
+        Tensor("B", DataType.FP32, (1, 1), np.ones((1, 1), "<f4")),
+    ]
+    answer = answered(InferResponse("m", "1", outputs=outputs))
+    assert list(answer.raw_output_contents) == [b"", np.ones(1, "<f4").tobytes()]
+
+
+def test_output_data_are_not_copied():
+    array = np.zeros(1000, "<f4")
+    tensor = Tensor("A", DataType.FP32, (1000,), array)
+    buffers = encode_infer_response(InferRequest("m"), InferResponse("m", "1", outputs=[tensor]))
+    assert any(isinstance(b, memoryview) and b.obj is array for b in buffers)
+
+
+def test_response_and_output_parameters_are_sent():
+    tensor = Tensor("A", DataType.INT8, (1,), b"\1", {"scale": 0.5})
+    parameters = {"b": True, "i": -5, "s": "x", "d": 1.5, "u": 2**64 - 1}
+    answer = answered(InferResponse("m", "1", outputs=[tensor], parameters=parameters))
+    kinds = {
+        name: choice.WhichOneof("parameter_choice") for name, choice in answer.parameters.items()
+    }
+    assert kinds == {
+        "b": "bool_param",
+        "i": "int64_param",
+        "s": "string_param",
+        "d": "double_param",
+        "u": "uint64_param",
+    }
+    assert answer.outputs[0].parameters["scale"].double_param == 0.5
+    assert answer.raw_output_contents[0] == b"\1"
+
+
+RAW_ONLY = (DataType.FP16, DataType.BF16)
+
+
+@pytest.mark.parametrize("datatype", [d for d in DataType if d not in RAW_ONLY])
+def test_a_typed_request_is_answered_typed_by_option(datatype):
+    tensor = sample(datatype)
+    typed = InferRequest("m", binary_output=False)
+    response = InferResponse("m", "1", outputs=[tensor, sample(DataType.FP32, "U", 0)])
+    answer = answered(response, typed, mirror_typed=True)
+    assert list(answer.raw_output_contents) == []
+    assert all(output.HasField("contents") for output in answer.outputs)
+    back = decode_infer_response(answer.SerializeToString())
+    assert bytes(memoryview(back.outputs[0].data)) == bytes(tensor.data)
+    assert not answered(response, typed).outputs[0].HasField("contents")
+
+
+def test_a_raw_request_is_answered_raw_whatever_the_option():
+    raw = InferRequest("m", binary_output=True)
+    answer = answered(
+        InferResponse("m", "1", outputs=[sample(DataType.FP32)]), raw, mirror_typed=True
+    )
+    assert len(answer.raw_output_contents) == 1
+
+
+@pytest.mark.parametrize("half", RAW_ONLY)
+def test_a_half_makes_the_whole_answer_raw(half):
+    response = InferResponse("m", "1", outputs=[sample(DataType.FP32), sample(half)])
+    answer = answered(response, InferRequest("m", binary_output=False), mirror_typed=True)
+    assert len(answer.raw_output_contents) == 2
+
+
+def test_an_answer_no_message_can_hold_is_refused():
+    tensors = [Tensor("T", DataType.INT8, (2**20,), bytes(2**20))] * 2048
+    with pytest.raises(InvalidRequest, match="2147483647"):
+        encode_infer_response(InferRequest("m"), InferResponse("m", "1", outputs=tensors))
+
+
+# --- the client's side ---
+
+
+def test_a_request_survives_the_way_to_the_server():
+    request = InferRequest(
+        "m",
+        "2",
+        "id",
+        [sample(datatype, datatype.value) for datatype in DataType],
+        [WantedOutput("A"), WantedOutput("B", top_k=3)],
+        {"a": 1, "b": True, "c": "x", "d": 0.25},
+        binary_output=True,
+        priority=2,
+        timeout_us=5,
+        sequence=Sequence("s", start=True),
+        empty_final=True,
+    )
+    assert decode_infer_request(b"".join(encode_infer_request(request))) == request
+
+
+def test_the_reserved_parameters_travel_as_triton_expects_them():
+    request = InferRequest("m", priority=2, timeout_us=5, sequence=Sequence(7, end=True))
+    sent = pb.ModelInferRequest.FromString(b"".join(encode_infer_request(request)))
+    assert sent.parameters["priority"].uint64_param == 2
+    assert sent.parameters["timeout"].int64_param == 5
+    assert sent.parameters["sequence_id"].int64_param == 7
+    assert sent.parameters["sequence_end"].bool_param
+
+
+def test_an_integer_of_more_than_64_bits_cannot_be_sent():
+    with pytest.raises(InvalidRequest, match="'big'"):
+        encode_infer_request(InferRequest("m", parameters={"big": 2**64}))
+
+
+def test_an_answer_survives_the_way_to_the_client():
+    response = InferResponse(
+        "m", "1", "x", [sample(datatype, datatype.value) for datatype in DataType], {"p": 1}
+    )
+    data = b"".join(encode_infer_response(InferRequest("m", id="x"), response))
+    back = decode_infer_response(data)
+    for tensor in response.outputs:
+        tensor.data = bytes(tensor.data)
+    assert back == response
+
+
+def test_the_last_answer_is_told_by_its_parameter():
+    answer = pb.ModelInferResponse(model_name="m")
+    answer.parameters["triton_final_response"].bool_param = False
+    assert not decode_infer_response(answer.SerializeToString()).final
+    assert decode_infer_response(b"").final
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff",
+        pb.ModelInferResponse(raw_output_contents=[b""]).SerializeToString(),
+        pb.ModelInferResponse(outputs=[{"name": "A", "datatype": "X"}]).SerializeToString(),
+    ],
+)
+def test_a_malformed_answer_is_the_servers_fault(answer):
+    with pytest.raises(InferdError, match="answer is malformed") as caught:
+        decode_infer_response(answer)
+    assert caught.value.code is Code.INTERNAL
+
+
+# --- whatever comes ---
+
+
+def test_every_reason_has_a_status():
+    assert set(GRPC_STATUS) == set(Code)
+
+
+SEEDS = [
+    message(item(), item("INPUT1"), raw=[FOUR, FOUR], id="42").SerializeToString(),
+    message(
+        item(fp32_contents=[1, 2, 3, 4]),
+        item("S", "BYTES", (2,), bytes_contents=[b"a", b"b"]),
+        outputs=[wanted(classification=pb.InferParameter(int64_param=1))],
+        parameters={"priority": pb.InferParameter(uint64_param=1), "x": pb.InferParameter()},
+    ).SerializeToString(),
+    message(item(shape=(5000,)), raw=[bytes(20_000)]).SerializeToString(),
+]
+
+
+def only_inferd_errors(data):
+    for decode in (decode_infer_request, decode_infer_response):
+        try:
+            found = decode(data)
+        except InferdError:
+            continue
+        for tensor in found.inputs if isinstance(found, InferRequest) else found.outputs:
+            assert tensor.numpy().shape == tensor.shape
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_raise_nothing_but_our_errors(data):
+    only_inferd_errors(data)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_damaged_messages_raise_nothing_but_our_errors(data):
+    damaged = bytearray(data.draw(st.sampled_from(SEEDS)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, min(len(damaged) - 1, 200)))
+        damaged[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    only_inferd_errors(bytes(damaged))
