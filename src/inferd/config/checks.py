@@ -1,0 +1,345 @@
+"""Is this ModelConfig sound? Every complaint that needs no look at the model file.
+
+The rules are those of Triton's model configuration; where Triton accepts something odd, it is
+accepted here. A complaint names the file, the model and the field.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from math import prod
+from pathlib import PurePosixPath, PureWindowsPath
+
+from inferd.config.model import (
+    BatchInput,
+    Control,
+    DynamicBatching,
+    InstanceGroup,
+    ModelConfig,
+    ModelInput,
+    ModelOutput,
+    QueuePolicy,
+    SequenceBatching,
+)
+from inferd.config.platform import ENSEMBLE, platform_named, platforms_of
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+CONFIG_FILE = "config.pbtxt"
+
+_CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
+_CORRELATION_ID_TYPES = (
+    DataType.UINT64,
+    DataType.INT64,
+    DataType.UINT32,
+    DataType.INT32,
+    DataType.BYTES,
+)
+
+
+def check_config(config: ModelConfig, file: str = CONFIG_FILE) -> None:
+    """Check all of `config` but its inputs and outputs, which the backend may yet fill in.
+
+    Raises InvalidConfig with the first complaint.
+    """
+    _raise_first(
+        config,
+        file,
+        _platform_complaints(config),
+        _batching_complaints(config),
+        _cache_complaints(config),
+        _instance_complaints(config),
+        _file_complaints(config),
+    )
+
+
+def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
+    """Check the inputs and outputs of `config`, once the backend has filled them in.
+
+    Raises InvalidConfig with the first complaint.
+    """
+    tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
+    _raise_first(
+        config,
+        file,
+        *(_tensor_complaints(config, tensor) for tensor in tensors),
+        *(_batch_input_complaints(config, one) for one in config.batch_input),
+        _batch_output_complaints(config),
+    )
+
+
+def is_inside(name: str) -> bool:
+    """Tell whether the path `name` stays inside the folder it starts from, on any system."""
+    ways = (PurePosixPath(name), PureWindowsPath(name))
+    return not any(way.is_absolute() or way.drive or ".." in way.parts for way in ways)
+
+
+def _raise_first(config: ModelConfig, file: str, *complaints: Iterator[str]) -> None:
+    for complaint in chain(*complaints):
+        msg = f"model '{config.name}', {file}: {complaint}"
+        raise InvalidConfig(msg)
+
+
+# --- platform ---
+
+
+def _platform_complaints(config: ModelConfig) -> Iterator[str]:
+    if config.platform == ENSEMBLE or config.ensemble_scheduling is not None:
+        yield from _ensemble_complaints(config)
+        return
+    known, names = platform_named(config.platform), _platform_names(config.backend)
+    if config.platform and not config.backend and known is None:
+        yield f"platform '{config.platform}' is unknown"
+    if config.platform and names and config.platform not in names:
+        yield (
+            f"platform '{config.platform}' does not go with backend '{config.backend}', "
+            f"which runs {', '.join(names)}"
+        )
+
+
+def _platform_names(backend: str) -> list[str]:
+    return [name for platform in platforms_of(backend) for name in platform.names]
+
+
+def _ensemble_complaints(config: ModelConfig) -> Iterator[str]:
+    ensemble = config.ensemble_scheduling
+    if config.platform != ENSEMBLE:
+        yield f"ensemble_scheduling needs platform '{ENSEMBLE}', not '{config.platform}'"
+    if config.backend not in ("", ENSEMBLE):
+        yield f"an ensemble has no backend, the configuration names '{config.backend}'"
+    if ensemble is None or not ensemble.step:
+        yield "an ensemble needs at least one step in ensemble_scheduling"
+        return
+    for number, step in enumerate(ensemble.step):
+        for field in ("model_name", "input_map", "output_map"):
+            if not getattr(step, field):
+                yield f"ensemble_scheduling: step {number} has no {field}"
+    for field in ("instance_group", "model_warmup"):
+        if getattr(config, field):
+            yield f"an ensemble cannot have {field}: its steps' models have their own"
+
+
+# --- scheduling ---
+
+
+def _batching_complaints(config: ModelConfig) -> Iterator[str]:
+    if config.max_batch_size < 0:
+        yield f"max_batch_size is {config.max_batch_size}, expected 0 or more"
+    choices = ("dynamic_batching", "sequence_batching", "ensemble_scheduling")
+    given = [choice for choice in choices if getattr(config, choice) is not None]
+    if len(given) > 1:
+        yield f"{given[1]} cannot be given beside {given[0]}"
+    if config.dynamic_batching is not None:
+        yield from _dynamic_complaints(config, config.dynamic_batching)
+    if config.sequence_batching is not None:
+        yield from _sequence_complaints(config, config.sequence_batching)
+
+
+def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterator[str]:
+    yield from _preferred_complaints(config, "dynamic_batching", dynamic.preferred_batch_size)
+    levels = dynamic.priority_levels
+    if levels:
+        if not 1 <= dynamic.default_priority_level <= levels:
+            yield (
+                f"dynamic_batching: default_priority_level is {dynamic.default_priority_level}, "
+                f"expected 1 to {levels}, the priority_levels"
+            )
+        for level in dynamic.priority_queue_policy:
+            if not 1 <= level <= levels:
+                yield (
+                    f"dynamic_batching: priority_queue_policy has level {level}, "
+                    f"expected 1 to {levels}, the priority_levels"
+                )
+    if dynamic.preserve_ordering:
+        yield from _ordering_complaints(dynamic)
+
+
+def _ordering_complaints(dynamic: DynamicBatching) -> Iterator[str]:
+    if dynamic.priority_levels > 1:
+        yield "dynamic_batching: preserve_ordering allows only one of the priority_levels"
+    policies = [dynamic.default_queue_policy or QueuePolicy()]
+    policies += dynamic.priority_queue_policy.values()
+    for policy in policies:
+        has_timeout = policy.default_timeout_microseconds or policy.allow_timeout_override
+        if policy.timeout_action == "DELAY" and has_timeout:
+            yield "dynamic_batching: preserve_ordering does not go with timeout_action DELAY"
+
+
+def _preferred_complaints(config: ModelConfig, place: str, sizes: tuple[int, ...]) -> Iterator[str]:
+    for size in sizes:
+        if not 1 <= size <= config.max_batch_size:
+            yield (
+                f"{place}: preferred_batch_size {size} is not between 1 and "
+                f"max_batch_size {config.max_batch_size}"
+            )
+
+
+def _sequence_complaints(config: ModelConfig, sequence: SequenceBatching) -> Iterator[str]:
+    yield from _control_name_complaints(sequence)
+    for control_input in sequence.control_input:
+        for control in control_input.control:
+            yield from _control_complaints(control_input.name, control)
+    if sequence.oldest is not None:
+        sizes = sequence.oldest.preferred_batch_size
+        yield from _preferred_complaints(config, "sequence_batching: oldest", sizes)
+    if sequence.direct is not None:
+        share = sequence.direct.minimum_slot_utilization
+        if not 0 <= share <= 1:
+            yield (
+                f"sequence_batching: direct: minimum_slot_utilization is {share}, expected 0 to 1"
+            )
+
+
+def _control_name_complaints(sequence: SequenceBatching) -> Iterator[str]:
+    tensors = sequence.control_input
+    if not all(tensor.name for tensor in tensors):
+        yield "sequence_batching: a control_input has no name"
+    # A tensor has one kind and a kind one tensor: listing either twice leaves open which is meant.
+    for name, count in Counter(t.name for t in tensors for _ in t.control).items():
+        if count > 1:
+            yield f"sequence_batching: control '{name}' has {count} kinds, expected 1"
+    for kind, count in Counter(c.kind for t in tensors for c in t.control).items():
+        if count > 1:
+            yield f"sequence_batching: {count} control tensors have the kind {kind}, expected 1"
+
+
+def _control_complaints(name: str, control: Control) -> Iterator[str]:
+    place = f"sequence_batching: control '{name}' of kind {control.kind}"
+    fields = ("int32_false_true", "fp32_false_true", "bool_false_true")
+    given = [field for field in fields if getattr(control, field)]
+    if control.kind == _CORRELATION_ID:
+        if given:
+            yield f"{place} cannot have {given[0]}"
+        if control.datatype not in _CORRELATION_ID_TYPES:
+            names = ", ".join(_config_name(datatype) for datatype in _CORRELATION_ID_TYPES)
+            yield f"{place} has data_type {_config_name(control.datatype)}, expected one of {names}"
+        return
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        yield f"{place} needs exactly one of {', '.join(fields)}, it has {found}"
+        return
+    count = len(getattr(control, given[0]))
+    if count != 2:
+        yield f"{place}: {given[0]} has {count} entries, expected 2, for false and true"
+
+
+def _cache_complaints(config: ModelConfig) -> Iterator[str]:
+    if not config.response_cache:
+        return
+    if config.sequence_batching is not None:
+        yield "response_cache does not go with sequence_batching"
+    if config.decoupled:
+        yield "response_cache does not go with a decoupled model_transaction_policy"
+
+
+# --- instances and files ---
+
+
+def _instance_complaints(config: ModelConfig) -> Iterator[str]:
+    for number, group in enumerate(config.instance_group):
+        place = f"instance_group '{group.name or number}'"
+        if group.kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
+            yield f"{place} has kind {group.kind} but lists gpus {list(group.gpus)}"
+        if group.profile and config.backend not in ("", "tensorrt"):
+            yield f"{place} has a profile, which only TensorRT models can have"
+        yield from _gpu_complaints(group, place)
+
+
+def _gpu_complaints(group: InstanceGroup, place: str) -> Iterator[str]:
+    for gpu in group.gpus:
+        if gpu < 0:
+            yield f"{place} lists gpu {gpu}, expected 0 or more"
+
+
+def _file_complaints(config: ModelConfig) -> Iterator[str]:
+    if not is_inside(config.default_model_filename):
+        yield (
+            f"default_model_filename '{config.default_model_filename}' leads out of the "
+            f"version folder"
+        )
+    for name in config.model_operations:
+        if not is_inside(name):
+            yield f"model_operations: op_library_filename '{name}' leads out of the model's folder"
+
+
+# --- inputs and outputs ---
+
+
+def _tensor_complaints(config: ModelConfig, tensor: ModelInput | ModelOutput) -> Iterator[str]:
+    kind = "input" if isinstance(tensor, ModelInput) else "output"
+    if not tensor.name:
+        yield f"an {kind} has no name"
+    place = f"{kind} '{tensor.name}'"
+    if not tensor.dims:
+        yield f"{place} has no dims; write 1 for a scalar, with an empty reshape"
+    for dim in chain(tensor.dims, tensor.reshape or ()):
+        if dim < 1 and dim != -1:
+            yield f"{place} has dim {dim}, expected 1 or more, or -1 for one that varies"
+    if tensor.is_shape_tensor and config.backend != "tensorrt":
+        yield f"{place}: is_shape_tensor is for TensorRT models only"
+    if isinstance(tensor, ModelInput):
+        if tensor.format != "FORMAT_NONE" and len(tensor.dims) != 3:
+            yield f"{place} has {tensor.format}, which needs 3 dims, not {len(tensor.dims)}"
+    elif not is_inside(tensor.label_filename):
+        yield f"{place}: label_filename '{tensor.label_filename}' leads out of the model's folder"
+    if tensor.reshape is not None:
+        yield from _reshape_complaints(config, place, tensor.dims, tensor.reshape)
+
+
+def _reshape_complaints(
+    config: ModelConfig, place: str, dims: tuple[int, ...], reshape: tuple[int, ...]
+) -> Iterator[str]:
+    if not reshape and config.max_batch_size == 0:
+        yield f"{place} has an empty reshape, which needs a max_batch_size above 0"
+    # Variable dims keep their order, so what lies between them must hold as many elements.
+    if _fixed_parts(dims) != _fixed_parts(reshape):
+        yield (
+            f"{place}: dims {list(dims)} and reshape {list(reshape)} differ in size"
+            f" between their variable dims, or in how many of these they have"
+        )
+
+
+def _fixed_parts(dims: tuple[int, ...]) -> list[int]:
+    parts: list[list[int]] = [[]]
+    for dim in dims:
+        if dim == -1:
+            parts.append([])
+        else:
+            parts[-1].append(dim)
+    return [prod(part) for part in parts]
+
+
+def _batch_input_complaints(config: ModelConfig, one: BatchInput) -> Iterator[str]:
+    place = f"batch_input of kind {one.kind}"
+    if one.datatype not in (DataType.INT32, DataType.FP32):
+        yield (
+            f"{place} has data_type {_config_name(one.datatype)}, expected TYPE_INT32 or TYPE_FP32"
+        )
+    if len(one.source_input) != 1:
+        yield f"{place} has {len(one.source_input)} of source_input, expected 1"
+    yield from _source_complaints(config, place, one.source_input)
+
+
+def _batch_output_complaints(config: ModelConfig) -> Iterator[str]:
+    outputs = [output.name for output in config.output]
+    for one in config.batch_output:
+        place = f"batch_output of kind {one.kind}"
+        if len(one.source_input) != 1:
+            yield f"{place} has {len(one.source_input)} of source_input, expected 1"
+        yield from _source_complaints(config, place, one.source_input)
+        for name in one.target_name:
+            if name not in outputs:
+                yield f"{place}: target_name '{name}' is no output"
+
+
+def _source_complaints(config: ModelConfig, place: str, sources: tuple[str, ...]) -> Iterator[str]:
+    inputs = [given.name for given in config.input]
+    for name in sources:
+        if name not in inputs:
+            yield f"{place}: source_input '{name}' is no input"
+
+
+def _config_name(datatype: DataType | None) -> str:
+    if datatype is None:
+        return "TYPE_INVALID"
+    return "TYPE_STRING" if datatype is DataType.BYTES else f"TYPE_{datatype.value}"

@@ -1,0 +1,99 @@
+"""What a ModelConfig means where it is silent: names, counts, policies filled in."""
+
+from dataclasses import replace
+
+from inferd.config.checks import CONFIG_FILE
+from inferd.config.model import (
+    DynamicBatching,
+    InstanceGroup,
+    ModelConfig,
+    Optimization,
+    SequenceBatching,
+    VersionPolicy,
+)
+from inferd.config.platform import ENSEMBLE, filename_of, platform_named
+from inferd.errors import InvalidConfig
+
+DEFAULT_SEQUENCE_IDLE_US = 1_000_000
+
+_TWO_ON_CPU = ("onnxruntime", "tensorflow")
+"""Backends whose models get two instances on the CPU unless the configuration counts them."""
+
+
+def normalised(
+    config: ModelConfig, folder_name: str, gpu_count: int = 0, file: str = CONFIG_FILE
+) -> ModelConfig:
+    """Return `config` with every silent field that has a meaning filled in.
+
+    Doing it again changes nothing, but fills in what follows from fields set in between, such as
+    max_batch_size. Raises InvalidConfig when `config` has a name that is not `folder_name`.
+    """
+    if config.name not in ("", folder_name):
+        msg = (
+            f"model '{folder_name}', {file}: name is '{config.name}', "
+            f"expected '{folder_name}', the name of its folder"
+        )
+        raise InvalidConfig(msg)
+    filled = replace(
+        config,
+        name=folder_name,
+        version_policy=config.version_policy or VersionPolicy(latest=1),
+        dynamic_batching=_dynamic(config.dynamic_batching, config.max_batch_size),
+        sequence_batching=_sequence(config.sequence_batching),
+    )
+    if config.platform == ENSEMBLE:
+        return filled
+    known = platform_named(config.platform)
+    backend = config.backend or (known.backend if known else "")
+    return replace(
+        filled,
+        backend=backend,
+        default_model_filename=config.default_model_filename
+        or filename_of(config.platform, backend),
+        optimization=_pinned(config.optimization),
+        instance_group=_instance_groups(replace(filled, backend=backend), gpu_count),
+    )
+
+
+def _dynamic(dynamic: DynamicBatching | None, max_batch_size: int) -> DynamicBatching | None:
+    if dynamic is None or dynamic.preferred_batch_size or max_batch_size < 1:
+        return dynamic
+    return replace(dynamic, preferred_batch_size=(max_batch_size,))
+
+
+def _sequence(sequence: SequenceBatching | None) -> SequenceBatching | None:
+    if sequence is None or sequence.max_sequence_idle_microseconds:
+        return sequence
+    return replace(sequence, max_sequence_idle_microseconds=DEFAULT_SEQUENCE_IDLE_US)
+
+
+def _pinned(optimization: Optimization) -> Optimization:
+    into, out_of = optimization.input_pinned_memory, optimization.output_pinned_memory
+    return replace(
+        optimization,
+        input_pinned_memory=True if into is None else into,
+        output_pinned_memory=True if out_of is None else out_of,
+    )
+
+
+def _instance_groups(config: ModelConfig, gpu_count: int) -> tuple[InstanceGroup, ...]:
+    # An automatic group has the model's name, so that its instances are <model>_0, <model>_1, ...
+    groups = config.instance_group or (InstanceGroup(name=config.name),)
+    return tuple(
+        _instance_group(
+            replace(group, name=group.name or f"{config.name}_{number}"), config, gpu_count
+        )
+        for number, group in enumerate(groups)
+    )
+
+
+def _instance_group(group: InstanceGroup, config: ModelConfig, gpu_count: int) -> InstanceGroup:
+    kind, gpus = group.kind, group.gpus
+    if kind == "KIND_AUTO":
+        fits = gpu_count > 0 and all(0 <= gpu < gpu_count for gpu in gpus)
+        kind, gpus = ("KIND_GPU", gpus) if fits else ("KIND_CPU", ())
+    if kind == "KIND_GPU" and not gpus:
+        gpus = tuple(range(gpu_count))
+    usual_count = 2 if kind == "KIND_CPU" and config.backend in _TWO_ON_CPU else 1
+    count = group.count if group.count > 0 else usual_count
+    return replace(group, kind=kind, gpus=gpus, count=count)

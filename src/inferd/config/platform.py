@@ -1,0 +1,85 @@
+"""Platforms: which backend runs one, what its model file is called, what metadata call it.
+
+The protocol names seven platforms (V2, Platforms); model repositories use Triton's names for the
+same things. One table knows both.
+"""
+
+from typing import NamedTuple
+
+from inferd.config.model import ModelConfig
+
+ENSEMBLE = "ensemble"
+"""The platform, and backend, of models that are made of calls of other models."""
+
+
+class Platform(NamedTuple):
+    """One format of model files.
+
+    `reported` is what metadata call it, <project>_<format>; formats of our own are called
+    inferd_<backend>. `names` are what config.pbtxt may call it: none where only the backend can
+    be named. `filename` is the file or folder in a version folder, "" where none is needed.
+    """
+
+    reported: str
+    backend: str
+    filename: str
+    names: tuple[str, ...] = ()
+
+
+PLATFORMS: tuple[Platform, ...] = (
+    Platform("tensorflow_savedmodel", "tensorflow", "model.savedmodel", ("tensorflow_savedmodel",)),
+    Platform("tensorflow_graphdef", "tensorflow", "model.graphdef", ("tensorflow_graphdef",)),
+    Platform("tensorrt_plan", "tensorrt", "model.plan", ("tensorrt_plan",)),
+    Platform("onnx_onnxv1", "onnxruntime", "model.onnx", ("onnx_onnxv1", "onnxruntime_onnx")),
+    Platform("openvino_ir", "openvino", "model.xml"),
+    Platform(
+        "pytorch_torchscript", "pytorch", "model.pt", ("pytorch_torchscript", "pytorch_libtorch")
+    ),
+    Platform("torch_aoti", "pytorch", "model.pt2", ("torch_aoti",)),
+    Platform("mxnet_mxnet", "mxnet", "model-symbol.json", ("mxnet_mxnet",)),
+    Platform("caffe2_netdef", "caffe2", "model.netdef", ("caffe2_netdef",)),
+    Platform("inferd_python", "python", "model.py"),
+    Platform("ensemble", ENSEMBLE, "", (ENSEMBLE,)),
+    Platform("inferd_identity", "identity", ""),
+    Platform("inferd_repeat", "repeat", ""),
+    Platform("inferd_faulty", "faulty", ""),
+)
+"""Every format inferd knows, in the order in which a version folder is searched for them."""
+
+
+def platform_named(name: str) -> Platform | None:
+    """Return the platform that config.pbtxt calls `name`, or None."""
+    return next((known for known in PLATFORMS if name in known.names), None)
+
+
+def platforms_of(backend: str) -> tuple[Platform, ...]:
+    """Return the platforms that `backend` runs, the usual one first; () if it is not known."""
+    return tuple(known for known in PLATFORMS if known.backend == backend)
+
+
+def platform_of_file(filename: str) -> Platform | None:
+    """Return the platform of a model file or folder by how its name ends, or None."""
+    for known in PLATFORMS:
+        if known.filename and filename.endswith(known.filename.removeprefix("model")):
+            return known
+    return None
+
+
+def filename_of(platform: str, backend: str) -> str:
+    """Return the usual name of the model file, "" where none is needed or known."""
+    known = platform_named(platform) or next(iter(platforms_of(backend)), None)
+    return known.filename if known else ""
+
+
+def reported_platform(config: ModelConfig) -> str:
+    """Return what metadata call the platform of a model (V2, Model Metadata: <project>_<format>).
+
+    A platform the configuration names is echoed; else it is the protocol's name for what the
+    backend runs, told by the model file where it runs several.
+    """
+    if config.platform:
+        return config.platform
+    known = platforms_of(config.backend)
+    by_file = (one for one in known if one.filename == config.default_model_filename)
+    found = next(by_file, None) or next(iter(known), None)
+    return found.reported if found else f"inferd_{config.backend}"

@@ -1,0 +1,207 @@
+"""The layout of a model repository: model folders, version folders, model files, instances.
+
+<repository>/<model>/config.pbtxt       optional where it can be derived
+<repository>/<model>/<version>/...      version folders have decimal numbers as names
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from inferd.config.checks import is_inside
+from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
+from inferd.config.platform import (
+    ENSEMBLE,
+    PLATFORMS,
+    Platform,
+    platform_named,
+    platform_of_file,
+    platforms_of,
+)
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.errors import InferdError, InvalidConfig
+
+RESERVED_FOLDERS = ("warmup", "initial_state", "configs", "__pycache__")
+"""Folders beside the version folders that hold something else; so do hidden ones."""
+
+_VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+class FoundModel(msgspec.Struct, frozen=True):
+    """A model that lies on disk, as far as it can be known without loading it.
+
+    `config` is normalised and checked but for inputs and outputs; when that failed it is None and
+    `error` says why. `versions` are the numbers its version policy chooses, ascending. `ignored`
+    names folders that look like versions but are not, each with the reason. `file` is set for a
+    bare model file, which has no folder of its own: `folder` is then where it lies.
+    """
+
+    name: str
+    folder: Path
+    config: ModelConfig | None = None
+    versions: tuple[int, ...] = ()
+    error: InferdError | None = None
+    ignored: tuple[str, ...] = ()
+    file: Path | None = None
+
+
+# --- versions ---
+
+
+def version_folders(folder: Path) -> tuple[dict[int, Path], tuple[str, ...]]:
+    """Return the version folders of a model by ascending number, and what was ignored and why."""
+    found: dict[int, Path] = {}
+    ignored = []
+    for child in sorted(folder.iterdir()):
+        if child.name in RESERVED_FOLDERS or child.name[0] == "." or not child.is_dir():
+            continue
+        if _VERSION.fullmatch(child.name):
+            found[int(child.name)] = child
+        else:
+            ignored.append(
+                f"folder '{child.name}' is no version: expected a decimal number without leading 0"
+            )
+    return dict(sorted(found.items())), tuple(ignored)
+
+
+def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> tuple[int, ...]:
+    """Return the versions among `available` that `policy` serves, ascending; None is latest 1."""
+    policy, versions = policy or VersionPolicy(latest=1), sorted(available)
+    if policy.specific is not None:
+        return tuple(number for number in versions if number in policy.specific)
+    if policy.all or not versions:
+        return tuple(versions)
+    count = policy.latest or 0
+    return tuple(versions[-count:] if count else ())
+
+
+# --- what the files tell ---
+
+
+def derived(config: ModelConfig, version_folder: Path | None, name: str) -> ModelConfig:
+    """Return `config` with the backend and model file that lie in `version_folder` filled in.
+
+    A configuration that names a platform or backend keeps it. Raises InvalidConfig when nothing
+    tells the backend of the model called `name`.
+    """
+    if config.platform == ENSEMBLE:
+        return config
+    known = platform_named(config.platform)
+    if known is not None:
+        usual = replace(config, backend=config.backend or known.backend)
+        return replace(
+            usual, default_model_filename=config.default_model_filename or known.filename
+        )
+    backend = config.backend
+    if backend or config.platform:
+        # Only TensorFlow needs to know more than the file: a SavedModel is a folder.
+        found = _found_in(version_folder, config, platforms_of(backend))
+        return _filled(config, found) if found else config
+    found = _found_in(version_folder, config, PLATFORMS)
+    if found is not None:
+        return _filled(config, found)
+    _, dot, suffix = name.rpartition(".")
+    if dot and suffix:
+        return replace(
+            config,
+            backend=suffix,
+            default_model_filename=config.default_model_filename or f"model.{suffix}",
+        )
+    raise InvalidConfig(_no_backend(config, name))
+
+
+def _found_in(
+    folder: Path | None, config: ModelConfig, candidates: tuple[Platform, ...]
+) -> Platform | None:
+    wanted = config.default_model_filename
+    if wanted:
+        by_name = platform_of_file(wanted)
+        return by_name if by_name in candidates else None
+    if folder is None:
+        return None
+    present = (one for one in candidates if one.filename and (folder / one.filename).exists())
+    return next(present, None)
+
+
+def _filled(config: ModelConfig, found: Platform) -> ModelConfig:
+    return replace(
+        config,
+        backend=found.backend,
+        platform=found.reported if found.backend == "tensorflow" else config.platform,
+        default_model_filename=config.default_model_filename or found.filename,
+    )
+
+
+def _no_backend(config: ModelConfig, name: str) -> str:
+    wanted = config.default_model_filename
+    expected = ", ".join(platform.filename for platform in PLATFORMS if platform.filename)
+    sought = f"'{wanted}' has no known ending" if wanted else "no known model file was found"
+    return (
+        f"model '{name}': nothing says which backend runs it; config.pbtxt names no platform and "
+        f"no backend, and {sought}, expected one of {expected} in the version folder"
+    )
+
+
+def files_of(model: FoundModel, version: int, config: ModelConfig) -> ModelFiles:
+    """Return where `version` of `model`, configured as `config`, lies.
+
+    Raises InvalidConfig when the model file is missing or lies outside the version folder.
+    """
+    if model.file is not None:
+        return ModelFiles(model.folder, version, model.folder, model.file)
+    folder, filename = model.folder / str(version), config.default_model_filename
+    if not is_inside(filename):
+        msg = (
+            f"model '{model.name}': default_model_filename '{filename}' leads out of the "
+            f"version folder"
+        )
+        raise InvalidConfig(msg)
+    file = folder / filename
+    if filename and not file.exists():
+        msg = f"model '{model.name}' version {version}: there is no {version}/{filename}"
+        raise InvalidConfig(msg)
+    return ModelFiles(model.folder, version, folder, file)
+
+
+# --- instances ---
+
+
+def placements(config: ModelConfig, gpu_count: int) -> tuple[list[Placement], list[str]]:
+    """Return where each instance of a normalised `config` runs, and what is not as it asks.
+
+    A group for GPUs runs on the CPU when `gpu_count` is 0: many configurations are written on
+    machines with GPUs. Passive groups get no requests, so they get no instances. Raises
+    InvalidConfig for a GPU that is not there while others are, or when no instance is left.
+    """
+    placed: list[Placement] = []
+    warnings: list[str] = []
+    for group in config.instance_group:
+        place = f"model '{config.name}', instance_group '{group.name}'"
+        if group.passive:
+            warnings.append(f"{place} is passive: it gets no requests and no instances")
+            continue
+        if group.kind == "KIND_GPU" and gpu_count == 0:
+            warnings.append(f"{place} asks for a GPU, there is none: it runs on the CPU")
+        placed += _placements_of(group, gpu_count, place)
+    if config.instance_group and not placed:
+        msg = f"model '{config.name}': every instance_group is passive, nothing would run requests"
+        raise InvalidConfig(msg)
+    return placed, warnings
+
+
+def _placements_of(group: InstanceGroup, gpu_count: int, place: str) -> list[Placement]:
+    devices: list[tuple[bool, int]] = [(False, 0)]
+    if group.kind == "KIND_GPU" and gpu_count > 0:
+        missing = [gpu for gpu in group.gpus if gpu >= gpu_count]
+        if missing:
+            msg = f"{place} lists gpus {missing}, this machine has 0 to {gpu_count - 1}"
+            raise InvalidConfig(msg)
+        devices = [(True, gpu) for gpu in group.gpus or range(gpu_count)]
+    every = [device for device in devices for _ in range(group.count)]
+    return [
+        Placement(f"{group.name}_{number}", gpu=gpu, device_id=device_id)
+        for number, (gpu, device_id) in enumerate(every)
+    ]
