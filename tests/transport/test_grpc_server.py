@@ -94,6 +94,19 @@ class Hanging(Identity):
             raise
 
 
+class Held(Identity):
+    """A scheduler that answers when it is released, and tells when it started."""
+
+    def __init__(self):
+        self.started = asyncio.Event()
+        self.release = asyncio.Event()
+
+    async def run(self, request):
+        self.started.set()
+        await self.release.wait()
+        return await super().run(request)
+
+
 def served(name, scheduler, datatype=DataType.FP32, **settings):
     config = ModelConfig(
         name=name,
@@ -419,7 +432,7 @@ async def test_a_client_that_cancels_cancels_the_running_handler():
 
 
 @in_loop
-async def test_stopping_lets_running_calls_finish_and_cancels_those_that_do_not():
+async def test_stopping_cancels_calls_that_outlast_the_grace():
     hanging = Hanging()
     server = GrpcServer(engine_with(served("slow", hanging)), OPTIONS)
     port = await server.start("127.0.0.1", 0)
@@ -427,8 +440,22 @@ async def test_stopping_lets_running_calls_finish_and_cancels_those_that_do_not(
         call = asyncio.ensure_future(failure(stub.ModelInfer(infer_request("slow"))))
         await hanging.started.wait()
         await server.stop(0.05)
-        assert hanging.cancelled.is_set()
+        await hanging.cancelled.wait()
         await call
+
+
+@in_loop
+async def test_stopping_lets_running_calls_finish():
+    held = Held()
+    server = GrpcServer(engine_with(served("held", held)), OPTIONS)
+    port = await server.start("127.0.0.1", 0)
+    async with connected(f"127.0.0.1:{port}") as stub:
+        call = asyncio.ensure_future(stub.ModelInfer(infer_request("held")))
+        await held.started.wait()
+        stopping = asyncio.ensure_future(server.stop(60))
+        held.release.set()
+        assert (await call).model_name == "held"
+        await stopping
 
 
 @in_loop
