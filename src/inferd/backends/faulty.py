@@ -12,7 +12,7 @@ from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig, Inval
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 
-Answers = list[InferResponse | InferdError]
+Answers = list[InferResponse]
 
 
 class FaultyBackend:
@@ -149,8 +149,7 @@ def _spoiling(spoil: Callable[[list[Tensor]], list[Tensor]]) -> Callable[[Answer
 
     def spoil_all(answers: Answers) -> Answers:
         for answer in answers:
-            if isinstance(answer, InferResponse):
-                answer.outputs = spoil(answer.outputs)
+            answer.outputs = spoil(answer.outputs)
         return answers
 
     return spoil_all

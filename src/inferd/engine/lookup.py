@@ -1,8 +1,8 @@
-"""Lookup: platform and backend names, and the backend classes they mean, imported when needed."""
+"""Lookup: names of backends, and the classes they mean, imported when needed."""
 
 from importlib.metadata import EntryPoint, entry_points
 
-from inferd.config.model import ModelConfig
+from inferd.config.platform import platform_named
 from inferd.core.interfaces import Backend
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -16,15 +16,6 @@ _BACKENDS = {
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
-_PLATFORMS = {
-    "onnx_onnxv1": "onnxruntime",
-    "onnxruntime_onnx": "onnxruntime",
-}
-"""Platform -> backend. Triton has names of its own beside those of the protocol."""
-
-_PROTOCOL_PLATFORMS = {"onnxruntime": "onnx_onnxv1"}
-"""Backend -> the platform name the V2 protocol lists for it."""
-
 
 def backend_named(name: str) -> Backend:
     """Return a new backend for the backend or platform called `name`.
@@ -33,7 +24,8 @@ def backend_named(name: str) -> Backend:
     each naming a class). Instances opened by one backend object may share what they load. Raises
     InvalidConfig when nobody knows the name, Unsupported when a package it needs is missing.
     """
-    backend = _PLATFORMS.get(name, name)
+    platform = platform_named(name)
+    backend = platform.backend if platform else name
     target = _BACKENDS.get(backend)
     entry = EntryPoint(backend, target, ENTRY_POINTS) if target else _foreign(backend)
     try:
@@ -46,20 +38,10 @@ def backend_named(name: str) -> Backend:
     return found
 
 
-def platform_of(config: ModelConfig) -> str:
-    """Return the platform to report for a model whose backend is known (V2, Model Metadata).
-
-    The one the configuration names, otherwise the protocol's name where there is one.
-    """
-    if config.platform:
-        return config.platform
-    return _PROTOCOL_PLATFORMS.get(config.backend, f"inferd_{config.backend}")
-
-
 def _foreign(backend: str) -> EntryPoint:
     entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     if backend not in entries:
-        known = ", ".join(sorted({*_BACKENDS, *_PLATFORMS, *entries}))
-        msg = f"there is no backend or platform '{backend}', known are: {known}"
+        known = ", ".join(sorted({*_BACKENDS, *entries}))
+        msg = f"there is no backend '{backend}', known are: {known}"
         raise InvalidConfig(msg)
     return entries[backend]

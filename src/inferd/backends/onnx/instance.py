@@ -12,7 +12,7 @@ from inferd.backends.onnx.settings import onnxruntime, run_options
 from inferd.backends.onnx.signature import Signature, read_signature
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, InferdError, InvalidRequest
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
 
@@ -48,15 +48,16 @@ class OnnxInstance:
         self._loaded: Loaded | None = loaded
         self._model = config.name
         self._version = str(version)
-        self._datatypes = {output.name: output.datatype for output in config.output}
-        self._output_names = list(self._datatypes)
+        outputs = (*config.output, *_scheduler_outputs(config, signature))
+        self._datatypes = {output.name: output.datatype for output in outputs}
+        self._output_names = [output.name for output in config.output]
         self._run_options = run_options(config)
-        self._run = _runner(loaded.session, signature)
+        self._run = _runner(loaded.session, config)
         self._invalid, self._failed = failures()
         scalars = _scalars(config, signature)
         self._readers = {t.name: _reader(t, is_scalar=t.name in scalars) for t in config.input}
-        self._writers = {t.name: _writer(t, is_scalar=t.name in scalars) for t in config.output}
-        tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
+        self._writers = {t.name: _writer(t, is_scalar=t.name in scalars) for t in outputs}
+        tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *outputs)
         is_plain = not scalars and all(
             tensor.datatype is not DataType.BYTES and tensor.reshape is None for tensor in tensors
         )
@@ -74,7 +75,7 @@ class OnnxInstance:
     def _answer_plain(self, request: InferRequest) -> InferResponse | InferdError:
         """Answer when every tensor's wire bytes are its array: this is the hot path."""
         names = self._output_names
-        if 0 < len(request.outputs) < len(names):
+        if request.outputs:
             names = [wanted.name for wanted in request.outputs]
         try:
             arrays = self._run(
@@ -96,7 +97,9 @@ class OnnxInstance:
         if request.outputs:
             names = [wanted.name for wanted in request.outputs]
         try:
-            feed = {tensor.name: self._readers[tensor.name](tensor) for tensor in request.inputs}
+            # Control tensors are in no configuration; they are what they look like.
+            readers = self._readers
+            feed = {t.name: readers.get(t.name, Tensor.numpy)(t) for t in request.inputs}
             arrays = self._run(names, feed, self._run_options)
             outputs = [
                 self._writers[name](array) for name, array in zip(names, arrays, strict=True)
@@ -132,41 +135,47 @@ def error_text(error: Exception) -> str:
     return " ".join(_NOISE.sub("", str(error)).split())
 
 
-def _runner(session: Any, signature: Signature) -> Run:
+def _runner(session: Any, config: ModelConfig) -> Run:
     """Return the cheapest way to run `session`: (output names, feed, RunOptions) -> arrays.
 
     The public `run` repeats checks the engine has made (names, above all) and costs half as much
-    again as the call below it; it is the fallback, should that one ever go.
+    again as the call below it; it is the fallback, should that one ever go. BF16 goes in and
+    comes out as uint16 bit patterns. Raises InvalidConfig for the one mixture that cannot run.
     """
-    tensors = (*signature.inputs.values(), *signature.defaulted.values())
-    if any(t.datatype is DataType.BF16 for t in (*tensors, *signature.outputs.values())):
-        brain = frozenset(t.name for t in tensors if t.datatype is DataType.BF16)
-        return _ValueRun(session, brain).run
     run: Run = getattr(getattr(session, "_sess", None), "run", session.run)
+    brain = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
+    if any(tensor.datatype is DataType.BF16 for tensor in config.output):
+        if any(tensor.datatype is DataType.BYTES for tensor in config.input):
+            msg = f"model '{config.name}': ONNX Runtime gives no BF16 outputs for BYTES inputs"
+            raise InvalidConfig(msg)
+        return _bound_run(session, brain)
+    if brain:
+        wrap = onnxruntime().OrtValue.ortvalue_from_numpy_with_onnx_type
+        return lambda names, feed, options: run(
+            names,
+            feed | {name: wrap(feed[name], _ONNX_BFLOAT16) for name in brain & feed.keys()},
+            options,
+        )
     return run
 
 
-class _ValueRun:
-    """Runs by OrtValue, for models with BF16: arrays cannot say it, a value can.
+def _bound_run(session: Any, brain: frozenset[str]) -> Run:
+    """Return how to run a model with BF16 outputs, which come as values and are copied."""
+    wrap = onnxruntime().OrtValue.ortvalue_from_numpy_with_onnx_type
 
-    BF16 goes in and comes out as uint16 bit patterns. The outputs are copied.
-    """
+    def run(names: list[str], feed: dict[str, Array], options: Any) -> Sequence[Array]:
+        binding = session.io_binding()
+        for name, array in feed.items():
+            if name in brain:
+                binding.bind_ortvalue_input(name, wrap(array, _ONNX_BFLOAT16))
+            else:
+                binding.bind_cpu_input(name, array)
+        for name in names:
+            binding.bind_output(name)
+        session.run_with_iobinding(binding, options)
+        return [_array_of(value) for value in binding.get_outputs()]
 
-    def __init__(self, session: Any, brain_inputs: frozenset[str]) -> None:
-        self._session = session
-        self._brain_inputs = brain_inputs
-        self._value = onnxruntime().OrtValue
-
-    def run(self, names: list[str], feed: dict[str, Array], options: Any) -> list[Array]:
-        """Run with `feed`, and return the arrays of the outputs called `names`."""
-        values = {name: self._value_of(name, array) for name, array in feed.items()}
-        outputs = self._session.run_with_ort_values(names, values, options)
-        return [_array_of(value) for value in outputs]
-
-    def _value_of(self, name: str, array: Array) -> Any:
-        if name in self._brain_inputs:
-            return self._value.ortvalue_from_numpy_with_onnx_type(array, _ONNX_BFLOAT16)
-        return self._value.ortvalue_from_numpy(array)
+    return run
 
 
 def _array_of(value: Any) -> Array:
@@ -176,6 +185,19 @@ def _array_of(value: Any) -> Array:
     shape = value.shape()
     bits = (ctypes.c_uint16 * prod(shape)).from_address(value.data_ptr())
     return np.array(bits, np.uint16).reshape(shape)  # the value's memory goes with the value
+
+
+def _scheduler_outputs(config: ModelConfig, signature: Signature) -> list[ModelOutput]:
+    """Return the outputs of the file that are computed only when a request names them.
+
+    A sequence scheduler asks for its states so; no configuration lists them as outputs.
+    """
+    configured = {output.name for output in config.output}
+    return [
+        ModelOutput(declared.name, declared.datatype, declared.shape)
+        for declared in signature.outputs.values()
+        if declared.datatype is not None and declared.name not in configured
+    ]
 
 
 def _scalars(config: ModelConfig, signature: Signature) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -78,10 +78,11 @@ def complete_config(
     Nothing is filled in when both input and output are given. The model can batch when the first
     dim of every input and output is variable; max_batch_size 0 then becomes
     `default_max_batch_size`, unless tensors the configuration does give have as many dims as in
-    the file, which says that they count the batch dim themselves. Raises InvalidConfig when
-    max_batch_size is given for a model that cannot batch, or a type has no twin on the wire.
+    the file, which says that they count the batch dim themselves. A model that batches and has no
+    scheduling gets dynamic batching. Raises InvalidConfig when max_batch_size is given for a
+    model that cannot batch, or a type has no twin on the wire.
     """
-    if config.input and config.output:
+    if (config.input or config.batch_input) and config.output:
         return config
     fixed = [
         tensor
@@ -97,34 +98,42 @@ def complete_config(
     max_batch_size = config.max_batch_size
     if not fixed and not _counts_batch_dim(config, signature):
         max_batch_size = max_batch_size or default_max_batch_size
-    batching = max_batch_size > 0
+    is_scheduled = config.dynamic_batching or config.sequence_batching
     return replace(
         config,
         max_batch_size=max_batch_size,
-        input=config.input or _config_inputs(config.name, signature, batching=batching),
-        output=config.output or _config_outputs(config.name, signature, batching=batching),
+        dynamic_batching=(
+            DynamicBatching()
+            if max_batch_size > 1 and not is_scheduled
+            else config.dynamic_batching
+        ),
+        input=config.input or _config_inputs(config, signature, batching=max_batch_size > 0),
+        output=config.output or _config_outputs(config, signature, batching=max_batch_size > 0),
     )
 
 
 def check_config(config: ModelConfig, signature: Signature) -> None:
     """Check that `config` and the file agree about names, datatypes and shapes.
 
-    The configuration may leave out outputs, and inputs the file has a value for. Raises
-    InvalidConfig naming the tensor, what the file says and what the configuration says.
+    The configuration may leave out outputs, inputs the file has a value for, and lists inputs a
+    scheduler fills in elsewhere. Raises InvalidConfig naming the tensor, what the file says and
+    what the configuration says.
     """
     takes = signature.inputs | signature.defaulted
     for tensor in config.input:
         declared = takes.get(tensor.name)
         if declared is None:
             raise _unknown(config, "input", tensor.name, takes)
-        _check_tensor(config, "input", tensor, declared)
+        _check_datatype(config, "input", tensor, declared)
+        if not tensor.allow_ragged_batch:  # else the scheduler gives it a shape of its own
+            _check_shape(config, "input", tensor, declared)
         if tensor.optional and tensor.name in signature.inputs:
             msg = (
                 f"model '{config.name}': the configuration calls input '{tensor.name}' optional, "
                 f"but the file has no value for it when it is left out"
             )
             raise InvalidConfig(msg)
-    given = {tensor.name for tensor in config.input}
+    given = {tensor.name for tensor in config.input} | _scheduler_inputs(config)
     if missing := [name for name in signature.inputs if name not in given]:
         msg = (
             f"model '{config.name}': the file needs input {_quoted(missing)}, "
@@ -135,7 +144,8 @@ def check_config(config: ModelConfig, signature: Signature) -> None:
         declared = signature.outputs.get(output.name)
         if declared is None:
             raise _unknown(config, "output", output.name, signature.outputs)
-        _check_tensor(config, "output", output, declared)
+        _check_datatype(config, "output", output, declared)
+        _check_shape(config, "output", output, declared)
 
 
 def _declared(arguments: Any) -> dict[str, Declared]:
@@ -159,17 +169,37 @@ def _counts_batch_dim(config: ModelConfig, signature: Signature) -> bool:
     )
 
 
-def _config_inputs(model: str, signature: Signature, *, batching: bool) -> tuple[ModelInput, ...]:
+def _scheduler_inputs(config: ModelConfig) -> set[str]:
+    """Return the inputs of the file that no request carries, since a scheduler fills them in."""
+    names = {name for batch_input in config.batch_input for name in batch_input.target_name}
+    if config.sequence_batching:
+        names.update(control.name for control in config.sequence_batching.control_input)
+        names.update(state.input_name for state in config.sequence_batching.state)
+    return names
+
+
+def _config_inputs(
+    config: ModelConfig, signature: Signature, *, batching: bool
+) -> tuple[ModelInput, ...]:
+    from_scheduler = _scheduler_inputs(config)
     return tuple(
-        ModelInput(tensor.name, _datatype(model, tensor), *_config_dims(tensor, batching=batching))
+        ModelInput(tensor.name, _datatype(config, tensor), *_config_dims(tensor, batching=batching))
         for tensor in signature.inputs.values()
+        if tensor.name not in from_scheduler
     )
 
 
-def _config_outputs(model: str, signature: Signature, *, batching: bool) -> tuple[ModelOutput, ...]:
+def _config_outputs(
+    config: ModelConfig, signature: Signature, *, batching: bool
+) -> tuple[ModelOutput, ...]:
+    states = config.sequence_batching.state if config.sequence_batching else ()
+    for_scheduler = {state.output_name for state in states}
     return tuple(
-        ModelOutput(tensor.name, _datatype(model, tensor), *_config_dims(tensor, batching=batching))
+        ModelOutput(
+            tensor.name, _datatype(config, tensor), *_config_dims(tensor, batching=batching)
+        )
         for tensor in signature.outputs.values()
+        if tensor.name not in for_scheduler
     )
 
 
@@ -183,11 +213,11 @@ def _config_dims(
     return (1,), () if batching else None
 
 
-def _datatype(model: str, tensor: Declared) -> DataType:
+def _datatype(config: ModelConfig, tensor: Declared) -> DataType:
     if tensor.datatype is None:
         msg = (
-            f"model '{model}': '{tensor.name}' is of type {tensor.kind} in the file, which the "
-            f"protocol cannot carry; list the inputs and outputs to serve in config.pbtxt, or "
+            f"model '{config.name}': '{tensor.name}' is of type {tensor.kind} in the file, which "
+            f"the protocol cannot carry; list the inputs and outputs to serve in config.pbtxt, or "
             f"export the model with plain tensors (scikit-learn: convert with zipmap=False)"
         )
         raise InvalidConfig(msg)
@@ -198,15 +228,27 @@ def _model_dims(tensor: ModelInput | ModelOutput) -> tuple[int, ...]:
     return tensor.dims if tensor.reshape is None else tensor.reshape
 
 
-def _check_tensor(
+def _check_datatype(
+    config: ModelConfig, role: str, tensor: ModelInput | ModelOutput, declared: Declared
+) -> None:
+    datatype = _datatype(config, declared)
+    if tensor.datatype is not datatype:
+        msg = (
+            f"model '{config.name}', {role} '{tensor.name}': the file has {datatype.value}, "
+            f"the configuration says {tensor.datatype.value}"
+        )
+        raise InvalidConfig(msg)
+
+
+def _check_shape(
     config: ModelConfig, role: str, tensor: ModelInput | ModelOutput, declared: Declared
 ) -> None:
     batch = (-1,) if config.max_batch_size > 0 else ()
     wanted = batch + _model_dims(tensor)
-    if tensor.datatype is not _datatype(config.name, declared) or not _fits(wanted, declared.shape):
+    if not _fits(wanted, declared.shape):
         msg = (
-            f"model '{config.name}', {role} '{tensor.name}': the file has {declared}, "
-            f"the configuration says {tensor.datatype.value} {list(wanted)}"
+            f"model '{config.name}', {role} '{tensor.name}': the file has shape "
+            f"{list(declared.shape)}, the configuration says {list(wanted)}"
         )
         if batch:
             msg += f", the first being the batch dim of max_batch_size {config.max_batch_size}"

@@ -1,0 +1,86 @@
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from inferd.backends.identity import IdentityBackend
+from inferd.backends.onnx.backend import OnnxBackend
+from inferd.engine.lookup import ENTRY_POINTS, backend_named
+from inferd.errors import InvalidConfig, Unsupported
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("onnxruntime", OnnxBackend),
+        ("onnx_onnxv1", OnnxBackend),
+        ("onnxruntime_onnx", OnnxBackend),
+        ("identity", IdentityBackend),
+    ],
+)
+def test_a_backend_is_found_by_its_name_or_its_platforms(name, kind):
+    assert type(backend_named(name)) is kind
+
+
+@pytest.mark.parametrize("name", ["repeat", "faulty"])
+def test_test_backends_are_found(name):
+    assert type(backend_named(name)).__name__ == f"{name.title()}Backend"
+
+
+def test_each_call_gives_a_backend_of_its_own():
+    assert backend_named("identity") is not backend_named("identity")
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(
+        InvalidConfig, match="no backend 'magic', known are: faulty, identity, onnxruntime, repeat"
+    ):
+        backend_named("magic")
+
+
+def installed(folder, entry, module=""):
+    """Lay out in `folder` what installing a package with one entry point leaves behind."""
+    (folder / "their_backend.py").write_text(module)
+    record = folder / "their_backend-1.0.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: their-backend\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{entry}\n")
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("their_backend", None)
+    importlib.invalidate_caches()
+
+
+def test_another_package_adds_a_backend(site):
+    installed(site, "theirs = their_backend:Theirs", "class Theirs:\n    bounded = True\n")
+    assert type(backend_named("theirs")).__module__ == "their_backend"
+    with pytest.raises(InvalidConfig, match="repeat, theirs"):
+        backend_named("magic")
+
+
+def test_another_package_does_not_replace_ours(site):
+    installed(site, "identity = their_backend:Theirs", "class Theirs: ...\n")
+    assert type(backend_named("identity")) is IdentityBackend
+
+
+def test_a_missing_package_says_what_to_install(site):
+    installed(site, "theirs = their_backend:Theirs", "import framework_nobody_has\n")
+    with pytest.raises(
+        Unsupported,
+        match=r"'theirs' needs .* 'framework_nobody_has': pip install framework_nobody_has$",
+    ):
+        backend_named("theirs")
+
+
+def test_no_framework_is_imported_before_a_model_needs_it():
+    script = (
+        "import sys; from inferd.engine.lookup import backend_named; "
+        "assert not any(name.startswith('inferd.backends.') for name in sys.modules); "
+        "backend_named('onnxruntime'); assert 'onnxruntime' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
