@@ -3,9 +3,14 @@
 A hand-over to a thread and back costs 10 to 40 µs, several times what a small model needs; a long
 execution on the loop makes every other connection wait. So each model starts in threads, and
 requests of one size class (the power of two their element count falls in) move onto the loop once
-their measured time has been short for a while. One overrun moves the class back at once, and each
-further move onto the loop needs twice as many short runs. Only backends that promise to end by
-themselves (`bounded`) and to run in several threads at once (`concurrent`) come onto the loop.
+their measured time has been short for a while. One overrun moves the class back at once, and if
+overruns keep coming each further move onto the loop needs twice as many short runs. Only backends
+that promise to end by themselves (`bounded`) and to run in several threads at once (`concurrent`)
+come onto the loop.
+
+Runs in threads are measured in CPU time: their wall time holds the waiting for the interpreter
+lock. Runs on the loop are measured in wall time, which is what the other connections wait, and
+whose clock costs a tenth.
 
 Each instance has a thread of its own, so a model that hangs holds up nobody but its own callers.
 """
@@ -23,13 +28,19 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable
 
 PROMOTE_NS = 100_000
-"""A run shorter than this counts towards running on the loop."""
+"""A run in a thread that takes less CPU time than this counts towards running on the loop."""
 
-OVERRUN_NS = 400_000
-"""A run on the loop longer than this sends its size class back to the threads."""
+OVERRUN_NS = 1_000_000
+"""A run on the loop that takes longer than this sends its size class back to the threads."""
 
 FIRST_RUNS = 8
-"""How many short runs in threads a size class needs before its first run on the loop."""
+"""How many short runs in a row a size class needs in threads before its first on the loop."""
+
+MOST_RUNS = 256
+"""How many it needs at most, when overruns keep coming."""
+
+CALM_NS = 10_000_000_000
+"""An overrun later than this after the move onto the loop is not held against a size class."""
 
 MAX_WAITING = 10_000
 """How many requests of one model may wait for its threads; more are refused as Unavailable."""
@@ -51,14 +62,17 @@ class Execution:
         *,
         may_run_inline: bool,
         clock: Callable[[], int] = time.perf_counter_ns,
+        cpu_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._name = name
         self._instances = instances
         self._may_run_inline = may_run_inline
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._inline = [False] * _SIZE_CLASSES
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
+        self._moved_ns = [0] * _SIZE_CLASSES
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._waiting_count = 0
@@ -161,7 +175,7 @@ class Execution:
     def _work(self, instance: Instance) -> None:
         while (job := self._jobs.get()) is not None:
             if not job.is_abandoned:
-                job.run(instance, self._name, self._clock)
+                job.run(instance, self._name, self._cpu_clock)
             del job  # an idle thread keeps nobody's tensors alive
 
     def _note_thread_run(self, size_class: int, took_ns: int) -> None:
@@ -171,15 +185,18 @@ class Execution:
         self._runs_missing[size_class] -= 1
         if self._runs_missing[size_class] <= 0:
             self._inline[size_class] = True
+            self._moved_ns[size_class] = self._clock()
 
     def _leave_loop(self, size_class: int) -> None:
         self._inline[size_class] = False
-        self._runs_needed[size_class] *= 2
-        self._runs_missing[size_class] = self._runs_needed[size_class]
+        needed = FIRST_RUNS
+        if self._clock() - self._moved_ns[size_class] < CALM_NS:
+            needed = min(2 * self._runs_needed[size_class], MOST_RUNS)
+        self._runs_needed[size_class] = self._runs_missing[size_class] = needed
 
 
 class _Job:
-    """Requests on their way through one instance's thread; `done` is answers and nanoseconds."""
+    """Requests on their way through one instance's thread; `done` is answers and CPU ns."""
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         self.requests = requests

@@ -1,5 +1,6 @@
 """FP16 and BF16: the halves that JSON, and for BF16 numpy, cannot say by themselves."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -53,3 +54,42 @@ def half_to_float32(bits_or_halves: Array, datatype: DataType) -> Array:
     if datatype is DataType.FP16:
         return bits_or_halves.astype(np.float32)
     return bf16_to_float32(bits_or_halves)
+
+
+class _Texts(dict[int, str]):
+    """Bit pattern -> the shortest decimal text that gives the same half, worked out once each."""
+
+    def __init__(self, datatype: DataType) -> None:
+        super().__init__()
+        self._datatype = datatype
+
+    def __missing__(self, bits: int) -> str:
+        value = float(_value_of(bits, self._datatype))
+        text = _shortest(value, bits, self._datatype) if np.isfinite(value) else "null"
+        self[bits] = text
+        return text
+
+
+def _value_of(bits: int, datatype: DataType) -> Any:
+    pattern = np.array([bits], np.uint16)
+    return half_to_float32(pattern.view(datatype.numpy), datatype)[0]
+
+
+def _shortest(value: float, bits: int, datatype: DataType) -> str:
+    for digits in range(1, 10):
+        text = f"{value:.{digits}g}"
+        [back] = float64_to_half(np.array([float(text)]), datatype).view(np.uint16)
+        if back == bits:
+            break
+    return text if "." in text or "e" in text else text + ".0"
+
+
+_TEXTS = {datatype: _Texts(datatype) for datatype in (DataType.FP16, DataType.BF16)}
+
+
+def half_text(datatype: DataType) -> Mapping[int, str]:
+    """Return the JSON texts of `datatype` (FP16 or BF16) by bit pattern.
+
+    Each is the shortest decimal that rounds back to the same half; NaN and infinities are "null".
+    """
+    return _TEXTS[datatype]

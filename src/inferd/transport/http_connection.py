@@ -1,0 +1,417 @@
+"""One HTTP/1.1 connection as a state machine: read, answer in order, keep alive, write.
+
+Heads are found in a small buffer; a body goes straight into memory of its declared length, which
+the tensors then view. A request is answered within the same loop iteration unless something really
+waits: the connection drives the answering coroutine itself, and a task exists only from its first
+wait on. While a request waits, what the client sends next is kept, up to one buffer, so answers go
+out in order. No timer per request: the server's sweep looks at every connection's clock.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from types import coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from inferd.transport.http_chunked import ChunkedBody
+from inferd.transport.http_message import (
+    HttpAnswer,
+    HttpError,
+    HttpRequest,
+    body_length,
+    encode_head,
+    parse_head,
+)
+from inferd.transport.http_routes import error_answer
+
+if TYPE_CHECKING:
+    from inferd.transport.http_server import HttpServer
+
+MIN_BODY_RATE = 1024
+"""Bytes per second a body must come in with, once its time without any rate is over."""
+
+LINGER_S = 5.0
+"""How long a refused client may go on sending before the connection is cut."""
+
+_FIRST_BUFFER = 8192
+_JOIN_BYTES = 16384
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
+_CLOSE = b"Connection: close\r\n"
+
+PROBE_S = 0.25
+"""How often a client that has said all it has to say is asked whether it still listens."""
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    """One client's connection."""
+
+    def __init__(self, server: "HttpServer") -> None:
+        self._server = server
+        self._options = server.options
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        # What has come and is not yet used lies in _buffer[_start:_end].
+        self._buffer = bytearray(_FIRST_BUFFER)
+        self._start = 0
+        self._end = 0
+        self._request: HttpRequest | None = None  # its body is still coming
+        self._body: memoryview | None = None
+        self._body_filled = 0
+        self._chunks: ChunkedBody | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._held_bytes = 0
+        self._is_paused = False  # the client does not read; nothing more is answered till it does
+        self._is_reading = True
+        self._is_eof = False
+        self._is_closing = False
+        self._since = 0.0  # since when the present state lasts, for the sweep
+        self._unsent = 0
+
+    # --- asyncio calls these ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        server = self._server
+        self._since = server.now
+        if len(server.connections) >= self._options.max_connections:
+            server.connections.add(self)
+            self._refuse(503, "the server has as many connections as it may; try again later")
+            return
+        server.connections.add(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_closing = True
+        if self._task is not None:
+            self._task.cancel()
+        self._release_body()
+        self._request = self._chunks = None
+        self._server.forget(self)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        if self._body is not None:
+            return self._body[self._body_filled :]
+        if self._is_closing:
+            self._start = self._end = 0  # what a refused client still sends is dropped
+        if self._end == len(self._buffer):
+            self._make_room()
+        return memoryview(self._buffer)[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        if self._is_closing:
+            return
+        if self._body is not None:
+            self._body_filled += nbytes
+            self._hold(nbytes)
+            if self._body is not None and self._body_filled == len(self._body):
+                self._finish_body()
+            return
+        if self._start == self._end:
+            self._since = self._server.now
+        self._end += nbytes
+        if self._task is None and not self._is_paused:
+            self._advance()
+        elif self._end == len(self._buffer):
+            self._stop_reading()
+
+    def eof_received(self) -> bool:
+        """See asyncio.BufferedProtocol."""
+        self._is_eof = True
+        if self._task is None:
+            return False
+        # The client may have closed, or only have said all it has to say: both look the same
+        # until something is sent. An interim answer is harmless (RFC 9110, section 15.2) and
+        # makes a client that has gone answer with a reset, which ends the request.
+        self._probe()
+        return True
+
+    def pause_writing(self) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_paused = False
+        if self._task is None:
+            self._advance()
+
+    # --- reading ---
+
+    def _make_room(self) -> None:
+        """Move what is unread to the front of a new buffer, a larger one if need be.
+
+        The old one cannot be resized: the transport still holds a view of it.
+        """
+        unread = self._end - self._start
+        size = len(self._buffer)
+        if self._start == 0:
+            size = min(2 * size, self._options.max_header_bytes + _FIRST_BUFFER)
+        fresh = bytearray(max(size, unread + 1))
+        fresh[:unread] = memoryview(self._buffer)[self._start : self._end]
+        self._buffer = fresh
+        self._start, self._end = 0, unread
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _go_on_reading(self) -> None:
+        if not self._is_reading and not self._is_closing:
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def _advance(self) -> None:
+        """Answer what has come, one request after the other, until something must be waited for."""
+        try:
+            while self._task is None and not self._is_paused and not self._is_closing:
+                if self._chunks is not None:
+                    if not self._read_chunks():
+                        break
+                elif not self._read_request():
+                    break
+        except HttpError as error:
+            self._refuse(error.status, error.message)
+            return
+        if self._is_eof and self._task is None and not self._is_closing:
+            self._close()
+        self._go_on_reading()
+
+    def _read_request(self) -> bool:
+        """Read one request if its head is there; tell whether to try for the next one."""
+        buffer, start = self._buffer, self._start
+        while start < self._end and buffer[start] in b"\r\n":  # RFC 9112, section 2.2
+            start += 1
+        self._start = start
+        head_end = buffer.find(b"\r\n\r\n", start, self._end)
+        if head_end < 0:
+            self._check_partial_head()
+            return False
+        head = bytes(memoryview(buffer)[start : head_end + 4])
+        if len(head) > self._options.max_header_bytes:
+            raise self._head_too_large()
+        self._start = head_end + 4
+        request = parse_head(head)
+        length = body_length(request, self._options.max_body_bytes)
+        available = self._end - self._start
+        if 0 <= length <= available:
+            end = self._start + length
+            request.body = memoryview(bytes(memoryview(buffer)[self._start : end]))
+            if end == self._end:
+                self._start = self._end = 0
+            else:
+                self._start = end
+            self._answer(request)
+            return True
+        self._check_expectation(request)
+        self._request = request
+        self._since = self._server.now
+        if length < 0:
+            self._chunks = ChunkedBody(self._options.max_body_bytes)
+            return True
+        self._begin_body(length, available)
+        return False
+
+    def _begin_body(self, length: int, available: int) -> None:
+        # Not a bytearray: that would write zeros over memory that is about to be overwritten,
+        # and touch all of it though the client may never send what it declared.
+        self._body = np.empty(length, np.uint8).data
+        self._body[:available] = memoryview(self._buffer)[self._start : self._end]
+        self._body_filled = available
+        self._hold(available)
+        self._start = self._end = 0
+
+    def _finish_body(self) -> None:
+        request = cast("HttpRequest", self._request)
+        request.body = cast("memoryview", self._body)
+        self._request = self._body = None
+        self._answer(request)
+        self._advance()
+
+    def _read_chunks(self) -> bool:
+        chunks = cast("ChunkedBody", self._chunks)
+        data = memoryview(self._buffer)[self._start : self._end]
+        before = chunks.size_bytes
+        finished = chunks.feed(data)
+        self._start = self._end = 0
+        if finished is None:
+            self._hold(chunks.size_bytes - before)
+            return False
+        request = cast("HttpRequest", self._request)
+        request.body, rest = finished
+        self._request = self._chunks = None
+        # What came behind the body is at most what this buffer held.
+        self._buffer[: len(rest)] = rest
+        self._end = len(rest)
+        self._answer(request)
+        return True
+
+    def _check_partial_head(self) -> None:
+        unread = self._end - self._start
+        if unread == 0:
+            self._start = self._end = 0
+        elif unread > self._options.max_header_bytes:
+            raise self._head_too_large()
+        elif self._buffer[self._start] not in _FIRST_BYTES:
+            raise HttpError(400, "this is not HTTP/1.1; is the client speaking TLS or HTTP/2?")
+
+    def _head_too_large(self) -> HttpError:
+        if self._buffer.find(b"\r\n", self._start, self._end) < 0:
+            return HttpError(414, "the URL is too long")
+        limit = self._options.max_header_bytes
+        return HttpError(431, f"the request head is larger than {limit} bytes")
+
+    def _check_expectation(self, request: HttpRequest) -> None:
+        expectation = request.headers.get(b"expect")
+        if expectation is None or request.is_http_10:
+            return
+        if expectation.lower() != b"100-continue":
+            raise HttpError(417, "Expect may only be 100-continue")
+        self._transport.write(_CONTINUE)
+
+    def _hold(self, nbytes: int) -> None:
+        """Count body bytes in memory, over all connections together."""
+        self._held_bytes += nbytes
+        self._server.inflight_bytes += nbytes
+        if self._server.inflight_bytes > self._options.max_inflight_bytes:
+            self._refuse(503, "the server holds as much request data as it may; try again later")
+
+    def _release_body(self) -> None:
+        self._server.inflight_bytes -= self._held_bytes
+        self._held_bytes = 0
+        self._body = None
+
+    # --- answering ---
+
+    def _answer(self, request: HttpRequest) -> None:
+        answering = self._server.routes.answer(request)
+        try:
+            waits_for = answering.send(None)
+        except StopIteration as done:
+            self._send(request, done.value)
+        else:
+            self._task = asyncio.get_running_loop().create_task(
+                self._answer_later(request, answering, waits_for)
+            )
+
+    async def _answer_later(
+        self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
+    ) -> None:
+        answer = await _resume(answering, waits_for)
+        self._task = None
+        if self._is_closing:
+            return
+        self._send(request, answer)
+        self._advance()
+
+    def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        if self._held_bytes:
+            self._release_body()
+        buffers = answer.buffers
+        length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        keep_alive = request.is_kept_alive and not self._server.is_draining
+        if not keep_alive:
+            answer.headers += _CLOSE
+        elif request.is_http_10:
+            answer.headers += b"Connection: keep-alive\r\n"
+        head = encode_head(answer, length)
+        if request.method == b"HEAD":
+            self._transport.write(head)
+        elif length <= _JOIN_BYTES:
+            self._transport.write(b"".join((head, *buffers)))
+        else:
+            self._transport.writelines([head, *buffers])
+        if not keep_alive:
+            self._close()
+        self._since = self._server.now
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer and close; the rest of what the client sends is read and dropped for a while.
+
+        Closing at once would reset the connection, and the client might never see the answer.
+        """
+        if self._is_closing:
+            return
+        self._release_body()
+        self._request = self._chunks = None
+        answer = error_answer(status, message, _CLOSE)
+        self._transport.write(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
+        self._is_closing = True
+        self._since = self._server.now
+        if self._is_eof or not self._transport.can_write_eof():
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+
+    def _close(self) -> None:
+        self._is_closing = True
+        self._transport.close()
+
+    def _probe(self) -> None:
+        if self._task is not None and not self._is_closing:
+            self._transport.write(_STILL_THERE)
+            asyncio.get_running_loop().call_later(PROBE_S, self._probe)
+
+    # --- the server calls these ---
+
+    def close_if_idle(self) -> None:
+        """Close when no request is being read or answered."""
+        if self._task is None and self._request is None and self._start == self._end:
+            self._close()
+
+    def abort(self) -> None:
+        """Cut the connection now."""
+        self._is_closing = True
+        self._transport.abort()
+
+    def check_time(self, now: float) -> None:
+        """Act on whatever has lasted too long."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent < self._unsent or (unsent and not self._unsent) or self._task is not None:
+            self._since = now  # there is progress, or it is the model that takes its time
+        self._unsent = unsent
+        lasts = now - self._since
+        options = self._options
+        if unsent:
+            if lasts > options.write_timeout_s:
+                self.abort()
+        elif self._is_closing:
+            if lasts > LINGER_S:
+                self.abort()
+        elif self._request is not None:
+            self._check_body_time(lasts)
+        elif self._start != self._end:
+            if lasts > options.header_timeout_s:
+                self._refuse(408, f"no whole request head within {options.header_timeout_s:g} s")
+        elif self._task is None and lasts > options.idle_timeout_s:
+            self._close()
+
+    def _check_body_time(self, lasts: float) -> None:
+        limit = self._options.body_timeout_s
+        filled = self._chunks.size_bytes if self._chunks is not None else self._body_filled
+        if lasts > limit and filled < (lasts - limit) * MIN_BODY_RATE + 1:
+            self._refuse(408, f"the body came too slowly: {filled} bytes in {lasts:.0f} s")
+
+
+_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
+
+
+@coroutine
+def _resume(
+    answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
+) -> Generator[Any, Any, HttpAnswer]:
+    """Go on with a coroutine that has been started by hand and now waits for `waits_for`."""
+    while True:
+        try:
+            try:
+                got = yield waits_for
+            except BaseException as error:  # noqa: BLE001  a cancellation is passed on as well
+                waits_for = answering.throw(error)
+            else:
+                waits_for = answering.send(got)
+        except StopIteration as done:
+            return cast("HttpAnswer", done.value)

@@ -1,0 +1,121 @@
+"""One HTTP/1.1 request and its answer, between the connection and the routes."""
+
+from typing import Any
+
+import httptools
+import msgspec
+
+
+class HttpRequest(msgspec.Struct):
+    """A request: header names in lower case, the whole body (chunks joined, still compressed)."""
+
+    method: bytes
+    target: bytes
+    headers: dict[bytes, bytes]
+    is_kept_alive: bool
+    is_http_10: bool
+    body: memoryview = memoryview(b"")
+
+
+class HttpAnswer(msgspec.Struct):
+    """An answer: `headers` are whole lines ending in CR LF; lengths are added when it is sent."""
+
+    status: int
+    buffers: list[Any]
+    content_type: bytes = b"application/json"
+    headers: bytes = b""
+
+
+class HttpError(Exception):
+    """A request that HTTP itself forbids; the connection closes after the answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class _Head:
+    """What httptools calls back into."""
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: dict[bytes, bytes] = {}
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key = name.lower()
+        headers = self.headers
+        # A field sent twice means the list of both (RFC 9110, section 5.3).
+        headers[key] = headers[key] + b", " + value if key in headers else value
+
+
+def parse_head(head: bytes) -> HttpRequest:
+    """Return the request whose head, up to and including the empty line, is `head`.
+
+    Raises HttpError when it is not HTTP/1.0 or HTTP/1.1.
+    """
+    collected = _Head()
+    # A parser that has seen one head waits for its body and would refuse the next head.
+    parser = httptools.HttpRequestParser(collected)
+    try:
+        parser.feed_data(head)
+    except httptools.HttpParserUpgrade:
+        pass  # an offer to speak something else; it may be ignored (RFC 9110, section 7.8)
+    except httptools.HttpParserError as error:
+        raise HttpError(400, f"the request head is not valid HTTP/1.1: {error}") from None
+    version = parser.get_http_version()
+    if version not in ("1.1", "1.0"):
+        raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
+    return HttpRequest(
+        parser.get_method(),
+        collected.target,
+        collected.headers,
+        parser.should_keep_alive(),
+        version == "1.0",
+    )
+
+
+def body_length(request: HttpRequest, max_bytes: int) -> int:
+    """Return the declared length of the body, -1 for chunks (RFC 9112, section 6).
+
+    Raises HttpError for a length that is not a number or above `max_bytes`.
+    """
+    headers = request.headers
+    if coding := headers.get(b"transfer-encoding"):
+        if coding.strip().lower() != b"chunked":
+            raise HttpError(501, "Transfer-Encoding other than chunked is not supported")
+        if b"content-length" in headers:
+            raise HttpError(400, "the request has both Transfer-Encoding and Content-Length")
+        return -1
+    declared = headers.get(b"content-length")
+    if declared is None:
+        return 0
+    if not declared.isdigit():
+        raise HttpError(400, "Content-Length must be one decimal number")
+    length = int(declared) if len(declared) < 20 else max_bytes + 1
+    if length > max_bytes:
+        raise HttpError(413, f"the body is larger than the {max_bytes} bytes this server takes")
+    return length
+
+
+REASONS = {
+    200: b"OK", 400: b"Bad Request", 403: b"Forbidden", 404: b"Not Found",
+    405: b"Method Not Allowed", 408: b"Request Timeout", 413: b"Content Too Large",
+    414: b"URI Too Long", 417: b"Expectation Failed",
+    431: b"Request Header Fields Too Large", 500: b"Internal Server Error",
+    501: b"Not Implemented", 503: b"Service Unavailable", 505: b"HTTP Version Not Supported",
+}  # fmt: skip
+
+
+def encode_head(answer: HttpAnswer, length: int) -> bytes:
+    """Return status line and headers of `answer`, whose body has `length` bytes."""
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n" % (
+        answer.status,
+        REASONS[answer.status],
+        answer.content_type,
+        length,
+        answer.headers,
+    )

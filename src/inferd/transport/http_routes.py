@@ -1,0 +1,215 @@
+"""The URLs of V2: one line each, which call and which codec."""
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from inferd.engine.engine import Engine
+from inferd.errors import Code, InferdError, ModelNotFound
+from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.wire import v2_binary, v2_rest
+from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
+
+log = logging.getLogger("inferd.http")
+
+_INFER_HEADER = v2_binary.HEADER.lower().encode()
+_OCTETS = b"application/octet-stream"
+
+
+class HttpRoutes:
+    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`."""
+
+    def __init__(self, engine: Engine, rules: JsonRules, *, not_ready_status: int) -> None:
+        self._engine = engine
+        self._codec = V2Rest(rules)
+        self._max_inflated_bytes = rules.max_json_bytes
+        self._not_ready_status = not_ready_status
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer of `request`, whatever happens."""
+        try:
+            route = find_route(request.target)
+            call = route.calls.get(request.method)
+            if call is None:
+                return _wrong_method(request, route.calls)
+            return await call(self, request, route.model, route.version)
+        except InferdError as error:
+            if error.code is Code.INTERNAL:
+                log.warning(
+                    "%s: %s",
+                    request.target.decode("latin-1"),
+                    error.message,
+                    exc_info=error.__cause__,
+                )
+            return error_answer(HTTP_STATUS[error.code], error.message)
+        except Exception:
+            log.exception("unexpected failure in %s", request.target.decode("latin-1"))
+            return error_answer(
+                500, "the server failed in a way it does not understand; see its log"
+            )
+
+    async def infer(self, request: HttpRequest, model: str, version: str) -> HttpAnswer:
+        """V2 Inference, with the Binary Tensor Data extension."""
+        headers = request.headers
+        body = request.body
+        if coding := headers.get(b"content-encoding"):
+            if coding not in (b"gzip", b"deflate", b"identity"):
+                return _unknown_coding(coding)
+            body = await inflate(body, coding, self._max_inflated_bytes)
+        json_size = v2_binary.json_length(headers.get(_INFER_HEADER), len(body))
+        infer_request = self._codec.decode_infer_request(model, version, body, json_size)
+        response = await self._engine.infer(infer_request)
+        buffers, json_size_out = self._codec.encode_infer_response(infer_request, response)
+        answer = HttpAnswer(200, buffers)
+        if json_size_out is not None:
+            answer.content_type = _OCTETS
+            answer.headers = b"%b: %d\r\n" % (v2_binary.HEADER.encode(), json_size_out)
+        if accept := headers.get(b"accept-encoding"):
+            await _compress(answer, accept)
+        return answer
+
+    async def live(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
+        """V2 Server Live."""
+        live = self._engine.is_live()
+        return _json(v2_rest.encode_live(live=live), 200 if live else self._not_ready_status)
+
+    async def ready(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
+        """V2 Server Ready; the body has both spellings the specs print."""
+        if self._engine.is_ready():
+            return _json(v2_rest.encode_ready(ready=True))
+        body = v2_rest.encode_ready(ready=False, error="the server is not ready for inference")
+        return _json(body, self._not_ready_status)
+
+    async def model_ready(self, _request: HttpRequest, model: str, version: str) -> HttpAnswer:
+        """V2 Model Ready."""
+        try:
+            ready = self._engine.is_model_ready(model, version)
+        except ModelNotFound as error:
+            return _json(v2_rest.encode_model_ready(model, ready=False, error=error.message), 404)
+        if ready:
+            return _json(v2_rest.encode_model_ready(model, ready=True))
+        text = f"model '{model}' is not ready"
+        body = v2_rest.encode_model_ready(model, ready=False, error=text)
+        return _json(body, self._not_ready_status)
+
+    async def server_metadata(
+        self, _request: HttpRequest, _model: str, _version: str
+    ) -> HttpAnswer:
+        """V2 Server Metadata."""
+        return _json(v2_rest.encode_server_metadata(self._engine.server_metadata()))
+
+    async def model_metadata(self, _request: HttpRequest, model: str, version: str) -> HttpAnswer:
+        """V2 Model Metadata."""
+        return _json(v2_rest.encode_model_metadata(self._engine.model_metadata(model, version)))
+
+    async def model_names(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
+        """The models that are ready, as KServe lists them."""
+        return _json(v2_rest.encode_model_names(self._engine.model_names()))
+
+    async def not_found(self, request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
+        """Whatever has no URL here."""
+        path = request.target.partition(b"?")[0][:200].decode("latin-1")
+        return error_answer(404, f"there is nothing at '{path}'")
+
+
+Call = Callable[[HttpRoutes, HttpRequest, str, str], Awaitable[HttpAnswer]]
+
+ROUTES: list[tuple[str, str, Call]] = [
+    ("GET", "/v2", HttpRoutes.server_metadata),
+    ("GET", "/v2/health/live", HttpRoutes.live),
+    ("GET", "/v2/health/ready", HttpRoutes.ready),
+    ("GET", "/v2/models", HttpRoutes.model_names),
+    ("GET", "/v2/models/{model}", HttpRoutes.model_metadata),
+    ("GET", "/v2/models/{model}/versions/{version}", HttpRoutes.model_metadata),
+    ("GET", "/v2/models/{model}/ready", HttpRoutes.model_ready),
+    ("GET", "/v2/models/{model}/versions/{version}/ready", HttpRoutes.model_ready),
+    ("POST", "/v2/models/{model}/infer", HttpRoutes.infer),
+    ("POST", "/v2/models/{model}/versions/{version}/infer", HttpRoutes.infer),
+]
+
+
+class Route:
+    """What one URL means: the calls by verb, and the names in the path."""
+
+    __slots__ = ("calls", "model", "version")
+
+    def __init__(self, calls: dict[bytes, Call], model: str = "", version: str = "") -> None:
+        self.calls = calls
+        self.model = model
+        self.version = version
+
+
+class _Anything(dict[bytes, Call]):
+    def get(self, _method: bytes, _default: Any = None) -> Call:  # type: ignore[override]
+        return HttpRoutes.not_found
+
+
+_NOT_FOUND = Route(_Anything())
+
+
+def _by_pattern() -> dict[tuple[str, ...], dict[bytes, Call]]:
+    table: dict[tuple[str, ...], dict[bytes, Call]] = {}
+    for verb, path, call in ROUTES:
+        calls = table.setdefault(tuple(path[1:].split("/")), {})
+        calls[verb.encode()] = call
+        if verb == "GET":
+            calls[b"HEAD"] = call
+    return table
+
+
+_PATTERNS = _by_pattern()
+
+
+@functools.lru_cache(4096)
+def find_route(target: bytes) -> Route:
+    """Return what a request target means. One trailing slash is tolerated, a query ignored.
+
+    Percent escapes are decoded after the path is split, so an escaped slash stays in its name.
+    """
+    path = target.partition(b"?")[0].partition(b"#")[0]
+    if path.startswith((b"http://", b"https://")):  # absolute form (RFC 9112, section 3.2.2)
+        path = b"/" + b"/".join(path.split(b"/")[3:])
+    if not path.startswith(b"/"):
+        return _NOT_FOUND
+    segments = path.removesuffix(b"/").split(b"/")[1:]
+    names = [unquote_to_bytes(segment).decode(errors="replace") for segment in segments]
+    for pattern, calls in _PATTERNS.items():
+        if len(pattern) == len(names) and all(
+            name and want in (name, "{model}", "{version}")
+            for want, name in zip(pattern, names, strict=True)
+        ):
+            found = dict(zip(pattern, names, strict=True))
+            return Route(calls, found.get("{model}", ""), found.get("{version}", ""))
+    return _NOT_FOUND
+
+
+def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
+    """Return the V2 error object with `status`; exactly application/json, as clients want it."""
+    return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
+
+
+def _json(body: bytes, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(status, [body])
+
+
+def _wrong_method(request: HttpRequest, calls: dict[bytes, Call]) -> HttpAnswer:
+    allowed = b", ".join(sorted(calls))
+    method = request.method[:40].decode("latin-1")
+    text = f"method {method} is not allowed here, expected {allowed.decode()}"
+    return error_answer(405, text, b"Allow: %b\r\n" % allowed)
+
+
+def _unknown_coding(coding: bytes) -> HttpAnswer:
+    # Triton answers 501 here, not 415: clients match on it.
+    text = f"Content-Encoding '{coding[:40].decode('latin-1')}' is not one of gzip, deflate"
+    return error_answer(501, text, b"Accept-Encoding: gzip, deflate\r\n")
+
+
+async def _compress(answer: HttpAnswer, accept: bytes) -> None:
+    coding = choose_coding(accept)
+    if coding != b"identity" and sum(map(len, answer.buffers)) >= MIN_BYTES:
+        answer.buffers = [await deflate(answer.buffers, coding)]
+        answer.headers += b"Content-Encoding: %b\r\n" % coding

@@ -1,0 +1,118 @@
+"""The HTTP/1.1 server: listening sockets, the list of connections, the sweep over their clocks."""
+
+import asyncio
+import ssl
+from typing import cast
+
+import msgspec
+
+from inferd.engine.engine import Engine
+from inferd.transport.http_connection import HttpConnection
+from inferd.transport.http_routes import HttpRoutes
+from inferd.wire.v2_rest import JsonRules
+
+SWEEP_S = 1.0
+"""How often timeouts are looked at; they are exact to about this much."""
+
+
+class HttpOptions(msgspec.Struct, frozen=True):
+    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's."""
+
+    max_header_bytes: int
+    max_body_bytes: int
+    max_input_bytes: int
+    max_inflight_bytes: int
+    max_connections: int
+    idle_timeout_s: float
+    header_timeout_s: float
+    body_timeout_s: float
+    write_timeout_s: float
+    half_floats_in_json: bool
+    non_finite: str
+    not_ready_status: int
+    ssl_context: ssl.SSLContext | None
+
+
+class HttpServer:
+    """The listening sockets and the connections of one HTTP server."""
+
+    def __init__(self, engine: Engine, options: HttpOptions) -> None:
+        rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
+        self.options = options
+        self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
+        self.connections: set[HttpConnection] = set()
+        self.inflight_bytes = 0
+        self.is_draining = False
+        self.now = 0.0
+        self._servers: list[asyncio.Server] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._all_gone = asyncio.Event()
+
+    async def start(self, address: str, port: int) -> int:
+        """Listen on TCP and return the port, which the OS chose if `port` was 0.
+
+        Raises OSError when the address is taken or not ours.
+        """
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: HttpConnection(self),
+            address,
+            port,
+            ssl=self.options.ssl_context,
+            backlog=1024,
+        )
+        self._started(server)
+        return cast("int", server.sockets[0].getsockname()[1])
+
+    async def start_unix(self, path: str) -> None:
+        """Listen on a unix socket as well. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_unix_server(
+            lambda: HttpConnection(self), path, ssl=self.options.ssl_context, backlog=1024
+        )
+        self._started(server)
+
+    def _started(self, server: asyncio.Server) -> None:
+        self._servers.append(server)
+        if self._sweeper is None:
+            self._sweep()
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets, and idle connections; busy ones close after their answer."""
+        self.is_draining = True
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.close_if_idle()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until every connection has gone; False when `timeout_s` was not enough."""
+        if not self.connections:
+            return True
+        self._all_gone.clear()
+        try:
+            await asyncio.wait_for(self._all_gone.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Cut what is left."""
+        self.stop_accepting()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+
+    def forget(self, connection: HttpConnection) -> None:
+        """Take a closed connection off the list."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_gone.set()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        for connection in list(self.connections):
+            connection.check_time(self.now)
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)

@@ -1,0 +1,406 @@
+"""Tensor elements as JSON: the `data` of an input to wire bytes, and of an output to text.
+
+V2 protocol, Tensor Data. Integers are exact over all 64 bits, nothing wraps: a value the datatype
+cannot hold is refused. Whole numbers such as 1.0 and 1e2 are integers. Nesting is free, the
+element count decides.
+"""
+
+import base64
+import binascii
+import math
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from math import prod
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.halves import float64_to_half, half_text, half_to_float32
+from inferd.tensor.strings import check_strings, encode_strings
+from inferd.tensor.tensor import Tensor
+from inferd.wire.json_document import NotFast
+
+_INTEGERS = {
+    datatype: ((-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind == "INT" else (0, 2**bits - 1))
+    for datatype in DataType
+    for kind, bits in [(datatype.value.rstrip("0123456789"), 8 * datatype.size_bytes)]
+    if kind in ("INT", "UINT")
+}
+"""The integer datatypes, and the least and greatest value of each."""
+
+_HALVES = (DataType.FP16, DataType.BF16)
+_FLOATS = (DataType.FP32, DataType.FP64, *_HALVES)
+
+_read_integers = msgspec.json.Decoder(list[int]).decode
+_read_floats = msgspec.json.Decoder(list[float]).decode
+_read_texts = msgspec.json.Decoder(list[str]).decode
+_read_booleans = msgspec.json.Decoder(list[bool]).decode
+
+_STRUCT_CODES = {
+    DataType.UINT8: "B", DataType.UINT16: "H", DataType.UINT32: "I", DataType.UINT64: "Q",
+    DataType.INT8: "b", DataType.INT16: "h", DataType.INT32: "i", DataType.INT64: "q",
+    DataType.FP32: "f", DataType.FP64: "d", DataType.BOOL: "?",
+}  # fmt: skip
+
+Shape = tuple[int, ...]
+
+
+# --- in ---
+
+
+def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tensor:
+    """Return the tensor that the JSON value `data` of input `name` means.
+
+    `data` is what a reader of `json_document` left. One -1 in `shape` is resolved from the
+    element count. Raises NotFast when the exact reader must be asked, else InvalidRequest.
+    """
+    if type(data) is msgspec.Raw:
+        packed, count = _from_raw(datatype, data)
+    elif type(data) is list:
+        packed, count = _from_values(name, datatype, flatten(data))
+    elif hasattr(data, "as_buffer"):
+        packed, count = _from_simdjson(datatype, data)
+    elif type(data) is str:
+        return _from_base64(name, datatype, shape, data)
+    else:
+        msg = f"input '{name}': 'data' must be an array or a base64 string"
+        raise InvalidRequest(msg)
+    if prod(shape) != count or (shape and min(shape) < 0):
+        shape = resolve_shape(name, shape, count)
+    return Tensor(name, datatype, shape, packed)
+
+
+def _from_raw(datatype: DataType, data: msgspec.Raw) -> tuple[Any, int]:
+    """Read a flat array straight from its text; struct.pack checks every integer's range."""
+    try:
+        if datatype in _INTEGERS:
+            values: list[Any] = _read_integers(data)
+        elif datatype is DataType.FP32 or datatype is DataType.FP64:
+            values = _read_floats(data)
+        elif datatype is DataType.BYTES:
+            texts = _read_texts(data)
+            return encode_strings(texts, ""), len(texts)
+        elif datatype is DataType.BOOL:
+            values = _read_booleans(data)
+        else:
+            raise NotFast
+        count = len(values)
+        return memoryview(struct.pack(f"<{count}{_STRUCT_CODES[datatype]}", *values)), count
+    except (msgspec.MsgspecError, struct.error, OverflowError, UnicodeError) as error:
+        raise NotFast from error
+
+
+def _from_simdjson(datatype: DataType, data: Any) -> tuple[Any, int]:
+    """Read a large array of any nesting through one typed buffer."""
+    try:
+        if datatype in _INTEGERS:
+            signed = datatype.numpy.kind == "i"
+            wide = np.frombuffer(
+                data.as_buffer(of_type="i" if signed else "u"), np.int64 if signed else np.uint64
+            )
+            packed = wide.astype(datatype.numpy, copy=False)
+            if packed.dtype != wide.dtype and not np.array_equal(packed, wide):
+                raise NotFast
+        elif datatype in _FLOATS:
+            packed = _packed_floats(datatype, np.frombuffer(data.as_buffer(of_type="d")))
+        else:
+            return _from_plain_list(datatype, flatten(data.as_list()))
+    except (TypeError, ValueError, RuntimeError, FloatingPointError) as error:
+        raise NotFast from error
+    return packed, packed.size
+
+
+def _from_plain_list(datatype: DataType, values: list[Any]) -> tuple[Any, int]:
+    expected = str if datatype is DataType.BYTES else bool
+    if not all(type(value) is expected for value in values):
+        raise NotFast
+    if datatype is DataType.BYTES:
+        return encode_strings(values, ""), len(values)
+    return np.array(values, bool), len(values)
+
+
+def _packed_floats(datatype: DataType, wide: Any) -> Any:
+    """Round float64 values to `datatype` once. Raises FloatingPointError when one overflows."""
+    if datatype is DataType.FP64:
+        return wide
+    with np.errstate(over="raise"):
+        if datatype is DataType.FP32:
+            return wide.astype(np.float32)
+        packed = float64_to_half(wide, datatype)
+    finite = np.isfinite(wide)
+    if (_is_finite(packed, datatype) != finite).any():
+        raise FloatingPointError
+    return packed
+
+
+def _is_finite(packed: Any, datatype: DataType) -> Any:
+    if datatype is DataType.BF16:
+        return (packed & 0x7F80) != 0x7F80
+    return np.isfinite(packed)
+
+
+def flatten(values: list[Any]) -> list[Any]:
+    """Return the elements of nested lists in order; iterative, so depth costs no stack."""
+    if not any(type(value) is list for value in values):
+        return values
+    flat: list[Any] = []
+    stack = [iter(values)]
+    while stack:
+        for value in stack[-1]:
+            if type(value) is list:
+                stack.append(iter(value))
+                break
+            flat.append(value)
+        else:
+            stack.pop()
+    return flat
+
+
+def _from_values(name: str, datatype: DataType, values: list[Any]) -> tuple[Any, int]:
+    """Convert Python values one by one: the definition of what is accepted."""
+    convert = _converter(datatype)
+    packed = []
+    for index, value in enumerate(values):
+        try:
+            packed.append(convert(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            msg = (
+                f"input '{name}': element {index} is {_shown(value)}, "
+                f"which is not {error} for datatype {datatype.value}"
+            )
+            raise InvalidRequest(msg) from None
+    if datatype is DataType.BYTES:
+        return encode_strings(packed, name), len(packed)
+    if datatype in _HALVES:
+        wide = np.array(packed, np.float64)
+        try:
+            return _packed_floats(datatype, wide), len(packed)
+        except FloatingPointError:
+            limit = 65504 if datatype is DataType.FP16 else 3.3895e38
+            worst = wide[np.isfinite(wide)]
+            msg = (
+                f"input '{name}': {worst[np.abs(worst).argmax()]} is not within "
+                f"±{limit} for datatype {datatype.value}"
+            )
+            raise InvalidRequest(msg) from None
+    return np.array(packed, datatype.numpy), len(packed)
+
+
+def _converter(datatype: DataType) -> Callable[[Any], Any]:
+    if (limits := _INTEGERS.get(datatype)) is not None:
+        low, high = limits
+        return lambda value: _integer(value, low, high)
+    if datatype is DataType.FP32:
+        return _float32
+    if datatype in _FLOATS:
+        return _float64
+    return _text if datatype is DataType.BYTES else _boolean
+
+
+def _integer(value: Any, low: int, high: int) -> int:
+    wanted = f"a whole number from {low} to {high}"
+    if type(value) not in (int, Decimal) or not low <= value <= high or value % 1:
+        raise ValueError(wanted)
+    return int(value)
+
+
+def _float64(value: Any) -> float:
+    if type(value) is float:  # a NaN or infinity token
+        return value
+    if type(value) not in (int, Decimal):
+        msg = "a number"
+        raise TypeError(msg)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number):
+        msg = "a number of double precision"
+        raise OverflowError(msg)
+    return number
+
+
+def _float32(value: Any) -> float:
+    number = _float64(value)
+    try:
+        struct.pack("<f", number)
+    except OverflowError:
+        msg = "within ±3.4028235e38"
+        raise OverflowError(msg) from None
+    return number
+
+
+def _text(value: Any) -> bytes:
+    if type(value) is not str:
+        msg = "a string"
+        raise TypeError(msg)
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        msg = "a string without lone surrogates"
+        raise ValueError(msg) from None
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        msg = "true or false"
+        raise TypeError(msg)
+    return value
+
+
+def _shown(value: Any) -> str:
+    if type(value) is dict:
+        return "an object"
+    text = str(value) if isinstance(value, Decimal) else json_text(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def json_text(value: Any) -> str:
+    """Return `value` as JSON would print it, for error texts; never raises."""
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def resolve_shape(name: str, shape: Shape, count: int) -> Shape:
+    """Return `shape` with its one -1 replaced so that it holds `count` elements.
+
+    Raises InvalidRequest when that cannot be (V2 facts: shape -1), naming what was expected.
+    """
+    if shape.count(-1) == 1 and all(dim > 0 for dim in shape if dim != -1):
+        dim, rest = divmod(count, -prod(shape))
+        if not rest:
+            return tuple(dim if d == -1 else d for d in shape)
+    if any(dim < 0 for dim in shape):
+        msg = (
+            f"input '{name}' has shape {list(shape)}: negative dims belong to metadata; "
+            f"a request may leave at most one dim -1, if its {count} elements decide it"
+        )
+        raise InvalidRequest(msg)
+    msg = (
+        f"input '{name}' has shape {list(shape)}, {prod(shape)} elements, but 'data' holds {count}"
+    )
+    raise InvalidRequest(msg)
+
+
+def _from_base64(name: str, datatype: DataType, shape: Shape, text: str) -> Tensor:
+    """Read `data` given as base64 of the tensor's wire bytes (V2 facts: data as string)."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        msg = f"input '{name}': 'data' is a string but not base64 (standard alphabet, padded)"
+        raise InvalidRequest(msg) from None
+    if datatype is DataType.BYTES:
+        return Tensor(name, datatype, shape, _base64_strings(name, shape, raw))
+    count, rest = divmod(len(raw), datatype.size_bytes)
+    if rest:
+        msg = (
+            f"input '{name}': 'data' decodes to {len(raw)} bytes, "
+            f"not a multiple of the {datatype.size_bytes} that one {datatype.value} takes"
+        )
+        raise InvalidRequest(msg)
+    if prod(shape) != count or (shape and min(shape) < 0):
+        shape = resolve_shape(name, shape, count)
+    return Tensor(name, datatype, shape, memoryview(raw))
+
+
+def _base64_strings(name: str, shape: Shape, raw: bytes) -> bytes | bytearray:
+    if any(dim < 0 for dim in shape):
+        resolve_shape(name, (-1, -1), 0)
+    count = prod(shape)
+    try:
+        check_strings(raw, count, name)
+    except InvalidRequest:
+        if count != 1:
+            raise
+        # One element without a length prefix is the element itself: a bare image, say.
+        return encode_strings([raw], name)
+    return raw
+
+
+# --- out ---
+
+
+def encode_data(tensor: Tensor, non_finite: str) -> bytes:
+    """Return the elements of `tensor` as a flat JSON array.
+
+    Floats are printed as the shortest text that reads back the same. `non_finite` says how NaN
+    and infinities are written: "tokens" (NaN, Infinity, -Infinity), "null", or "error".
+    Raises InvalidRequest for those under "error", and for BYTES that are not UTF-8.
+    """
+    datatype = tensor.datatype
+    if datatype is DataType.BYTES:
+        return _encode_texts(tensor)
+    if datatype in _HALVES:
+        return _encode_halves(tensor, non_finite)
+    if datatype is DataType.BOOL:
+        flat = np.ndarray((prod(tensor.shape),), np.uint8, tensor.data) != 0
+        return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
+    flat = np.ndarray((prod(tensor.shape),), datatype.numpy, tensor.data)
+    text = orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
+    # orjson writes null for what JSON cannot say; looking for it is cheaper than isfinite() when
+    # the text is short.
+    if datatype in _FLOATS and (
+        b"null" in text if flat.size < 512 else not np.isfinite(flat).all()
+    ):
+        values = flat[~np.isfinite(flat)]
+        return _with_tokens(tensor.name, text, values.tolist(), non_finite)
+    return text
+
+
+def _with_tokens(name: str, text: bytes, values: list[float], non_finite: str) -> bytes:
+    if non_finite == "null":
+        return text
+    if non_finite == "error":
+        msg = (
+            f"output '{name}' holds {values[0]}, which JSON cannot say; "
+            f"ask for it with binary_data true"
+        )
+        raise InvalidRequest(msg)
+    pieces = text.split(b"null")
+    out = [pieces[0]]
+    for value, piece in zip(values, pieces[1:], strict=True):
+        out.append(_token(value))
+        out.append(piece)
+    return b"".join(out)
+
+
+def _token(value: float) -> bytes:
+    if math.isnan(value):
+        return b"NaN"
+    return b"Infinity" if value > 0 else b"-Infinity"
+
+
+def _encode_halves(tensor: Tensor, non_finite: str) -> bytes:
+    bits = np.ndarray((prod(tensor.shape),), np.uint16, tensor.data)
+    text = half_text(tensor.datatype)
+    joined = ",".join([text[one] for one in bits.tolist()])
+    encoded = f"[{joined}]".encode()
+    if b"null" not in encoded:
+        return encoded
+    values = [float(one) for one in _half_values(tensor) if not math.isfinite(one)]
+    return _with_tokens(tensor.name, encoded, values, non_finite)
+
+
+def _half_values(tensor: Tensor) -> list[float]:
+    flat = np.ndarray((prod(tensor.shape),), tensor.datatype.numpy, tensor.data)
+    values: list[float] = half_to_float32(flat, tensor.datatype).tolist()
+    return values
+
+
+def _encode_texts(tensor: Tensor) -> bytes:
+    elements = tensor.strings()
+    try:
+        return orjson.dumps([element.decode() for element in elements])
+    except UnicodeDecodeError:
+        msg = (
+            f"output '{tensor.name}' holds bytes that are not UTF-8, which JSON cannot say; "
+            f"ask for it with binary_data true"
+        )
+        raise InvalidRequest(msg) from None

@@ -1,0 +1,88 @@
+"""The Binary Tensor Data extension: tensor bytes after the JSON part of a body."""
+
+from math import prod
+from typing import Any
+
+from inferd.core.request import InferRequest
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import check_strings
+from inferd.tensor.tensor import Tensor
+
+HEADER = "Inference-Header-Content-Length"
+"""The header that says how many bytes of a body are JSON."""
+
+
+def json_length(header: bytes | None, body_length: int) -> int:
+    """Return how many bytes of a body of `body_length` are JSON; 0 marks a raw binary request.
+
+    `header` is the value of Inference-Header-Content-Length, None when absent. Raises
+    InvalidRequest when it is not a number within the body.
+    """
+    if header is None:
+        return body_length
+    if not header.isdigit():  # bytes.isdigit() is ASCII only: no sign, no space, no other digits
+        shown = header[:40].decode("latin-1")
+        msg = f"{HEADER} is '{shown}', expected the number of bytes of the JSON part"
+        raise InvalidRequest(msg)
+    length = int(header) if len(header) < 20 else body_length + 1
+    if length > body_length:
+        msg = f"{HEADER} is {header[:40].decode()}, but the body has only {body_length} bytes"
+        raise InvalidRequest(msg)
+    return length
+
+
+def decode_raw_request(model: str, version: str, body: memoryview) -> InferRequest:
+    """Return a request whose whole body is its one input; all outputs come back binary."""
+    data = Tensor("", DataType.BYTES, (), body)
+    return InferRequest(model, version, inputs=[data], binary_output=True, raw=True)
+
+
+class Blobs:
+    """The bytes behind the JSON part, handed out in the order of the inputs."""
+
+    __slots__ = ("_data", "_offset")
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._offset = 0
+
+    def take(self, name: str, datatype: DataType, shape: tuple[int, ...], size: Any) -> Tensor:
+        """Return the next `size` bytes as a tensor: a view.
+
+        Raises InvalidRequest when `size` is no byte count, does not fit datatype and shape, or
+        runs past the end, and when BYTES are not well-formed.
+        """
+        if type(size) is not int or size < 0:
+            msg = f"input '{name}': binary_data_size must be a number of bytes"
+            raise InvalidRequest(msg)
+        if any(dim < 0 for dim in shape):
+            msg = (
+                f"input '{name}' has shape {list(shape)}: -1 belongs to metadata, "
+                f"binary data need every dim"
+            )
+            raise InvalidRequest(msg)
+        start, end = self._offset, self._offset + size
+        if end > len(self._data):
+            msg = (
+                f"input '{name}' declares {size} bytes of binary data, "
+                f"the body has {len(self._data) - start} left after the JSON part"
+            )
+            raise InvalidRequest(msg)
+        data = self._data[start:end]
+        self._offset = end
+        if datatype is DataType.BYTES:
+            check_strings(data, prod(shape), name)
+        elif size != (expected := datatype.size_bytes * prod(shape)):
+            msg = (
+                f"input '{name}' has {size} bytes of binary data, "
+                f"{datatype.value} {list(shape)} takes {expected}"
+            )
+            raise InvalidRequest(msg)
+        return Tensor(name, datatype, shape, data)
+
+    def check_used_up(self) -> None:
+        """Raise InvalidRequest when bytes are left over."""
+        if left := len(self._data) - self._offset:
+            msg = f"the body has {left} bytes more than its inputs declare"
+            raise InvalidRequest(msg)

@@ -1,0 +1,478 @@
+"""V2 over JSON: inference requests and responses both ways, and the small calls."""
+
+import functools
+from collections.abc import Sequence as SequenceOf
+from typing import Any
+
+import msgspec
+import orjson
+
+from inferd.core.metadata import ModelMetadata, ServerMetadata
+from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
+from inferd.tensor.tensor import Parameters, Tensor
+from inferd.wire import json_document
+from inferd.wire.json_data import decode_data, encode_data, json_text
+from inferd.wire.json_document import Document, Input, JsonReader, NotFast
+from inferd.wire.v2_binary import Blobs, decode_raw_request
+
+HTTP_STATUS = {
+    Code.UNKNOWN: 400,
+    Code.INTERNAL: 500,
+    Code.NOT_FOUND: 404,
+    Code.INVALID_ARG: 400,
+    Code.UNAVAILABLE: 503,
+    Code.UNSUPPORTED: 501,
+    Code.ALREADY_EXISTS: 400,
+    Code.CANCELLED: 400,
+}
+"""Reason -> HTTP status: Triton's classes; clients match on them."""
+
+MAX_SHOWN = 200
+"""Names in error texts are cut to this length."""
+
+_HALVES = (DataType.FP16, DataType.BF16)
+_UNSET = msgspec.UNSET
+_INT64 = range(-(2**63), 2**63)
+
+
+class JsonRules(msgspec.Struct, frozen=True):
+    """The choices the documents leave to the server.
+
+    `half_floats`: FP16 and BF16 as JSON numbers are taken and given, else refused. `non_finite`:
+    how NaN and infinities are written, "tokens", "null" or "error". `max_json_bytes`: the longest
+    JSON part, or raw body, that is read.
+    """
+
+    half_floats: bool
+    non_finite: str
+    max_json_bytes: int
+
+
+class V2Rest:
+    """The codec of one server. Not for several threads: it holds a parser."""
+
+    def __init__(self, rules: JsonRules) -> None:
+        self._rules = rules
+        self._reader = JsonReader()
+
+    def decode_infer_request(
+        self, model: str, version: str, body: memoryview, json_size: int
+    ) -> InferRequest:
+        """Return the request in `body`, whose first `json_size` bytes are JSON; tensors are views.
+
+        Raises InvalidRequest, or Unsupported for a feature this server does not have.
+        """
+        if json_size > self._rules.max_json_bytes:
+            msg = (
+                f"the JSON part has {json_size} bytes, the limit is "
+                f"{self._rules.max_json_bytes} (--http-max-input-size); send tensors as binary data"
+            )
+            raise InvalidRequest(msg)
+        if json_size == 0:
+            return decode_raw_request(model, version, body)
+        text = body[:json_size]
+        blobs = body[json_size:]
+        try:
+            return self._request(model, version, self._reader.read_fast(text), blobs)
+        except NotFast:
+            pass
+        return self._request(model, version, json_document.read_exact(text), blobs)
+
+    def _request(
+        self, model: str, version: str, document: Document, data: memoryview
+    ) -> InferRequest:
+        blobs = Blobs(data)
+        request = InferRequest(
+            model,
+            version,
+            document.id or "",
+            [self._input(one, blobs) for one in document.inputs],
+        )
+        blobs.check_used_up()
+        if document.outputs:
+            request.outputs = [
+                _wanted_output(one.name, one.parameters)
+                if one.parameters
+                else WantedOutput(one.name)
+                for one in document.outputs
+            ]
+        if document.parameters:
+            _set_parameters(request, document.parameters)
+        return request
+
+    def _input(self, document: Input, blobs: Blobs) -> Tensor:
+        name = document.name
+        datatype = DATATYPES.get(document.datatype) or datatype_named(document.datatype, name)
+        shape = tuple(document.shape)
+        if not document.parameters:
+            if document.data is _UNSET:
+                raise _no_data(name)
+            if datatype in _HALVES:
+                self._check_halves(name, datatype, document.data)
+            return decode_data(name, datatype, shape, document.data)
+        parameters = document.parameters
+        if "shared_memory_region" in parameters:
+            raise _no_shared_memory(name)
+        size = parameters.get("binary_data_size", _UNSET)
+        if size is _UNSET:
+            document.parameters = None
+            tensor = self._input(document, blobs)
+        elif document.data is not _UNSET:
+            msg = f"input '{name}' has both 'data' and binary_data_size, expected one of them"
+            raise InvalidRequest(msg)
+        else:
+            tensor = blobs.take(name, datatype, shape, size)
+        tensor.parameters = _scalars(parameters)
+        return tensor
+
+    def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:
+        is_text = type(data) is str or (type(data) is msgspec.Raw and bytes(data)[:1] == b'"')
+        if not self._rules.half_floats and not is_text:
+            msg = (
+                f"input '{name}': {datatype.value} as JSON numbers is turned off on this server; "
+                f"send it as binary data"
+            )
+            raise InvalidRequest(msg)
+
+    def encode_infer_response(
+        self, request: InferRequest, response: InferResponse
+    ) -> tuple[list[Any], int | None]:
+        """Return `response` as buffers to be written in order, and the bytes of their JSON part.
+
+        The second is None when nothing but JSON follows (no binary bytes). Raises InvalidRequest
+        when an output cannot be said in JSON.
+        """
+        text = [_response_head(response)]
+        blobs: list[memoryview] = []
+        wanted = request.outputs
+        for index, tensor in enumerate(response.outputs):
+            binary = wanted[index].binary if wanted else request.binary_output
+            text.append(_output_head(tensor.name, tensor.datatype, tensor.shape))
+            if binary:
+                view = tensor.view()
+                blobs.append(view)
+                text.append(_binary_size(tensor.parameters, view.nbytes))
+            else:
+                if tensor.parameters:
+                    text.append(b',"parameters":' + orjson.dumps(tensor.parameters))
+                text.append(b',"data":')
+                text.append(self._data(tensor))
+            text.append(b"},")
+        if response.outputs:
+            text[-1] = b"}]}"
+        else:
+            text.append(b"]}")
+        if not any(blobs):
+            return [b"".join(text)] if len(text[-2]) < 65536 else text, None
+        head = b"".join(text)
+        return [head, *blobs], len(head)
+
+    def _data(self, tensor: Tensor) -> bytes:
+        if tensor.datatype in _HALVES and not self._rules.half_floats:
+            msg = (
+                f"output '{tensor.name}': {tensor.datatype.value} as JSON numbers is turned off "
+                f"on this server; ask for it with binary_data true"
+            )
+            raise InvalidRequest(msg)
+        return encode_data(tensor, self._rules.non_finite)
+
+
+# --- pieces of requests ---
+
+
+def _no_data(name: str) -> InferdError:
+    return InvalidRequest(
+        f"input '{name}' has no data: expected 'data', or binary_data_size in its parameters"
+    )
+
+
+def _no_shared_memory(name: str) -> InferdError:
+    return Unsupported(f"'{name}' names a shared memory region; this server has none to offer")
+
+
+def _scalars(parameters: dict[str, Any]) -> Parameters | None:
+    """Keep what a parameter may be; unknown names of any type are tolerated on tensors."""
+    kept = {
+        key: value
+        for key, value in parameters.items()
+        if key != "binary_data_size" and isinstance(value, bool | int | str | float)
+    }
+    return kept or None
+
+
+def _wanted_output(name: str, parameters: dict[str, Any]) -> WantedOutput:
+    if "shared_memory_region" in parameters:
+        raise _no_shared_memory(name)
+    binary = parameters.get("binary_data")
+    if binary is not None and type(binary) is not bool:
+        msg = f"output '{name}': binary_data must be true or false"
+        raise InvalidRequest(msg)
+    top_k = parameters.get("classification", 0)
+    if type(top_k) is not int or top_k < 0:
+        msg = f"output '{name}': classification must be a whole number, the count of classes"
+        raise InvalidRequest(msg)
+    return WantedOutput(name, binary, top_k)
+
+
+def _set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
+    """Move request parameters where they belong. V2 extensions: sequence, schedule policy, binary.
+
+    Raises InvalidRequest naming the parameter and what it must be.
+    """
+    kept: Parameters = {}
+    for key, value in parameters.items():
+        if value is None:
+            continue
+        if key.startswith("triton_") and key != "triton_enable_empty_final_response":
+            msg = f"parameter '{key}': names that begin with 'triton_' are reserved"
+            raise InvalidRequest(msg)
+        if check := _RESERVED.get(key):
+            check(request, key, value)
+        else:
+            kept[key] = _parameter(key, value)
+    request.parameters = kept
+
+
+def _parameter(key: str, value: Any) -> bool | int | str | float:
+    if isinstance(value, dict | list):
+        kind = "an object" if isinstance(value, dict) else "an array"
+        msg = f"parameter '{key}' is {kind}, expected a string, a number or a boolean"
+        raise InvalidRequest(msg)
+    if type(value) is int:
+        return value if value in _INT64 else float(value)
+    if isinstance(value, bool | str):
+        return value
+    return float(value)
+
+
+def _set_binary_output(request: InferRequest, key: str, value: Any) -> None:
+    request.binary_output = _boolean(key, value)
+
+
+def _set_priority(request: InferRequest, key: str, value: Any) -> None:
+    request.priority = _unsigned(key, value)
+
+
+def _set_timeout(request: InferRequest, key: str, value: Any) -> None:
+    request.timeout_us = _unsigned(key, value)
+
+
+def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
+    sequence = request.sequence or Sequence(0)
+    if key == "sequence_id":
+        sequence.id = value if type(value) is str else _unsigned(key, value, " or a string")
+    elif key == "sequence_start":
+        sequence.start = _boolean(key, value)
+    else:
+        sequence.end = _boolean(key, value)
+    request.sequence = sequence
+
+
+_RESERVED = {
+    "binary_data_output": _set_binary_output,
+    "priority": _set_priority,
+    "timeout": _set_timeout,
+    "sequence_id": _set_sequence,
+    "sequence_start": _set_sequence,
+    "sequence_end": _set_sequence,
+}
+
+
+def _boolean(key: str, value: Any) -> bool:
+    if type(value) is not bool:
+        msg = f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, expected true or false"
+        raise InvalidRequest(msg)
+    return value
+
+
+def _unsigned(key: str, value: Any, also: str = "") -> int:
+    if type(value) is not int or not 0 <= value < 2**64:
+        msg = (
+            f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, "
+            f"expected a whole number from 0 to 2^64 - 1{also}"
+        )
+        raise InvalidRequest(msg)
+    return value
+
+
+# --- pieces of responses ---
+
+
+def _response_head(response: InferResponse) -> bytes:
+    head = _model_head(response.model, response.version)
+    if response.id:
+        head = b'{"id":' + orjson.dumps(response.id) + b"," + head[1:]
+    if response.parameters:
+        head = (
+            head[: -len(_OUTPUTS)]
+            + b',"parameters":'
+            + orjson.dumps(response.parameters)
+            + _OUTPUTS
+        )
+    return head
+
+
+_OUTPUTS = b',"outputs":['
+
+
+@functools.lru_cache(1024)
+def _model_head(model: str, version: str) -> bytes:
+    return b'{"model_name":%b,"model_version":%b%b' % (
+        orjson.dumps(model),
+        orjson.dumps(version),
+        _OUTPUTS,
+    )
+
+
+@functools.lru_cache(4096)
+def _output_head(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
+    return b'{"name":%b,"datatype":"%b","shape":%b' % (
+        orjson.dumps(name),
+        datatype.value.encode(),
+        orjson.dumps(shape),
+    )
+
+
+def _binary_size(parameters: Parameters | None, size: int) -> bytes:
+    if parameters:
+        return b',"parameters":' + orjson.dumps({**parameters, "binary_data_size": size})
+    return b',"parameters":{"binary_data_size":%d}' % size
+
+
+# --- the small calls ---
+
+
+def encode_error(message: str) -> bytes:
+    """Return the V2 error object."""
+    return orjson.dumps({"error": message})
+
+
+def encode_live(*, live: bool) -> bytes:
+    """Return $live_server_response."""
+    return orjson.dumps({"live": live})
+
+
+def encode_ready(*, ready: bool, error: str = "") -> bytes:
+    """Return the server ready body: both spellings the specs print, so every client is content."""
+    body: dict[str, Any] = {"live": ready, "ready": ready}
+    if error:
+        body["error"] = error
+    return orjson.dumps(body)
+
+
+def encode_model_ready(name: str, *, ready: bool, error: str = "") -> bytes:
+    """Return $ready_model_response, with an error text when not ready."""
+    body: dict[str, Any] = {"name": name, "ready": ready}
+    if error:
+        body["error"] = error
+    return orjson.dumps(body)
+
+
+def encode_server_metadata(metadata: ServerMetadata) -> bytes:
+    """Return $metadata_server_response."""
+    return msgspec.json.encode(metadata)
+
+
+def encode_model_names(names: SequenceOf[str]) -> bytes:
+    """Return the list of models, in the shape KServe gives it."""
+    return orjson.dumps({"models": names})
+
+
+def encode_model_metadata(metadata: ModelMetadata) -> bytes:
+    """Return $metadata_model_response."""
+    return msgspec.json.encode(metadata)
+
+
+def decode_model_metadata(body: bytes) -> ModelMetadata:
+    """Return the metadata a server answered with. Raises InvalidRequest."""
+    try:
+        return msgspec.json.decode(body, type=ModelMetadata)
+    except msgspec.MsgspecError as error:
+        msg = f"not model metadata: {error}"
+        raise InvalidRequest(msg) from None
+
+
+# --- the client's side ---
+
+
+def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[Any], int | None]:
+    """Return `request` as buffers and the size of their JSON part (None: only JSON).
+
+    `binary` sends every input by the binary extension, and asks for binary outputs where
+    `request` does not say otherwise.
+    """
+    blobs: list[memoryview] = []
+    inputs = []
+    for tensor in request.inputs:
+        entry: dict[str, Any] = {
+            "name": tensor.name,
+            "shape": tensor.shape,
+            "datatype": tensor.datatype.value,
+        }
+        if binary:
+            blobs.append(tensor.view())
+            entry["parameters"] = {"binary_data_size": tensor.size_bytes}
+        else:
+            entry["data"] = orjson.Fragment(encode_data(tensor, "tokens"))
+        inputs.append(entry)
+    document: dict[str, Any] = {"inputs": inputs}
+    if request.id:
+        document["id"] = request.id
+    parameters = dict(request.parameters)
+    if request.outputs:
+        document["outputs"] = [
+            {
+                "name": o.name,
+                "parameters": {"binary_data": binary if o.binary is None else o.binary},
+            }
+            for o in request.outputs
+        ]
+    elif binary or request.binary_output:
+        parameters["binary_data_output"] = True
+    if parameters:
+        document["parameters"] = parameters
+    head = orjson.dumps(document)
+    return [head, *blobs], len(head) if binary else None
+
+
+class _OutputDocument(msgspec.Struct):
+    name: str
+    shape: list[int]
+    datatype: str
+    parameters: dict[str, Any] | None = None
+    data: Any = _UNSET
+
+
+class _ResponseDocument(msgspec.Struct):
+    model_name: str
+    outputs: list[_OutputDocument]
+    model_version: str = ""
+    id: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
+    """Return the response in `body`, whose first `json_size` bytes are JSON.
+
+    Raises InvalidRequest when it is not one.
+    """
+    values = json_document.loads_exact(body[:json_size])
+    try:
+        document = msgspec.convert(values, _ResponseDocument)
+    except msgspec.ValidationError as error:
+        msg = f"not an inference response: {error}"
+        raise InvalidRequest(msg) from None
+    blobs = Blobs(body[json_size:])
+    outputs = []
+    for one in document.outputs:
+        datatype = datatype_named(one.datatype, one.name)
+        size = (one.parameters or {}).get("binary_data_size", _UNSET)
+        if size is _UNSET:
+            outputs.append(decode_data(one.name, datatype, tuple(one.shape), one.data))
+        else:
+            outputs.append(blobs.take(one.name, datatype, tuple(one.shape), size))
+    return InferResponse(
+        document.model_name, document.model_version, document.id, outputs, document.parameters or {}
+    )
