@@ -20,11 +20,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--grpc", help="gRPC address of the server under test: host:port")
     group.addoption("--unready-url", help="REST address of a server whose model `broken` failed")
     group.addoption("--report", type=Path, help="write the outcome of every point here, as JSON")
-    group.addoption("--break", dest="control", help="address that makes each point's server lie")
+    group.addoption(
+        "--break",
+        dest="control",
+        help="control address of the wrong server: break the point of each test",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[TALLY] = Tally()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the suite's own test out, unless it is asked for: it runs the suite."""
+    if collection_path.name == "test_suite_itself.py":
+        return not any(collection_path.name in argument for argument in config.args)
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -105,7 +116,7 @@ def unready(request: pytest.FixtureRequest) -> Iterator[Rest]:
 @pytest.fixture(autouse=True)
 def _fault(request: pytest.FixtureRequest) -> None:
     """With --break, have the (wrong) server break exactly this test's points while it runs."""
-    control = request.config.getoption("--break")
+    control = request.config.getoption("control")
     if control:
         points = [mark.args[0] for mark in request.node.iter_markers("point")]
         assert len(points) == 1, "a test proves one point"

@@ -1,0 +1,202 @@
+"""The fixture models by plain rules, and whether a request fits one: no code shared with inferd."""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+SIZES = {
+    "BOOL": 1, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8, "INT8": 1, "INT16": 2,
+    "INT32": 4, "INT64": 8, "FP16": 2, "BF16": 2, "FP32": 4, "FP64": 8, "BYTES": 0,
+}  # fmt: skip
+
+
+class Refused(Exception):
+    """A request that cannot be answered; `reason` is a word the protocols map to a status."""
+
+    def __init__(self, text: str, reason: str = "invalid") -> None:
+        super().__init__(text)
+        self.text, self.reason = text, reason
+
+
+@dataclass
+class Tensor:
+    """A tensor as wire bytes."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    raw: bytes
+
+
+@dataclass
+class Model:
+    """One model; specs map a tensor's name to datatype and shape, batch dim included."""
+
+    name: str
+    versions: list[str]
+    inputs: dict[str, tuple[str, list[int]]]
+    outputs: dict[str, tuple[str, list[int]]]
+    run: Callable[[dict[str, Tensor]], list[Tensor]]
+    max_batch: int = 0
+    optional: bool = False
+    broken: bool = False
+
+
+@dataclass
+class Server:
+    """What one server serves."""
+
+    models: dict[str, Model] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        """Strict readiness: every model loaded."""
+        return not any(model.broken for model in self.models.values())
+
+    def find(self, name: str, version: str) -> tuple[Model, str]:
+        """Return a model and the version that answers."""
+        model = self.models.get(name)
+        if model is None:
+            msg = f"there is no model '{name}'"
+            raise Refused(msg, "not found")
+        if model.broken:
+            msg = f"model '{name}' has no version that loaded"
+            raise Refused(msg, "not found")
+        asked = version[1:] if version[:1] == "v" and version[1:].isdigit() else version
+        if asked and asked not in model.versions:
+            msg = f"model '{name}' has no version '{version}'"
+            raise Refused(msg, "not found")
+        return model, asked or model.versions[-1]
+
+    def infer(
+        self, name: str, version: str, inputs: Sequence[Tensor], wanted: Sequence[str]
+    ) -> tuple[str, list[Tensor]]:
+        """Return the version that answered and its outputs."""
+        model, chosen = self.find(name, version)
+        check_inputs(model, inputs)
+        for output in wanted:
+            if output not in model.outputs:
+                msg = f"model '{name}' has no output '{output}'"
+                raise Refused(msg)
+        outputs = model.run({tensor.name: tensor for tensor in inputs})
+        return chosen, [tensor for tensor in outputs if not wanted or tensor.name in wanted]
+
+
+def check_inputs(model: Model, inputs: Sequence[Tensor]) -> None:
+    """Raise Refused when the inputs are not the model's."""
+    names = [tensor.name for tensor in inputs]
+    for tensor in inputs:
+        if names.count(tensor.name) > 1:
+            msg = f"input '{tensor.name}' comes twice"
+            raise Refused(msg)
+        if tensor.name not in model.inputs:
+            msg = f"model '{model.name}' has no input '{tensor.name}'"
+            raise Refused(msg)
+        check_input(model, tensor)
+    missing = [name for name in model.inputs if name not in names]
+    if missing and not model.optional:
+        msg = f"input {missing} is missing"
+        raise Refused(msg)
+    if model.max_batch and len({tensor.shape[0] for tensor in inputs}) > 1:
+        msg = "the inputs have different batch sizes"
+        raise Refused(msg)
+
+
+def check_input(model: Model, tensor: Tensor) -> None:
+    """Raise Refused when datatype, shape or byte count are not what the model expects."""
+    datatype, dims = model.inputs[tensor.name]
+    if tensor.datatype != datatype:
+        msg = f"input '{tensor.name}' is {tensor.datatype}, expected {datatype}"
+        raise Refused(msg)
+    fits = len(tensor.shape) == len(dims) and all(
+        have >= 0 and want in (-1, have) for have, want in zip(tensor.shape, dims, strict=True)
+    )
+    if not fits or (model.max_batch and tensor.shape[0] > model.max_batch):
+        msg = f"input '{tensor.name}' has shape {tensor.shape}, expected {dims}"
+        raise Refused(msg)
+    count = prod(tensor.shape)
+    if datatype == "BYTES":
+        if len(elements(tensor)) != count:
+            msg = f"input '{tensor.name}' has not the {count} elements its shape says"
+            raise Refused(msg)
+    elif len(tensor.raw) != count * SIZES[datatype]:
+        msg = f"input '{tensor.name}' has {len(tensor.raw)} bytes, its shape says other"
+        raise Refused(msg)
+
+
+def elements(tensor: Tensor) -> list[bytes]:
+    """Return the elements of a BYTES tensor."""
+    found, at = [], 0
+    while at < len(tensor.raw):
+        if len(tensor.raw) < at + 4:
+            msg = f"'{tensor.name}' ends inside a length"
+            raise Refused(msg)
+        (length,) = struct.unpack_from("<I", tensor.raw, at)
+        found.append(tensor.raw[at + 4 : at + 4 + length])
+        at += 4 + length
+        if at > len(tensor.raw):
+            msg = f"'{tensor.name}' ends inside an element"
+            raise Refused(msg)
+    return found
+
+
+def add_and_subtract(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run model m."""
+    shape = inputs["INPUT0"].shape
+    pairs = [struct.unpack(f"<{prod(shape)}f", inputs[name].raw) for name in ("INPUT0", "INPUT1")]
+    sums = [a + b for a, b in zip(*pairs, strict=True)]
+    differences = [a - b for a, b in zip(*pairs, strict=True)]
+    return [
+        Tensor(name, "FP32", shape, struct.pack(f"<{prod(shape)}f", *data))
+        for name, data in (("OUTPUT0", sums), ("OUTPUT1", differences))
+    ]
+
+
+def printed(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run model mymodel."""
+    del inputs
+    return [Tensor("output0", "FP32", [3, 2], struct.pack("<6f", 1, 1.1, 2, 2.1, 3, 3.1))]
+
+
+def repeat(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run an identity model: IN_x is OUT_x, INPUT0 is OUTPUT0."""
+    return [
+        Tensor(name.replace("INPUT", "OUTPUT") if "INPUT" in name else name.replace("IN", "OUT", 1),
+               tensor.datatype, tensor.shape, tensor.raw)
+        for name, tensor in inputs.items()
+    ]  # fmt: skip
+
+
+def fixture() -> Server:
+    """Return a server of the repository v2."""
+    fp32 = ("FP32", [-1, 4])
+    models = [
+        Model(
+            "m", ["1", "3"], {"INPUT0": fp32, "INPUT1": fp32}, {"OUTPUT0": fp32, "OUTPUT1": fp32},
+            add_and_subtract, max_batch=8,
+        ),
+        Model(
+            "mymodel", ["1", "2"], {"input0": ("UINT32", [2, 2]), "input1": ("BOOL", [3])},
+            {"output0": ("FP32", [3, 2])}, printed,
+        ),
+        Model(
+            "all", ["1"], {f"IN_{name}": (name, [-1]) for name in SIZES},
+            {f"OUT_{name}": (name, [-1]) for name in SIZES}, repeat, optional=True,
+        ),
+        single(),
+        Model("text", ["1"], {"INPUT0": ("BYTES", [1])}, {"OUTPUT0": ("BYTES", [1])}, repeat),
+    ]  # fmt: skip
+    return Server({model.name: model for model in models})
+
+
+def single() -> Model:
+    """Return the one-input identity model of both repositories."""
+    return Model("single", ["1"], {"INPUT0": ("FP32", [-1])}, {"OUTPUT0": ("FP32", [-1])}, repeat)
+
+
+def broken() -> Server:
+    """Return a server of the repository broken."""
+    tensors = {"INPUT0": ("FP32", [4])}
+    failed = Model("broken", ["1"], tensors, tensors, repeat, broken=True)
+    return Server({"single": single(), "broken": failed})

@@ -1,0 +1,138 @@
+"""V2 over gRPC by plain rules: message bytes in, message bytes out."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+from conformance.reference import rest
+from conformance.reference.models import SIZES, Refused, Server, Tensor
+from conformance.reference.values import encode_element, encode_elements
+from conformance.rpc import FIELDS, SERVICE
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2 as pb
+
+Code = grpc.StatusCode
+CODES = {"invalid": Code.INVALID_ARGUMENT, "not found": Code.NOT_FOUND}
+
+
+class Service:
+    """The unary rpcs."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def answer(self, method: str, data: bytes) -> Any:
+        """Return the answer of one call, a message. Raises Refused and DecodeError."""
+        return getattr(self, method)(getattr(pb, f"{method}Request").FromString(data))
+
+    def ServerLive(self, _: Any) -> Any:  # noqa: N802
+        return pb.ServerLiveResponse(live=True)
+
+    def ServerReady(self, _: Any) -> Any:  # noqa: N802
+        return pb.ServerReadyResponse(ready=self._server.ready)
+
+    def ModelReady(self, request: Any) -> Any:  # noqa: N802
+        try:
+            self._server.find(request.name, request.version)
+        except Refused:
+            return pb.ModelReadyResponse(ready=False)
+        return pb.ModelReadyResponse(ready=True)
+
+    def ServerMetadata(self, _: Any) -> Any:  # noqa: N802
+        return pb.ServerMetadataResponse(**rest.METADATA)
+
+    def ModelMetadata(self, request: Any) -> Any:  # noqa: N802
+        model, chosen = self._server.find(request.name, request.version)
+        response = pb.ModelMetadataResponse(name=model.name, platform="onnx_onnxv1")
+        response.versions.extend([chosen] if request.version else model.versions)
+        for rows, specs in ((response.inputs, model.inputs), (response.outputs, model.outputs)):
+            for name, (datatype, shape) in specs.items():
+                rows.add(name=name, datatype=datatype).shape.extend(shape)
+        return response
+
+    def ModelInfer(self, request: Any) -> Any:  # noqa: N802
+        for name, value in request.parameters.items():
+            if name.startswith("triton_") or value.WhichOneof("parameter_choice") is None:
+                msg = f"parameter '{name}' has no value, or is reserved"
+                raise Refused(msg)
+        inputs = list(read_inputs(request))
+        wanted = [output.name for output in request.outputs]
+        chosen, outputs = self._server.infer(
+            request.model_name, request.model_version, inputs, wanted
+        )
+        response = pb.ModelInferResponse(
+            model_name=request.model_name, model_version=chosen, id=request.id
+        )
+        for tensor in outputs:
+            response.outputs.add(name=tensor.name, datatype=tensor.datatype).shape.extend(
+                tensor.shape
+            )
+            response.raw_output_contents.append(tensor.raw)
+        return response
+
+
+def read_inputs(request: Any) -> Iterator[Tensor]:
+    """Yield the inputs of a ModelInferRequest as wire bytes."""
+    raw = list(request.raw_input_contents)
+    if raw and len(raw) != len(request.inputs):
+        msg = f"{len(raw)} raw contents for {len(request.inputs)} inputs"
+        raise Refused(msg)
+    for index, item in enumerate(request.inputs):
+        datatype = "BYTES" if item.datatype == "STRING" else item.datatype
+        if datatype not in SIZES:
+            msg = f"input '{item.name}' has the unknown datatype '{datatype}'"
+            raise Refused(msg)
+        filled = [field.name for field, _ in item.contents.ListFields()]
+        if raw and filled:
+            msg = f"input '{item.name}' has contents beside raw ones"
+            raise Refused(msg)
+        if filled and filled != [FIELDS.get(datatype)]:
+            msg = f"input '{item.name}' has its {datatype} in {filled}"
+            raise Refused(msg)
+        data = raw[index] if raw else typed(item.name, datatype, item.contents, filled)
+        yield Tensor(item.name, datatype, list(item.shape), data)
+
+
+def typed(name: str, datatype: str, contents: Any, filled: list[str]) -> bytes:
+    """Return typed contents as wire bytes."""
+    data = list(getattr(contents, filled[0])) if filled else []
+    if datatype == "BYTES":
+        return b"".join(len(one).to_bytes(4, "little") + one for one in data)
+    if datatype in ("FP32", "FP64"):
+        return b"".join(encode_element(datatype, one) for one in data)
+    return encode_elements(name, datatype, data)
+
+
+def open_server(faulty: Any) -> tuple[grpc.Server, int]:
+    """Listen; `faulty` answers the calls of the service."""
+
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+            if details.method == "/grpc.health.v1.Health/Check":
+                return grpc.unary_unary_rpc_method_handler(lambda *_: faulty.health())
+            if details.method.endswith("/ServerReflectionInfo"):
+                return grpc.stream_stream_rpc_method_handler(lambda *_: iter([faulty.reflect()]))
+            _, service, method = details.method.split("/")
+            if service != SERVICE or not faulty.knows(method):
+                return None
+            return grpc.unary_unary_rpc_method_handler(
+                lambda data, context: guarded(faulty, method, data, context)
+            )
+
+    limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    server = grpc.server(ThreadPoolExecutor(4), handlers=[Handler()], options=limits)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, port
+
+
+def guarded(faulty: Any, method: str, data: bytes, context: grpc.ServicerContext) -> bytes:
+    """Answer one call, refusals as statuses."""
+    try:
+        answer: bytes = faulty.answer(method, data)
+    except Refused as refused:
+        context.abort(CODES.get(refused.reason, Code.UNKNOWN), refused.text)
+    except DecodeError:
+        context.abort(Code.INTERNAL, "the message cannot be read")
+    return answer
