@@ -71,7 +71,7 @@ def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
 def is_inside(name: str) -> bool:
     """Tell whether the path `name` stays inside the folder it starts from, on any system."""
     ways = (PurePosixPath(name), PureWindowsPath(name))
-    return not any(way.is_absolute() or way.drive or ".." in way.parts for way in ways)
+    return not any(way.anchor or ".." in way.parts for way in ways)
 
 
 def _raise_first(config: ModelConfig, file: str, *complaints: Iterator[str]) -> None:
@@ -107,10 +107,10 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[str]:
         yield f"ensemble_scheduling needs platform '{ENSEMBLE}', not '{config.platform}'"
     if config.backend not in ("", ENSEMBLE):
         yield f"an ensemble has no backend, the configuration names '{config.backend}'"
-    if ensemble is None or not ensemble.step:
+    steps = ensemble.step if ensemble is not None else ()
+    if not steps:
         yield "an ensemble needs at least one step in ensemble_scheduling"
-        return
-    for number, step in enumerate(ensemble.step):
+    for number, step in enumerate(steps):
         for field in ("model_name", "input_map", "output_map"):
             if not getattr(step, field):
                 yield f"ensemble_scheduling: step {number} has no {field}"
@@ -213,13 +213,10 @@ def _control_complaints(name: str, control: Control) -> Iterator[str]:
         if control.datatype not in _CORRELATION_ID_TYPES:
             names = ", ".join(_config_name(datatype) for datatype in _CORRELATION_ID_TYPES)
             yield f"{place} has data_type {_config_name(control.datatype)}, expected one of {names}"
-        return
-    if len(given) != 1:
+    elif len(given) != 1:
         found = " and ".join(given) or "none"
         yield f"{place} needs exactly one of {', '.join(fields)}, it has {found}"
-        return
-    count = len(getattr(control, given[0]))
-    if count != 2:
+    elif (count := len(getattr(control, given[0]))) != 2:
         yield f"{place}: {given[0]} has {count} entries, expected 2, for false and true"
 
 
