@@ -1,13 +1,19 @@
 """Engine: the server without its sockets, one front door for every protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import inferd
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
-from inferd.errors import ModelNotFound, Unavailable, Unsupported
+from inferd.errors import InferdError, ModelNotFound, Unavailable, Unsupported
+from inferd.repository.layout import FoundModel
+
+log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = ["binary_tensor_data", "parameters"]
 """The protocol extensions this server has, by the names Triton's documents give them."""
@@ -51,9 +57,16 @@ class Engine:
     load makes the whole server not ready.
     """
 
-    def __init__(self, name: str = "inferd", *, strict_readiness: bool = True) -> None:
+    def __init__(
+        self,
+        name: str = "inferd",
+        *,
+        strict_readiness: bool = True,
+        load_options: LoadOptions | None = None,
+    ) -> None:
         self._name = name
         self._strict_readiness = strict_readiness
+        self._load_options = load_options or LoadOptions()
         self._models: dict[str, _Model] = {}
         self._is_loaded = False
         self._is_draining = False
@@ -162,6 +175,37 @@ class Engine:
         model = self._models.setdefault(served.name, _Model())
         model.versions[int(served.version)] = _Version(ModelState.READY, served=served)
         model.refresh()
+
+    async def load_all(self, repositories: Sequence[Path | str]) -> None:
+        """Load every model below `repositories`; from then on the server may be ready.
+
+        A model that cannot be loaded stays in the index with its reason, the others serve.
+        Raises InvalidConfig for a path that holds no models.
+        """
+        loader = Loader(self._load_options)
+        found = await asyncio.to_thread(loader.find, [Path(path) for path in repositories])
+        free_threads = asyncio.Semaphore(self._load_options.model_load_thread_count)
+        jobs = []
+        for model in found:
+            for version in model.versions or (0,):
+                self.set_state(model.name, version, ModelState.LOADING)
+                jobs.append(self._load_version(loader, model, version, free_threads))
+        await asyncio.gather(*jobs)
+        self.finish_loading()
+
+    async def _load_version(
+        self, loader: Loader, model: FoundModel, version: int, free_threads: asyncio.Semaphore
+    ) -> None:
+        async with free_threads:
+            try:
+                self.add(await loader.load_in_thread(model, version))
+            except InferdError as error:
+                log.error("%s", error.message)  # noqa: TRY400  the text says it all
+                self.set_state(model.name, version, ModelState.UNAVAILABLE, error.message)
+            except Exception as error:
+                log.exception("model '%s' version %d cannot be loaded", model.name, version)
+                reason = f"{type(error).__name__}: {error}"
+                self.set_state(model.name, version, ModelState.UNAVAILABLE, reason)
 
     def finish_loading(self) -> None:
         """Mark the first loading as done: from now on the server may be ready."""

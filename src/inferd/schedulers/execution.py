@@ -74,7 +74,7 @@ class Execution:
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
         self._waiting_count = 0
         self._is_closed = False
 
@@ -145,11 +145,9 @@ class Execution:
     async def close(self) -> None:
         """Refuse new requests, let those in the threads finish, and close the instances."""
         self._is_closed = True
-        for _ in self._threads:
+        for _ in self._ended:
             self._jobs.put(None)
-        loop = asyncio.get_running_loop()
-        for thread in self._threads:
-            await loop.run_in_executor(None, thread.join)
+        await asyncio.gather(*self._ended)
         for instance in self._instances:
             instance.close()
 
@@ -160,23 +158,26 @@ class Execution:
         if self._waiting_count >= MAX_WAITING:
             msg = f"model '{self._name}' has {MAX_WAITING} requests waiting; try again later"
             raise Unavailable(msg)
-        if len(self._threads) < len(self._instances):
-            self._start_thread(self._instances[len(self._threads)])
+        if len(self._ended) < len(self._instances):
+            self._start_thread(self._instances[len(self._ended)])
         self._waiting_count += 1
         self._jobs.put(job)
 
     def _start_thread(self, instance: Instance) -> None:
-        # A daemon: a model that hangs must not keep the process from ending.
-        name = f"{self._name}-{len(self._threads)}"
-        thread = threading.Thread(target=self._work, args=(instance,), name=name, daemon=True)
-        thread.start()
-        self._threads.append(thread)
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
 
-    def _work(self, instance: Instance) -> None:
-        while (job := self._jobs.get()) is not None:
-            if not job.is_abandoned:
-                job.run(instance, self._name, self._cpu_clock)
-            del job  # an idle thread keeps nobody's tensors alive
+        def work() -> None:
+            while (job := self._jobs.get()) is not None:
+                if not job.is_abandoned:
+                    job.run(instance, self._name, self._cpu_clock)
+                del job  # an idle thread keeps nobody's tensors alive
+            _tell(loop, ended.set_result, None)
+
+        # A daemon: a model that hangs must not keep the process from ending.
+        name = f"{self._name}-{len(self._ended)}"
+        threading.Thread(target=work, name=name, daemon=True).start()
+        self._ended.append(ended)
 
     def _note_thread_run(self, size_class: int, took_ns: int) -> None:
         if took_ns > PROMOTE_NS:
@@ -214,8 +215,7 @@ class _Job:
                 outcome = _miscounted(model, len(outcome), len(self.requests))
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = _failed(model, error)
-        with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
-            self.loop.call_soon_threadsafe(self._finish, outcome, clock() - started_ns)
+        _tell(self.loop, self._finish, outcome, clock() - started_ns)
 
     def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
         if self.done.done():
@@ -247,8 +247,7 @@ class _StreamJob(_Job):
         self._hand_over(None)
 
     def _hand_over(self, answer: Answer | None) -> None:
-        with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
-            self.loop.call_soon_threadsafe(self.answers.put_nowait, answer)
+        _tell(self.loop, self.answers.put_nowait, answer)
 
 
 def _answers(instance: Instance, request: InferRequest, model: str) -> Iterator[Answer]:
@@ -258,6 +257,11 @@ def _answers(instance: Instance, request: InferRequest, model: str) -> Iterator[
     if len(answers) != 1:
         raise _miscounted(model, len(answers), 1)
     return iter(answers)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+    with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+        loop.call_soon_threadsafe(callback, *args)
 
 
 def _failed(model: str, error: BaseException) -> InferdError:

@@ -1,0 +1,162 @@
+"""Loading: what lies on disk → configuration → backend → instances → a version that serves."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from inferd.config.checks import check_io
+from inferd.config.model import ModelConfig
+from inferd.config.platform import reported_platform
+from inferd.core.interfaces import Backend, DecoupledInstance, Instance
+from inferd.engine.lookup import backend_named
+from inferd.engine.served import Served
+from inferd.errors import InvalidConfig, Unsupported
+from inferd.repository.layout import FoundModel, files_of, placements
+from inferd.repository.local import find_models
+from inferd.schedulers.direct import DirectScheduler
+from inferd.schedulers.execution import Execution
+
+log = logging.getLogger("inferd.engine")
+
+EXECUTION_PARAMETER = "inferd_execution"
+"""The config parameter that overrules where a model runs: "auto", "inline" or "threads"."""
+
+
+class LoadOptions(msgspec.Struct, frozen=True):
+    """How models are loaded; the fields are the server options of the same names."""
+
+    model_config_name: str = ""
+    disable_auto_complete_config: bool = False
+    model_load_thread_count: int = 4
+    model_load_retry_count: int = 0
+
+
+class Loader:
+    """Finds models and loads their versions; backends are shared by the models that use them."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        self._options = options
+        self._gpu_count = gpu_count()
+        self._backends: dict[str, Backend] = {}
+        self._lock = threading.Lock()
+
+    def find(self, repositories: Sequence[Path]) -> list[FoundModel]:
+        """Return every model below `repositories`. Raises InvalidConfig for a bad path."""
+        options = self._options
+        found = find_models(
+            repositories,
+            options.model_config_name,
+            gpu_count=self._gpu_count,
+            strict=options.disable_auto_complete_config,
+        )
+        for model in found:
+            for reason in model.ignored:
+                log.warning("model '%s': %s", model.name, reason)
+        return found
+
+    def load(self, model: FoundModel, version: int) -> Served:
+        """Load one version, all its instances. Raises InferdError, or what a backend raises."""
+        config = model.config
+        if config is None:
+            raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        _check_scheduling(config)
+        backend = self._backend(config.backend)
+        files = files_of(model, version, config)
+        if not self._options.disable_auto_complete_config:
+            config = backend.complete(files, config)
+        check_io(config)
+        places, warnings = placements(config, self._gpu_count)
+        for warning in warnings:
+            log.warning("%s", warning)
+        instances: list[Instance] = []
+        try:
+            for place in places:
+                instances.append(backend.open(files, config, place))  # noqa: PERF401  see finally
+            if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
+                msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
+                raise InvalidConfig(msg)
+        except BaseException:
+            for instance in instances:
+                instance.close()
+            raise
+        execution = Execution(
+            config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
+        )
+        return Served(config, version, reported_platform(config), DirectScheduler(execution))
+
+    async def load_in_thread(self, model: FoundModel, version: int) -> Served:
+        """Load one version in a thread of its own, trying again as often as the options say."""
+        for _ in range(self._options.model_load_retry_count):
+            try:
+                return await _in_daemon_thread(lambda: self.load(model, version))
+            except Exception as error:
+                log.warning("model '%s' version %d: %s; trying again", model.name, version, error)
+        return await _in_daemon_thread(lambda: self.load(model, version))
+
+    def _backend(self, name: str) -> Backend:
+        with self._lock:
+            backend = self._backends.get(name)
+            if backend is None:
+                backend = self._backends[name] = backend_named(name)
+            return backend
+
+
+def _check_scheduling(config: ModelConfig) -> None:
+    """Refuse what would answer wrongly without its scheduler; batching alone changes no answer."""
+    for field in ("sequence_batching", "ensemble_scheduling"):
+        if getattr(config, field) is not None:
+            msg = f"model '{config.name}': {field} is not supported by this server"
+            raise Unsupported(msg)
+
+
+def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:
+    wanted = config.parameters.get(EXECUTION_PARAMETER, "auto")
+    if wanted not in ("auto", "inline", "threads"):
+        msg = (
+            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is '{wanted}', "
+            f"expected auto, inline or threads"
+        )
+        raise InvalidConfig(msg)
+    if wanted != "auto":
+        return wanted == "inline"
+    return (
+        backend.bounded
+        and backend.concurrent
+        and all(getattr(instance, "bounded", True) for instance in instances)
+    )
+
+
+def gpu_count() -> int:
+    """Return how many NVIDIA GPUs the driver of this machine shows, 0 without a driver."""
+    folder = Path("/proc/driver/nvidia/gpus")
+    return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+
+
+async def _in_daemon_thread(function: Callable[[], Served]) -> Served:
+    """Await `function()` in a thread that cannot keep the process from ending, should it hang."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Served] = loop.create_future()
+
+    def finish(result: Served | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        elif result is not None:
+            done.set_result(result)
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001  handed to whoever awaits
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(finish, result, failure)
+
+    threading.Thread(target=work, name="inferd-load", daemon=True).start()
+    return await done
