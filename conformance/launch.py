@@ -2,7 +2,7 @@
 
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,32 +25,23 @@ class Target:
     grpc: str | None
 
 
-def free_port() -> int:
-    """Return a port of 127.0.0.1 nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def serve(repository: Path, *, ready: bool = True) -> Iterator[Target]:
-    """Run `inferd serve` on `repository` until the block ends.
+    """Run `inferd serve` on `repository`, on ports the system chooses, until the block ends.
 
-    `ready` says whether the server is to become ready; else it is waited for until it is live and
-    every model has been tried.
+    It has said where it listens once every model was tried; `ready` says whether to wait, too,
+    until it is ready.
     """
-    http, grpc = free_port(), free_port()
     command = [
         sys.executable, "-m", "inferd", "serve", str(repository),
-        "--http-address", "127.0.0.1", "--http-port", str(http),
-        "--grpc-address", "127.0.0.1", "--grpc-port", str(grpc),
+        "--http-address", "127.0.0.1", "--http-port", "0",
+        "--grpc-address", "127.0.0.1", "--grpc-port", "0",
     ]  # fmt: skip
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
-            wait(Rest(f"127.0.0.1:{http}"), process, log.fileno(), ready=ready)
-            yield Target(f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc}")
+            target = wait(process, log.fileno(), ready=ready)
+            yield target
         finally:
             process.terminate()
             try:
@@ -60,19 +51,19 @@ def serve(repository: Path, *, ready: bool = True) -> Iterator[Target]:
                 process.wait()
 
 
-def wait(rest: Rest, process: subprocess.Popen[bytes], log: int, *, ready: bool) -> None:
-    """Poll until the server answers; raise with its output when it ends or stays away."""
-    path = "/v2/health/ready" if ready else "/v2/models/single/ready"
+def wait(process: subprocess.Popen[bytes], log: int, *, ready: bool) -> Target:
+    """Return where the server listens; raise with its output when it ends or takes too long."""
     deadline = time.monotonic() + DEADLINE_S
+    said = ""
     while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if rest.get(path).status == 200:
-                return
-        except (OSError, AssertionError):
-            pass
+        said = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
+        http = re.search(r"^HTTP +(http://\S+)$", said, re.MULTILINE)
+        grpc = re.search(r"^gRPC +(\S+)$", said, re.MULTILINE)
+        if http and grpc:
+            target = Target(http[1], grpc[1])
+            if not ready or Rest(target.url).get("/v2/health/ready").status == 200:
+                return target
         time.sleep(0.05)
-    size = os.fstat(log).st_size
-    said = os.pread(log, size, 0).decode(errors="replace")
     msg = f"the server did not become ready (exit status {process.poll()}); it said:\n{said}"
     raise RuntimeError(msg)
 
