@@ -1,6 +1,7 @@
 """FP16 and BF16: the halves that JSON, and for BF16 numpy, cannot say by themselves."""
 
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,13 @@ def float32_to_bf16(values: Array) -> Array:
 
     NaN stays NaN: rounding could carry its payload into the exponent, so it is made quiet.
     """
-    bits = values.astype(np.float32).view(np.uint32)
+    single = np.atleast_1d(values.astype(np.float32, copy=False))
+    bits = single.view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    nan = np.isnan(values)
+    nan = np.isnan(single)
     if nan.any():
         rounded[nan] = (bits[nan] >> 16).astype(np.uint16) | 0x40
-    return rounded
+    return rounded.reshape(values.shape)
 
 
 def float64_to_half(values: Array, datatype: DataType) -> Array:
@@ -37,7 +39,7 @@ def float64_to_half(values: Array, datatype: DataType) -> Array:
         with np.errstate(over="ignore"):
             return values.astype(np.float16)
     with np.errstate(over="ignore"):
-        single = values.astype(np.float32)
+        single = np.atleast_1d(values.astype(np.float32))
     # A float32 that sits exactly on a BF16 tie, but got there by rounding, hides the side the
     # value came from: move it one float32 step back towards the value.
     on_tie = (single.view(np.uint32) & 0xFFFF) == 0x8000
@@ -46,7 +48,7 @@ def float64_to_half(values: Array, datatype: DataType) -> Array:
         above, below = on_tie & (wide < values), on_tie & (wide > values)
         single[above] = np.nextafter(single[above], np.float32(np.inf))
         single[below] = np.nextafter(single[below], np.float32(-np.inf))
-    return float32_to_bf16(single)
+    return float32_to_bf16(single).reshape(values.shape)
 
 
 def half_to_float32(bits_or_halves: Array, datatype: DataType) -> Array:
@@ -76,12 +78,13 @@ def _value_of(bits: int, datatype: DataType) -> Any:
 
 
 def _shortest(value: float, bits: int, datatype: DataType) -> str:
-    for digits in range(1, 10):
-        text = f"{value:.{digits}g}"
-        [back] = float64_to_half(np.array([float(text)]), datatype).view(np.uint16)
-        if back == bits:
-            break
+    texts = (f"{value:.{digits}g}" for digits in count(1))
+    text = next(one for one in texts if _bits_of(float(one), datatype) == bits)
     return text if "." in text or "e" in text else text + ".0"
+
+
+def _bits_of(value: float, datatype: DataType) -> int:
+    return int(float64_to_half(np.array([value]), datatype).view(np.uint16)[0])
 
 
 _TEXTS = {datatype: _Texts(datatype) for datatype in (DataType.FP16, DataType.BF16)}
