@@ -5,6 +5,7 @@ import functools
 import logging
 import socket
 import subprocess
+import time
 from contextlib import asynccontextmanager
 
 import grpc
@@ -29,7 +30,7 @@ from inferd.engine.served import Served
 from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.transport.grpc_server import GrpcOptions, GrpcServer, status_of
+from inferd.transport.grpc_server import AioCall, GrpcOptions, GrpcServer, status_of
 from inferd.wire.v2_grpc import GRPC_STATUS
 
 OPTIONS = GrpcOptions(
@@ -469,6 +470,73 @@ async def test_a_watch_does_not_hold_up_a_stop():
         assert await watch.code() is grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.slow
+@in_loop
+async def test_a_watch_hears_of_a_change():
+    engine = identity_engine()
+    async with serving(engine) as address, grpc.aio.insecure_channel(address) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        engine.drain()
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@in_loop
+async def test_a_stream_ends_with_the_status_of_its_error():
+    async with (
+        serving(identity_engine()) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"\xff")
+        code, _ = await failure(watch.read())
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@in_loop
+async def test_what_fails_a_stream_unexpectedly_stays_here(caplog):
+    class Broken(Engine):
+        def is_ready(self):
+            raise ZeroDivisionError("secret")
+
+    async with (
+        serving(Broken()) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        code, details = await failure(watch.read())
+    assert code is grpc.StatusCode.INTERNAL
+    assert "secret" not in details and "ZeroDivisionError: secret" in caplog.text
+
+
+@in_loop
+async def test_a_call_knows_its_metadata_deadline_and_peer():
+    calls = []
+
+    async def note(data, context):
+        call = AioCall(context)
+        calls.append((call.metadata, call.deadline_s, call.cancelled, call.peer))
+        return b""
+
+    server = grpc.aio.server()
+    handlers = {"Note": grpc.unary_unary_rpc_method_handler(note)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a.Test", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        method = channel.unary_unary("/a.Test/Note")
+        await method(b"", metadata=(("k", "v"), ("k", "w"), ("b-bin", b"\0")), timeout=60)
+        await method(b"")
+    await server.stop(0)
+    (metadata, deadline_s, cancelled, peer), (_, forever, _, _) = calls
+    assert [pair for pair in metadata if pair[0] in ("k", "b-bin")] == [
+        ("k", "v"),
+        ("k", "w"),
+        ("b-bin", b"\0"),
+    ]
+    assert 0 < deadline_s - time.monotonic() <= 60 and forever is None
+    assert not cancelled and peer.startswith("ipv4:127.0.0.1:")
+
+
 # --- the port ---
 
 
@@ -565,9 +633,11 @@ async def call_over_tls(address, folder, with_certificate):
         return await stub.ServerLive(pb.ServerLiveRequest(), timeout=20)
 
 
+@pytest.mark.parametrize("changes", [{}, {"root_cert": None}])
 @in_loop
-async def test_tls_carries_calls(certificates):
-    async with serving(identity_engine(), **tls_options(certificates, tls=True)) as address:
+async def test_tls_carries_calls(certificates, changes):
+    options = tls_options(certificates, tls=True, **changes)
+    async with serving(identity_engine(), **options) as address:
         assert (await call_over_tls(address, certificates, with_certificate=False)).live
 
 

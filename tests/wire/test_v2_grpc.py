@@ -92,6 +92,38 @@ def test_large_raw_inputs_are_views_into_the_message():
     assert (request.id, bytes(request.inputs[1].data)) == ("x", FOUR[:4])
 
 
+def test_requests_alike_but_for_data_and_id_do_not_share_what_can_change():
+    output = wanted(classification=pb.InferParameter(int64_param=2))
+    tensor = item()
+    tensor.parameters["k"].int64_param = 1
+    parameters = {
+        "p": pb.InferParameter(int64_param=1),
+        "sequence_id": pb.InferParameter(int64_param=1),
+    }
+    more = {"outputs": [output], "parameters": parameters}
+    first = decoded(tensor, raw=[FOUR], id="a", **more)
+    expected = decoded(tensor, raw=[bytes(16)], id="b", **more)
+    first.parameters["p"] = first.inputs[0].parameters["k"] = 9
+    first.outputs[0].name = first.inputs[0].name = first.model = "changed"
+    first.sequence.end = True
+    first.inputs.clear()
+    second = decoded(tensor, raw=[bytes(16)], id="b", **more)
+    assert second == expected
+    assert (second.id, bytes(second.inputs[0].data)) == ("b", bytes(16))
+
+
+def test_an_id_that_is_not_utf8_is_invalid():
+    data = message(item(), raw=[FOUR]).SerializeToString()
+    with pytest.raises(InvalidRequest, match="UTF-8"):
+        decode_infer_request(data + b"\x1a\x01\xff")
+
+
+def test_more_parameters_than_are_remembered_are_read():
+    parameters = {"p": pb.InferParameter(string_param="x" * 2000)}
+    request = decoded(item(), raw=[FOUR], parameters=parameters)
+    assert request.parameters == {"p": "x" * 2000}
+
+
 def test_a_large_typed_request_is_read_too():
     values = list(range(10_000))
     request = decoded(item("A", "INT64", (10_000,), int64_contents=values))
@@ -446,3 +478,23 @@ def test_damaged_messages_raise_nothing_but_our_errors(data):
         at = data.draw(st.integers(0, min(len(damaged) - 1, 200)))
         damaged[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     only_inferd_errors(bytes(damaged))
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_damaged_message_means_the_same_as_to_another_parser(data):
+    damaged = bytearray(SEEDS[0])
+    at = data.draw(st.integers(0, len(damaged) - 1))
+    damaged[at] = data.draw(st.integers(0, 255))
+    try:
+        request = decode_infer_request(bytes(damaged))
+    except InferdError:
+        return
+    theirs = pb.ModelInferRequest.FromString(bytes(damaged))
+    assert (request.model, request.version, request.id) == (
+        theirs.model_name,
+        theirs.model_version,
+        theirs.id,
+    )
+    assert [t.name for t in request.inputs] == [t.name for t in theirs.inputs]
+    assert [bytes(t.data) for t in request.inputs] == list(theirs.raw_input_contents)

@@ -6,7 +6,7 @@ from tritonclient.grpc import service_pb2 as pb
 from inferd.core.request import InferRequest, Sequence
 from inferd.errors import InvalidRequest
 from inferd.wire.v2_grpc import decode_infer_request
-from inferd.wire.v2_grpc_parameters import EMPTY_FINAL, encode_parameters
+from inferd.wire.v2_grpc_parameters import EMPTY_FINAL, encode_parameters, encode_reserved
 
 
 def decoded(**parameters):
@@ -130,3 +130,9 @@ def test_a_value_no_message_can_hold_is_invalid(value):
 
 def test_a_fresh_request_says_nothing():
     assert decode_infer_request(b"") == InferRequest("", binary_output=True)
+
+
+def test_a_field_that_says_nothing_is_not_sent():
+    message = pb.ModelInferRequest()
+    encode_reserved(message.parameters, InferRequest("m"))
+    assert not message.parameters

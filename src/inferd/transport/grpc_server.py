@@ -111,7 +111,7 @@ class GrpcServer:
         raise Unavailable(msg)
 
 
-class _AioCall:
+class AioCall:
     """A Call carried by grpc.aio."""
 
     __slots__ = ("_context",)
@@ -155,15 +155,14 @@ def _adapted(methods: dict[str, Method]) -> dict[str, dict[str, Any]]:
 
 
 def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], Any]:
-    async def run(data: bytes, context: Any) -> bytes:
+    async def run(data: bytes, context: Any) -> Any:
         try:
-            return b"".join(await handler(data, _AioCall(context)))
+            return b"".join(await handler(data, AioCall(context)))
         except Exception as error:
             if not isinstance(error, InferdError):
                 logger.exception("unexpected failure in %s", path)
             code, details = status_of(error)
-        await context.abort(_STATUS[code], details)
-        raise AssertionError  # abort does not return
+        return await context.abort(_STATUS[code], details)
 
     return run
 
@@ -171,7 +170,7 @@ def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], A
 def _adapted_stream(path: str, handler: StreamHandler) -> Callable[[Any, Any], Any]:
     async def run(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         try:
-            async for buffers in handler(messages, _AioCall(context)):
+            async for buffers in handler(messages, AioCall(context)):
                 yield b"".join(buffers)
             return
         except Exception as error:

@@ -4,6 +4,7 @@ Open Inference Protocol, ModelInferRequest and ModelInferResponse. Tensors trave
 raw contents per tensor, in order. Typed contents are read everywhere and written on demand.
 """
 
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor, element_count
 from inferd.wire.proto import message_class, parse
 from inferd.wire.v2_grpc_contents import decode_contents, encode_contents, has_contents_field
+from inferd.wire.v2_grpc_fields import ID, decode_text, encode_field, split_message, with_raw
 from inferd.wire.v2_grpc_parameters import (
     decode_parameter,
     encode_parameters,
@@ -35,14 +37,12 @@ GRPC_STATUS = {
 }
 """The gRPC status code (google.rpc.Code) of each reason."""
 
-MAX_MESSAGE_BYTES = 2**31 - 1
-
 _REQUEST = "inference.ModelInferRequest"
 _RESPONSE = "inference.ModelInferResponse"
 _OUTPUT = "inference.ModelInferResponse.InferOutputTensor"
 
 # Field tags, all of the length-delimited wire type.
-_NAME, _VERSION, _ID, _OUTPUTS = b"\x0a", b"\x12", b"\x1a", b"\x2a"
+_NAME, _VERSION, _OUTPUTS = b"\x0a", b"\x12", b"\x2a"
 _RAW_INPUT, _RAW_OUTPUT = b"\x3a", b"\x32"
 
 _MAX_RANK = 32
@@ -51,29 +51,26 @@ _MAX_RANK = 32
 _MAX_SPAN = 2**60
 """numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
 
-_SPLIT_FROM_BYTES = 16_384
-"""From this size on raw contents are found by hand: cheaper than the copies a parser makes."""
+_MAX_REMEMBERED_BYTES = 1024
+"""Up to this size what a request says beside its data is remembered, not parsed each time."""
 
 
 def decode_infer_request(data: bytes) -> InferRequest:
-    """Return the request of a ModelInferRequest; large raw inputs are views into `data`.
+    """Return the request of a ModelInferRequest; its raw inputs are views into `data`.
 
     `binary_output` says that the answer should be raw: true unless an input came as typed
     contents, or the parameter binary_data_output says otherwise. Raises InvalidRequest, and
     Unsupported for shared memory.
     """
-    message, raw = _parse(_REQUEST, data, _RAW_INPUT)
-    if raw:
-        inputs, is_typed = _raw_tensors(message.inputs, raw), False
+    split = split_message(data, _RAW_INPUT[0])
+    if split is None or not split.raw:
+        return _decode_whole(data)
+    if len(split.rest) <= _MAX_REMEMBERED_BYTES:
+        plan = _remembered_plan(split.rest)
     else:
-        inputs, is_typed = _typed_tensors(message.inputs), bool(message.inputs)
-    request = InferRequest(
-        message.model_name, message.model_version, message.id, inputs, binary_output=not is_typed
-    )
-    if message.outputs:
-        request.outputs = [_wanted(output) for output in message.outputs]
-    if message.parameters:
-        take_parameters(request, message.parameters)
+        plan = _plan(parse(_REQUEST, split.rest))
+    request = plan.filled(split.raw)
+    request.id = decode_text(split.id)
     return request
 
 
@@ -90,19 +87,22 @@ def encode_infer_response(
     outputs = response.outputs
     head = _head(response.model, response.version)
     if request.id:
-        head += _field(_ID, request.id.encode())
+        head += encode_field(ID, request.id.encode())
     if response.parameters:
         message = message_class(_RESPONSE)()
         encode_parameters(message.parameters, response.parameters)
         head += message.SerializeToString()
     if mirror_typed and not request.binary_output and _have_contents_fields(outputs):
-        return [head, *(_field(_OUTPUTS, _output(tensor, is_typed=True)) for tensor in outputs)]
+        return [
+            head,
+            *(encode_field(_OUTPUTS, _output(tensor, is_typed=True)) for tensor in outputs),
+        ]
     for tensor in outputs:
         if tensor.parameters:
-            head += _field(_OUTPUTS, _output(tensor, is_typed=False))
+            head += encode_field(_OUTPUTS, _output(tensor, is_typed=False))
         else:
             head += _output_head(tensor.name, tensor.datatype, tensor.shape)
-    return _with_raw(head, _RAW_OUTPUT, outputs)
+    return with_raw(head, _RAW_OUTPUT, outputs)
 
 
 def encode_infer_request(request: InferRequest) -> list[Any]:
@@ -125,17 +125,20 @@ def encode_infer_request(request: InferRequest) -> list[Any]:
         output = message.outputs.add(name=wanted.name)
         if wanted.top_k:
             output.parameters["classification"].int64_param = wanted.top_k
-    return _with_raw(message.SerializeToString(), _RAW_INPUT, request.inputs)
+    return with_raw(message.SerializeToString(), _RAW_INPUT, request.inputs)
 
 
 def decode_infer_response(data: bytes) -> InferResponse:
-    """Return the answer a ModelInferResponse holds, raw or typed; large outputs are views.
+    """Return the answer a ModelInferResponse holds; raw outputs are views into `data`.
 
     `final` is what the parameter triton_final_response says, true without it. Raises InferdError
     when the server's answer is malformed.
     """
     try:
-        message, raw = _parse(_RESPONSE, data, _RAW_OUTPUT)
+        split = split_message(data, _RAW_OUTPUT[0])
+        message = parse(_RESPONSE, data if split is None else split.rest)
+        raw = message.raw_output_contents if split is None else split.raw
+        answer_id = message.id if split is None else decode_text(split.id)
         parameters = {
             name: value
             for name, choice in message.parameters.items()
@@ -147,24 +150,108 @@ def decode_infer_response(data: bytes) -> InferResponse:
         msg = f"the server's answer is malformed: {error.message}"
         raise InferdError(msg) from error
     return InferResponse(
-        message.model_name, message.model_version, message.id, outputs, parameters, final
+        message.model_name, message.model_version, answer_id, outputs, parameters, final
     )
+
+
+# --- requests ---
+
+
+class _Plan(msgspec.Struct):
+    """What a raw request says beside its data: `request` lacks id and data, never to be changed.
+
+    `counts` are the numbers of elements of its inputs, `sizes` their bytes, -1 for BYTES.
+    """
+
+    request: InferRequest
+    counts: list[int]
+    sizes: list[int]
+
+    def filled(self, raw: list[memoryview]) -> InferRequest:
+        """Return a request of one's own with the i-th entry of `raw` as the i-th input's data."""
+        request = copy(self.request)
+        request.inputs = inputs = list(map(copy, request.inputs))
+        _check_entries(raw, inputs)
+        for index, tensor in enumerate(inputs):
+            tensor.data = data = raw[index]
+            if tensor.parameters:
+                tensor.parameters = tensor.parameters.copy()
+            if len(data) != self.sizes[index]:
+                check_raw(data, tensor.name, tensor.datatype, self.counts[index])
+        if request.outputs:
+            request.outputs = [copy(wanted) for wanted in request.outputs]
+        if request.parameters:
+            request.parameters = request.parameters.copy()
+        if request.sequence is not None:
+            request.sequence = copy(request.sequence)
+        return request
+
+
+def _plan(message: Any) -> _Plan:
+    described = [_described(item) for item in message.inputs]
+    for item in message.inputs:
+        _check_no_contents(item)
+    request = _named_request(message)
+    request.inputs = [tensor for tensor, _ in described]
+    sizes = [count * tensor.datatype.size_bytes or -1 for tensor, count in described]
+    return _Plan(request, [count for _, count in described], sizes)
+
+
+@lru_cache(maxsize=256)
+def _remembered_plan(rest: bytes) -> _Plan:
+    """Return the plan of a message without id and raw contents.
+
+    A client that calls again and again sends the same bytes but for these two.
+    """
+    return _plan(parse(_REQUEST, rest))
+
+
+def _decode_whole(data: bytes) -> InferRequest:
+    """Return the request of a message that has typed contents, or is laid out unusually."""
+    message = parse(_REQUEST, data)
+    request = _named_request(message)
+    if raw := message.raw_input_contents:
+        request.inputs = _raw_tensors(message.inputs, raw)
+    else:
+        request.inputs = _typed_tensors(message.inputs)
+    return request
+
+
+def _named_request(message: Any) -> InferRequest:
+    """Return the request of `message` without its inputs."""
+    is_raw = bool(message.raw_input_contents) or not any(
+        item.HasField("contents") for item in message.inputs
+    )
+    request = InferRequest(
+        message.model_name, message.model_version, message.id, binary_output=is_raw
+    )
+    request.outputs = [_wanted(output) for output in message.outputs]
+    take_parameters(request, message.parameters)
+    return request
 
 
 # --- tensors ---
 
 
-def _raw_tensors(items: Any, raw: Any) -> list[Tensor]:
-    """Return a tensor for each item, the i-th with the i-th entry of raw contents."""
+def _check_entries(raw: Any, items: Any) -> None:
     if len(raw) != len(items):
         msg = f"raw contents have {len(raw)} entries for {len(items)} tensors, expected one each"
         raise InvalidRequest(msg)
+
+
+def _check_no_contents(item: Any) -> None:
+    if item.HasField("contents"):
+        msg = f"tensor '{item.name}' has typed contents beside raw contents, expected one"
+        raise InvalidRequest(msg)
+
+
+def _raw_tensors(items: Any, raw: Any) -> list[Tensor]:
+    """Return a tensor for each item, the i-th with the i-th entry of raw contents."""
+    _check_entries(raw, items)
     tensors = []
     for item, data in zip(items, raw, strict=True):
         tensor, count = _described(item)
-        if item.HasField("contents"):
-            msg = f"tensor '{tensor.name}' has typed contents beside raw contents, expected one"
-            raise InvalidRequest(msg)
+        _check_no_contents(item)
         check_raw(data, tensor.name, tensor.datatype, count)
         tensor.data = data
         tensors.append(tensor)
@@ -250,83 +337,17 @@ def _check_no_shared_memory(role: str, name: str, parameters: Any) -> None:
         raise Unsupported(msg)
 
 
-# --- bytes ---
-
-
-def _parse(name: str, data: bytes, raw_tag: bytes) -> tuple[Any, Any]:
-    """Return the message without its raw contents, and these as a sequence of buffers."""
-    if len(data) >= _SPLIT_FROM_BYTES:
-        split = _split(data, raw_tag[0])
-        if split is not None:
-            return parse(name, split.rest), split.raw
-    message = parse(name, data)
-    return message, message.raw_input_contents if name is _REQUEST else message.raw_output_contents
-
-
-class _Split(msgspec.Struct):
-    rest: bytes
-    raw: list[memoryview]
-
-
-def _split(data: bytes, raw_tag: int) -> _Split | None:
-    """Cut the raw contents out of a message: views of them, and the other fields joined.
-
-    None when the message is not laid out as expected; a parser then says what is wrong with it.
-    """
-    view = memoryview(data)
-    rest: list[memoryview] = []
-    raw: list[memoryview] = []
-    start, end = 0, len(data)
-    while start < end:
-        tag = data[start]
-        # Every field of the messages is length-delimited (wire type 2) and has a one-byte tag.
-        if tag & 0x87 != 2:
-            return None
-        size, at = _varint_at(data, start + 1)
-        stop = at + size
-        if stop > end:
-            return None
-        if tag == raw_tag:
-            raw.append(view[at:stop])
-        else:
-            rest.append(view[start:stop])
-        start = stop
-    return _Split(b"".join(rest), raw)
-
-
-def _varint_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at `at` and where it ends; one cut short has a size no message has."""
-    size = 0
-    for shift, byte in enumerate(data[at : at + 5]):
-        size |= (byte & 0x7F) << (7 * shift)
-        if byte < 0x80:
-            return size, at + shift + 1
-    return MAX_MESSAGE_BYTES + 1, at
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _field(tag: bytes, value: bytes) -> bytes:
-    return tag + _varint(len(value)) + value
+# --- answers ---
 
 
 @lru_cache(maxsize=1024)
 def _head(model: str, version: str) -> bytes:
-    return _field(_NAME, model.encode()) + _field(_VERSION, version.encode())
+    return encode_field(_NAME, model.encode()) + encode_field(_VERSION, version.encode())
 
 
 @lru_cache(maxsize=1024)
 def _output_head(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
-    return _field(_OUTPUTS, _output(Tensor(name, datatype, shape, b""), is_typed=False))
+    return encode_field(_OUTPUTS, _output(Tensor(name, datatype, shape, b""), is_typed=False))
 
 
 def _output(tensor: Tensor, *, is_typed: bool) -> bytes:
@@ -343,22 +364,3 @@ def _output(tensor: Tensor, *, is_typed: bool) -> bytes:
 
 def _have_contents_fields(tensors: list[Tensor]) -> bool:
     return all(has_contents_field(tensor.datatype) for tensor in tensors)
-
-
-def _with_raw(head: bytes, tag: bytes, tensors: list[Tensor]) -> list[Any]:
-    """Return `head` followed by the data of `tensors`, each as a field `tag`."""
-    buffers: list[Any] = []
-    total = 0
-    for tensor in tensors:
-        data = tensor.view()
-        size = len(data)
-        head += tag + _varint(size)
-        total += len(head) + size
-        buffers += (head, data)
-        head = b""
-    if head:
-        buffers.append(head)
-    if total > MAX_MESSAGE_BYTES:
-        msg = f"{total} bytes of tensors exceed the {MAX_MESSAGE_BYTES} a gRPC message can hold"
-        raise InvalidRequest(msg)
-    return buffers

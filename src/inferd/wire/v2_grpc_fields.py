@@ -1,0 +1,110 @@
+"""The fields of V2 messages that are cut out and put in by hand: raw contents, and what repeats.
+
+A parser would copy raw contents twice, and parse again what a client sends in each of its calls.
+Protocol Buffers, encoding: a message is a row of fields, each a tag, a length and that many bytes.
+"""
+
+from typing import Any, NamedTuple
+
+from inferd.errors import InvalidRequest
+from inferd.tensor.tensor import Tensor
+
+MAX_MESSAGE_BYTES = 2**31 - 1
+"""What a protobuf message can measure, and with it a gRPC message."""
+
+ID = b"\x1a"
+"""The tag of the id, in ModelInferRequest and ModelInferResponse alike."""
+
+
+class Split(NamedTuple):
+    """A message cut in three: the two fields that change from call to call, and the rest."""
+
+    rest: bytes
+    id: bytes
+    raw: list[memoryview]
+
+
+def split_message(data: bytes, raw_tag: int) -> Split | None:
+    """Cut a ModelInferRequest or ModelInferResponse; raw contents are views, not copies.
+
+    None when the message is not laid out as expected; a parser then says what is wrong with it.
+    """
+    view = memoryview(data)
+    rest: list[bytes] = []
+    raw: list[memoryview] = []
+    request_id = b""
+    start, end = 0, len(data)
+    while start + 1 < end:
+        tag, size, at = data[start], data[start + 1], start + 2
+        if size >= 0x80:
+            size, at = _varint_at(data, start + 1)
+        stop = at + size
+        # Every field of the messages is length-delimited (wire type 2) and has a one-byte tag.
+        if tag & 0x87 != 2 or stop > end:
+            return None
+        if tag == raw_tag:
+            raw.append(view[at:stop])
+        elif tag == ID[0]:
+            request_id = data[at:stop]
+        else:
+            rest.append(data[start:stop])
+        start = stop
+    return Split(b"".join(rest), request_id, raw) if start == end else None
+
+
+def decode_text(value: bytes) -> str:
+    """Return the text of a string field. Raises InvalidRequest when it is not UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        msg = f"the message cannot be read: a text is not UTF-8: {error}"
+        raise InvalidRequest(msg) from error
+
+
+def _varint_at(data: bytes, at: int) -> tuple[int, int]:
+    """Return the varint at `at` and where it ends; one cut short has a size no message has."""
+    size = 0
+    for shift, byte in enumerate(data[at : at + 5]):
+        size |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return size, at + shift + 1
+    return MAX_MESSAGE_BYTES + 1, at
+
+
+def encode_varint(value: int) -> bytes:
+    """Return `value`, 0 or more, seven bits to a byte, the lowest first."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def encode_field(tag: bytes, value: bytes) -> bytes:
+    """Return one field: tag, length, `value`."""
+    return tag + encode_varint(len(value)) + value
+
+
+def with_raw(head: bytes, tag: bytes, tensors: list[Tensor]) -> list[Any]:
+    """Return `head` followed by the data of `tensors`, each as a field `tag`; data are views.
+
+    Raises InvalidRequest when all of it is more than a message can hold.
+    """
+    buffers: list[Any] = []
+    total = 0
+    for tensor in tensors:
+        data = tensor.view()
+        size = len(data)
+        head += tag + encode_varint(size)
+        total += len(head) + size
+        buffers += (head, data)
+        head = b""
+    if head:
+        buffers.append(head)
+    if total > MAX_MESSAGE_BYTES:
+        msg = f"{total} bytes of tensors exceed the {MAX_MESSAGE_BYTES} a gRPC message can hold"
+        raise InvalidRequest(msg)
+    return buffers
