@@ -67,8 +67,9 @@ class Backend(Protocol):
     """How one framework runs models. `inferd.engine.lookup` finds it by platform or backend name.
 
     `bounded` promises that an execution always ends by itself, in a time its inputs' sizes
-    determine: only then may short ones run on the event loop. `concurrent` promises that one
-    instance may execute in several threads at once.
+    determine: only then may short ones run on the event loop. An instance that does not keep this
+    promise of its backend says so by a `bounded = False` of its own. `concurrent` promises that
+    one instance may execute in several threads at once.
     """
 
     bounded: bool
