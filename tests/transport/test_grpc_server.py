@@ -496,7 +496,7 @@ async def test_a_stream_ends_with_the_status_of_its_error():
 async def test_what_fails_a_stream_unexpectedly_stays_here(caplog):
     class Broken(Engine):
         def is_ready(self):
-            raise ZeroDivisionError("secret")
+            return 1 // 0 > 0
 
     async with (
         serving(Broken()) as address,
@@ -505,7 +505,7 @@ async def test_what_fails_a_stream_unexpectedly_stays_here(caplog):
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         code, details = await failure(watch.read())
     assert code is grpc.StatusCode.INTERNAL
-    assert "secret" not in details and "ZeroDivisionError: secret" in caplog.text
+    assert "zero" not in details and "ZeroDivisionError" in caplog.text
 
 
 @in_loop
@@ -533,7 +533,7 @@ async def test_a_call_knows_its_metadata_deadline_and_peer():
         ("k", "w"),
         ("b-bin", b"\0"),
     ]
-    assert 0 < deadline_s - time.monotonic() <= 60 and forever is None
+    assert 0 < deadline_s - time.monotonic() < 62 and forever is None
     assert not cancelled and peer.startswith("ipv4:127.0.0.1:")
 
 
