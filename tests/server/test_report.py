@@ -1,5 +1,5 @@
 from inferd.core.metadata import IndexEntry, ModelState
-from inferd.server.report import failures, model_table
+from inferd.server.report import failures, model_fields, model_table
 
 INDEX = [
     IndexEntry("resnet", "12", ModelState.READY),
@@ -22,8 +22,15 @@ def test_an_empty_repository_is_said():
     assert model_table([]) == ["no models found"]
 
 
-def test_failures_name_model_state_and_reason():
-    assert failures(INDEX) == [
-        "model 'broken' is UNAVAILABLE: config.pbtxt line 3: odd\nand more",
-        "model 'seen' is NOT LOADED: no reason given",
-    ]
+def test_failures_are_named_with_their_version():
+    assert failures(INDEX) == ["broken", "seen"]
+    assert failures([IndexEntry("m", "3", ModelState.UNAVAILABLE)]) == ["m 3"]
+
+
+def test_a_json_line_has_the_columns_of_the_table():
+    assert model_fields(INDEX[0]) == {
+        "model": "resnet",
+        "version": "12",
+        "state": "READY",
+        "reason": "",
+    }

@@ -76,7 +76,6 @@ class ServerConfig:
         False,
         "Take config.pbtxt as it is; fill in nothing from the model file.",
         group="Models",
-        acted_on=False,
         # The old flag says the same thing with the same sense.
         old_flags={"strict-model-config": "{}"},
     )
@@ -85,24 +84,12 @@ class ServerConfig:
         "Use configs/NAME.pbtxt of a model, where it exists, instead of config.pbtxt.",
         group="Models",
         word="NAME",
-        acted_on=False,
-    )
-    model_worker_threads: int | None = option(
-        None,
-        "Threads that execute models.",
-        group="Models",
-        shown="number of CPUs",
-        **_COUNT,
     )
     model_load_thread_count: int = option(
-        4, "Models that load at the same time.", group="Models", **_COUNT, acted_on=False
+        4, "Model versions that load at the same time.", group="Models", **_COUNT
     )
     model_load_retry_count: int = option(
-        0,
-        "How often a failed load is tried again.",
-        group="Models",
-        minimum=0,
-        acted_on=False,
+        0, "How often a failed load is tried again.", group="Models", minimum=0
     )
     model_namespacing: bool = option(
         False, "Allow one name in several repositories.", group="Models", acted_on=False
@@ -196,6 +183,13 @@ class ServerConfig:
     http_max_input_size: int = option(
         67108864, "JSON part of one request.", group="HTTP limits", word="BYTES", **_COUNT
     )
+    http_max_inflight_bytes: int = option(
+        4294967296,
+        "Bodies of all requests that are being read or answered, together.",
+        group="HTTP limits",
+        word="BYTES",
+        **_COUNT,
+    )
     http_max_connections: int = option(
         10000, "Connections open at the same time.", group="HTTP limits", **_COUNT
     )
@@ -274,6 +268,14 @@ class ServerConfig:
         group="gRPC",
         shown="no limit",
         **_MILLISECONDS,
+    )
+    grpc_max_message_bytes: int = option(
+        2147483647,
+        "Largest message taken from a client.",
+        group="gRPC",
+        word="BYTES",
+        minimum=1,
+        maximum=2147483647,
     )
     reuse_grpc_port: bool = option(
         False, "Share the port with other processes (SO_REUSEPORT).", group="gRPC"

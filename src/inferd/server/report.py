@@ -8,8 +8,12 @@ _HEADER = ("Model", "Version", "State", "Reason")
 
 
 def failures(index: Sequence[IndexEntry]) -> list[str]:
-    """Return one text per model version that is not ready, with the reason."""
-    return [_failure(entry) for entry in index if entry.state is not ModelState.READY]
+    """Return the model versions that are not ready, each as "name version"."""
+    return [
+        f"{entry.name} {entry.version}".rstrip()
+        for entry in index
+        if entry.state is not ModelState.READY
+    ]
 
 
 def model_table(index: Sequence[IndexEntry]) -> list[str]:
@@ -26,16 +30,21 @@ def model_table(index: Sequence[IndexEntry]) -> list[str]:
     ]
 
 
+def model_fields(entry: IndexEntry) -> dict[str, str]:
+    """Return what a JSON log line says of one model version."""
+    return {
+        "model": entry.name,
+        "version": entry.version,
+        "state": _state(entry),
+        "reason": entry.reason,
+    }
+
+
 def _rows(entry: IndexEntry) -> Iterator[tuple[str, str, str, str]]:
     first, *rest = entry.reason.splitlines() or [""]
     yield entry.name, entry.version or "-", _state(entry), first
     for line in rest:
         yield "", "", "", line
-
-
-def _failure(entry: IndexEntry) -> str:
-    version = f" version {entry.version}" if entry.version else ""
-    return f"model '{entry.name}'{version} is {_state(entry)}: {entry.reason or 'no reason given'}"
 
 
 def _state(entry: IndexEntry) -> str:

@@ -18,18 +18,19 @@ def ssl_context(config: ServerConfig) -> ssl.SSLContext | None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(str(config.http_server_cert), config.http_server_key)
-    except (OSError, ssl.SSLError) as error:
+        # An encrypted key would otherwise be asked for at the terminal.
+        context.load_cert_chain(str(config.http_server_cert), config.http_server_key, password="")
+    except (OSError, ValueError) as error:
         _refuse("--http-server-cert and --http-server-key", error)
     if config.http_use_ssl_mutual:
         context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_verify_locations(config.http_root_cert)
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ValueError) as error:
             _refuse("--http-root-cert", error)
     return context
 
 
-def _refuse(flags: str, error: OSError) -> NoReturn:
-    msg = f"{flags}: {error.strerror or error}"
+def _refuse(flags: str, error: OSError | ValueError) -> NoReturn:
+    msg = f"{flags}: {error}"
     raise InvalidConfig(msg) from error

@@ -1,0 +1,30 @@
+"""inferd serve: reads the options and becomes the server."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from inferd.cli.flags import read_command_line
+from inferd.config.sources import read_settings
+from inferd.errors import InvalidConfig
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until a signal; see inferd.server.process.run for the exit codes. 2: wrong options."""
+    try:
+        line = read_command_line(arguments)
+        if line.wants_help:
+            from inferd.cli.help import serve_help
+
+            sys.stdout.write(serve_help())
+            return 0
+        settings = read_settings(line.flags, os.environ)
+        if not settings.config.model_repository:
+            msg = "name at least one model repository: inferd serve PATH"
+            raise InvalidConfig(msg)
+    except InvalidConfig as error:
+        sys.stderr.write(f"inferd serve: {error.message}\nSee inferd serve --help.\n")
+        return 2
+    from inferd.server.process import run as serve
+
+    return serve(settings.config, (*line.warnings, *settings.warnings))

@@ -1,0 +1,86 @@
+"""From the server's one configuration to the values each part below receives."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inferd.config.server import ServerConfig
+from inferd.engine.load import LoadOptions
+from inferd.observe.log import LogSettings
+from inferd.server.tls import ssl_context
+
+if TYPE_CHECKING:
+    from inferd.transport.grpc_server import GrpcOptions
+    from inferd.transport.http_server import HttpOptions
+
+_GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
+
+
+def log_settings(config: ServerConfig) -> LogSettings:
+    """Return how to log."""
+    return LogSettings(
+        format=config.log_format,
+        file=Path(config.log_file) if config.log_file else None,
+        verbose=config.log_verbose,
+        info=config.log_info,
+        warning=config.log_warning,
+        error=config.log_error,
+    )
+
+
+def load_options(config: ServerConfig) -> LoadOptions:
+    """Return how models are loaded."""
+    return LoadOptions(
+        model_config_name=config.model_config_name or "",
+        disable_auto_complete_config=config.disable_auto_complete_config,
+        model_load_thread_count=config.model_load_thread_count,
+        model_load_retry_count=config.model_load_retry_count,
+    )
+
+
+def grpc_options(config: ServerConfig) -> "GrpcOptions":
+    """Return the options of the gRPC server."""
+    from inferd.transport.grpc_server import GrpcOptions
+
+    return GrpcOptions(
+        typed_answers=config.grpc_typed_answers,
+        reuse_port=config.reuse_grpc_port,
+        max_receive_bytes=config.grpc_max_message_bytes,
+        max_send_bytes=_GRPC_LARGEST_MESSAGE,
+        compression_level=config.grpc_infer_response_compression_level,
+        keepalive_time_ms=config.grpc_keepalive_time,
+        keepalive_timeout_ms=config.grpc_keepalive_timeout,
+        keepalive_permit_without_calls=config.grpc_keepalive_permit_without_calls,
+        max_pings_without_data=config.grpc_http2_max_pings_without_data,
+        min_recv_ping_interval_without_data_ms=(
+            config.grpc_http2_min_recv_ping_interval_without_data
+        ),
+        max_ping_strikes=config.grpc_http2_max_ping_strikes,
+        max_connection_age_ms=config.grpc_max_connection_age,
+        max_connection_age_grace_ms=config.grpc_max_connection_age_grace,
+        tls=config.grpc_use_ssl,
+        mutual_tls=config.grpc_use_ssl_mutual,
+        server_cert=config.grpc_server_cert,
+        server_key=config.grpc_server_key,
+        root_cert=config.grpc_root_cert,
+    )
+
+
+def http_options(config: ServerConfig) -> "HttpOptions":
+    """Return the options of the HTTP server. Raises InvalidConfig for unusable certificates."""
+    from inferd.transport.http_server import HttpOptions
+
+    return HttpOptions(
+        max_header_bytes=config.http_max_header_bytes,
+        max_body_bytes=config.http_max_body_bytes,
+        max_input_bytes=config.http_max_input_size,
+        max_inflight_bytes=config.http_max_inflight_bytes,
+        max_connections=config.http_max_connections,
+        idle_timeout_s=config.http_idle_timeout_secs,
+        header_timeout_s=config.http_header_timeout_secs,
+        body_timeout_s=config.http_body_timeout_secs,
+        write_timeout_s=config.http_write_timeout_secs,
+        half_floats_in_json=config.json_half_floats == "accept",
+        non_finite=config.json_non_finite,
+        not_ready_status=config.not_ready_status,
+        ssl_context=ssl_context(config),
+    )

@@ -1,0 +1,160 @@
+"""One server as a process of its own: start-up lines, signals, exit codes."""
+
+import asyncio
+import faulthandler
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import inferd
+from inferd.config.server import ServerConfig
+from inferd.core.metadata import IndexEntry
+from inferd.errors import InferdError, InvalidConfig
+from inferd.observe.log import set_up_log
+from inferd.server.address import default_address
+from inferd.server.options import log_settings
+from inferd.server.report import failures, model_fields, model_table
+from inferd.server.server import Server
+
+LOGGER = logging.getLogger("inferd")
+
+_MARGIN_S = 1.0
+
+
+def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit code.
+
+    0: ended as asked, all requests finished. 1: could not start, models failed and
+    --exit-on-error is set, or requests were cut because --exit-timeout-secs had passed. A second
+    signal ends the process at once with 128 plus its number. Raises InvalidConfig when there can
+    be no log.
+    """
+    try:
+        set_up_log(log_settings(config))
+    except OSError as error:
+        msg = f"--log-file: cannot open {config.log_file}: {error.strerror}"
+        raise InvalidConfig(msg) from error
+    for warning in warnings:
+        LOGGER.warning("%s", warning)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_Process(config).serve())
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes the event loop: uvloop's, where there is uvloop."""
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+class _Process:
+    """The life of the one server of this process."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._default = default_address(os.environ, os.path.exists)
+        self._server = Server(config, self._default.address)
+        self._stop = asyncio.Event()
+
+    async def serve(self) -> int:
+        """Live through it all, and return the exit code."""
+        self._catch_signals()
+        try:
+            await self._server.open()
+        except InvalidConfig as error:
+            LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
+            return 1
+        self._say_live()
+        loading = asyncio.create_task(self._server.load())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        is_loaded = loading.done()
+        code = self._loaded(loading) if is_loaded else 0
+        if code == 0:
+            await stopping
+            code = await self._drain()
+        loading.cancel()
+        await self._server.stop()
+        LOGGER.info("ended" if is_loaded else "ended while models were loading")
+        if code or not is_loaded:
+            # Threads that load or run a model cannot be stopped, and Python would wait for them.
+            end_now(code)
+        return code
+
+    def _loaded(self, loading: asyncio.Task[None]) -> int:
+        try:
+            loading.result()
+        except InferdError as error:
+            LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
+            return 1
+        index = self._server.engine.index()
+        self._say_loaded(index)
+        failed = failures(index)
+        if failed and self._config.exit_on_error:
+            names = ", ".join(failed)
+            LOGGER.error("ending, because --exit-on-error is set and these failed: %s", names)
+            return 1
+        return 0
+
+    def _say_live(self) -> None:
+        places = " and ".join(where for _, where in self._server.places())
+        LOGGER.info("inferd %s is live at %s, models are loading", inferd.__version__, places)
+        if self._is_default_address():
+            text = "bound to %s; --http-address and --grpc-address change that"
+            LOGGER.info(text, self._default.reason)
+
+    def _say_loaded(self, index: Sequence[IndexEntry]) -> None:
+        if self._config.log_format == "json":  # the table is for people
+            for entry in index:
+                LOGGER.info("model %s", entry.name, extra={"fields": model_fields(entry)})
+        else:
+            places = [f"{protocol}  {where}" for protocol, where in self._server.places()]
+            sys.stdout.write("\n".join([*model_table(index), *places]) + "\n")
+            sys.stdout.flush()
+        if self._server.engine.is_ready():
+            LOGGER.info("ready")
+        elif not self._stop.is_set():
+            LOGGER.warning("not ready: models failed; --strict-readiness=false accepts that")
+
+    def _is_default_address(self) -> bool:
+        config = self._config
+        return (config.allow_http and config.http_address is None) or (
+            config.allow_grpc and config.grpc_address is None
+        )
+
+    async def _drain(self) -> int:
+        # What is left after the last request is for closing.
+        whole_s = self._config.exit_timeout_secs
+        grace_s = whole_s - min(_MARGIN_S, whole_s / 4)
+        if await self._server.drain(grace_s, self._config.drain_delay):
+            return 0
+        LOGGER.warning("requests were cut: --exit-timeout-secs had passed before they finished")
+        return 1
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, number)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._stop.is_set():
+            LOGGER.warning("%s again: ending at once", number.name)
+            end_now(128 + number)
+        # A C thread that needs no interpreter lock: it ends the process even when a model has
+        # the event loop in its grip, and shows where.
+        faulthandler.dump_traceback_later(self._config.exit_timeout_secs, exit=True)
+        LOGGER.info("%s: finishing what is in flight", number.name)
+        self._server.engine.drain()
+        self._stop.set()
+
+
+def end_now(code: int) -> NoReturn:
+    """End the process without waiting for threads; what was written is flushed."""
+    sys.stdout.flush()
+    logging.shutdown()
+    os._exit(code)

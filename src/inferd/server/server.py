@@ -1,0 +1,191 @@
+"""Server: an engine with its ports; built, opened, loaded, drained, closed."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING, Self
+
+from inferd.config.server import ServerConfig
+from inferd.engine.engine import Engine
+from inferd.errors import InvalidConfig
+from inferd.server.address import host_and_port
+from inferd.server.options import grpc_options, http_options, load_options
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from inferd.transport.grpc_server import GrpcServer
+    from inferd.transport.http_server import HttpServer
+
+_NAME = "inferd"
+_LAST_WAIT_S = 0.5  # for what is cut to notice that it was
+
+
+class Server:
+    """One server; several fit in one process.
+
+    Use it as `async with Server(config) as server`, or call start and stop. It logs to the logger
+    "inferd", and handles no signals: that is what `inferd.server.process` is for.
+    `default_address` is bound by the ports whose address the configuration leaves open.
+    `http_port` and `grpc_port` are the ports bound, 0 while there is none.
+    """
+
+    def __init__(self, config: ServerConfig, default_address: str = "127.0.0.1") -> None:
+        self.config = config
+        self.engine = Engine(
+            name=config.id or _NAME,
+            strict_readiness=config.strict_readiness,
+            load_options=load_options(config),
+        )
+        self.http_address = config.http_address or default_address
+        self.grpc_address = config.grpc_address or default_address
+        self.http_port = 0
+        self.grpc_port = 0
+        self._http_tls = config.http_use_ssl or config.http_use_ssl_mutual
+        self._grpc_tls = config.grpc_use_ssl or config.grpc_use_ssl_mutual
+        self._http: HttpServer | None = None
+        self._grpc: GrpcServer | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Drain, as long as --exit-timeout-secs allows, and stop."""
+        await self.drain(self.config.exit_timeout_secs)
+        await self.stop()
+
+    async def start(self) -> None:
+        """Open the ports and load the models. Raises as `open` and `load` do."""
+        await self.open()
+        try:
+            await self.load()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def open(self) -> None:
+        """Open the ports: from now on the server is live, and not ready.
+
+        Raises InvalidConfig when a port, socket or certificate cannot be had.
+        """
+        try:
+            if self.config.allow_http:
+                await self._open_http()
+            if self.config.allow_grpc:
+                await self._open_grpc()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def load(self) -> None:
+        """Load the models; those that fail say so in the index. Raises InvalidConfig."""
+        await self.engine.load_all(self.config.model_repository)
+
+    async def drain(self, timeout_s: float, delay_s: float = 0.0) -> bool:
+        """Be not ready, take new connections for `delay_s` more, and finish what is in flight.
+
+        Returns whether everything was finished within `timeout_s`, which includes the delay.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        self.engine.drain()
+        await asyncio.sleep(min(delay_s, timeout_s))
+        if self._http:
+            self._http.stop_accepting()
+        left_s = max(0.0, deadline - loop.time())
+        ends: list[Awaitable[object]] = []
+        if self._http:
+            ends.append(self._http.drain(left_s))
+        if self._grpc:
+            ends.append(self._grpc.stop(left_s))
+        await asyncio.gather(*ends)
+        return loop.time() < deadline
+
+    async def stop(self) -> None:
+        """Close connections, ports and models, finished or not."""
+        if self._http:
+            self._http.close()
+            self._http = None
+            if self.config.http_unix_socket:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.config.http_unix_socket)
+        if self._grpc:
+            await self._grpc.stop(0.0)
+            self._grpc = None
+        self.http_port = self.grpc_port = 0
+        with contextlib.suppress(TimeoutError):  # a model that never returns
+            await asyncio.wait_for(self.engine.close(), _LAST_WAIT_S)
+
+    def places(self) -> list[tuple[str, str]]:
+        """Return (protocol, where to reach it) for all that is open."""
+        found = []
+        if self.http_port:
+            scheme = "https" if self._http_tls else "http"
+            where = host_and_port(self.http_address, self.http_port)
+            found.append(("HTTP", f"{scheme}://{where}"))
+        if self._http and self.config.http_unix_socket:
+            found.append(("HTTP", f"unix:{self.config.http_unix_socket}"))
+        if self.grpc_port:
+            note = " (TLS)" if self._grpc_tls else ""
+            found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
+        return found
+
+    async def _open_http(self) -> None:
+        from inferd.transport.http_server import HttpServer
+
+        self._http = HttpServer(self.engine, http_options(self.config))
+        try:
+            self.http_port = await self._http.start(self.http_address, self.config.http_port)
+        except OSError as error:
+            where = host_and_port(self.http_address, self.config.http_port)
+            msg = _cannot_listen("HTTP", where, "http", error)
+            raise InvalidConfig(msg) from error
+        if path := self.config.http_unix_socket:
+            try:
+                await self._http.start_unix(path)
+            except OSError as error:
+                msg = f"cannot listen on --http-unix-socket {path}: {_reason(error)}"
+                raise InvalidConfig(msg) from error
+
+    async def _open_grpc(self) -> None:
+        from inferd.transport.grpc_server import GrpcServer
+
+        self._grpc = GrpcServer(self.engine, grpc_options(self.config))
+        try:
+            await self._probe_grpc_port()
+            self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
+        except OSError as error:
+            where = host_and_port(self.grpc_address, self.config.grpc_port)
+            msg = _cannot_listen("gRPC", where, "grpc", error)
+            raise InvalidConfig(msg) from error
+
+    async def _probe_grpc_port(self) -> None:
+        # gRPC prints a line of its own when it cannot bind, and does not tell us the reason.
+        address, port = self.grpc_address, self.config.grpc_port
+        if port == 0 or self.config.reuse_grpc_port:
+            return
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, place in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+
+
+def _cannot_listen(protocol: str, where: str, word: str, error: OSError) -> str:
+    return (
+        f"cannot listen on {where} for {protocol}: {_reason(error)}; choose another place with "
+        f"--{word}-port (0 lets the system choose) or --{word}-address"
+    )
+
+
+def _reason(error: OSError) -> str:
+    # asyncio puts its own sentence where the system's word should be; gRPC tells no reason.
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror).lower()
+    if error.errno:
+        return os.strerror(error.errno).lower()
+    return "the address is taken, or not one of this machine"

@@ -1,0 +1,51 @@
+import subprocess
+import sys
+
+import pytest
+
+import inferd
+from inferd.cli.main import main
+
+HEAVY = {"numpy", "onnxruntime", "grpc", "google.protobuf", "msgspec", "asyncio", "uvloop", "ssl"}
+
+
+def run(code):
+    """Run Python code in a fresh interpreter and return what it prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("word", ["--version", "-V"])
+def test_the_version_is_told(capsys, word):
+    assert main([word]) == 0
+    assert capsys.readouterr().out == f"inferd {inferd.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_names_the_verbs(capsys, arguments):
+    assert main(arguments) == 0
+    assert "inferd serve PATH... [options]" in capsys.readouterr().out
+
+
+def test_an_unknown_verb_is_wrong_usage(capsys):
+    assert main(["severe"]) == 2
+    assert capsys.readouterr().err == "inferd: there is no 'severe'; see inferd --help\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import inferd",
+        "from inferd.cli.main import main; main(['--help'])",
+        "from inferd.cli.main import main; main(['serve', '--help'])",
+    ],
+)
+def test_help_does_not_wait_for_heavy_imports(code):
+    said = run(f"import sys; {code}; print('loaded:', *sorted({HEAVY!r} & sys.modules.keys()))")
+    assert said.splitlines()[-1] == "loaded:"
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "inferd", "--version"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert said == f"inferd {inferd.__version__}\n"

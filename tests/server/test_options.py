@@ -1,0 +1,117 @@
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from inferd.config.option import options_of
+from inferd.config.server import ServerConfig
+from inferd.observe.log import LogSettings
+from inferd.server.options import grpc_options, http_options, load_options, log_settings
+
+HTTP = {
+    "http_max_header_bytes": ("max_header_bytes", 1),
+    "http_max_body_bytes": ("max_body_bytes", 2),
+    "http_max_input_size": ("max_input_bytes", 3),
+    "http_max_inflight_bytes": ("max_inflight_bytes", 4),
+    "http_max_connections": ("max_connections", 5),
+    "http_idle_timeout_secs": ("idle_timeout_s", 6.5),
+    "http_header_timeout_secs": ("header_timeout_s", 7.5),
+    "http_body_timeout_secs": ("body_timeout_s", 8.5),
+    "http_write_timeout_secs": ("write_timeout_s", 9.5),
+    "json_non_finite": ("non_finite", "null"),
+    "not_ready_status": ("not_ready_status", 503),
+}
+
+GRPC = {
+    "grpc_typed_answers": ("typed_answers", True),
+    "reuse_grpc_port": ("reuse_port", True),
+    "grpc_max_message_bytes": ("max_receive_bytes", 1),
+    "grpc_infer_response_compression_level": ("compression_level", "high"),
+    "grpc_keepalive_time": ("keepalive_time_ms", 2),
+    "grpc_keepalive_timeout": ("keepalive_timeout_ms", 3),
+    "grpc_keepalive_permit_without_calls": ("keepalive_permit_without_calls", True),
+    "grpc_http2_max_pings_without_data": ("max_pings_without_data", 4),
+    "grpc_http2_min_recv_ping_interval_without_data": (
+        "min_recv_ping_interval_without_data_ms",
+        5,
+    ),
+    "grpc_http2_max_ping_strikes": ("max_ping_strikes", 6),
+    "grpc_max_connection_age": ("max_connection_age_ms", 7),
+    "grpc_max_connection_age_grace": ("max_connection_age_grace_ms", 8),
+    "grpc_use_ssl": ("tls", True),
+    "grpc_use_ssl_mutual": ("mutual_tls", True),
+    "grpc_server_cert": ("server_cert", "c"),
+    "grpc_server_key": ("server_key", "k"),
+    "grpc_root_cert": ("root_cert", "r"),
+}
+
+LOAD = {
+    "model_config_name": ("model_config_name", "h100"),
+    "disable_auto_complete_config": ("disable_auto_complete_config", True),
+    "model_load_thread_count": ("model_load_thread_count", 9),
+    "model_load_retry_count": ("model_load_retry_count", 10),
+}
+
+
+@pytest.mark.parametrize(
+    ("build", "table"), [(http_options, HTTP), (grpc_options, GRPC), (load_options, LOAD)]
+)
+def test_each_option_reaches_the_part_it_is_for_and_no_other(build, table):
+    default = build(ServerConfig())
+    for name, (field, value) in table.items():
+        built = build(ServerConfig(**{name: value}))
+        changed = {f for f in default.__struct_fields__ if getattr(built, f) != getattr(default, f)}
+        assert changed == {field}
+        assert getattr(built, field) == value
+
+
+def test_half_floats_in_json_are_accepted_unless_refused():
+    assert http_options(ServerConfig()).half_floats_in_json is True
+    assert http_options(ServerConfig(json_half_floats="refuse")).half_floats_in_json is False
+
+
+def test_the_log_options_are_the_log_settings():
+    config = ServerConfig(
+        log_format="json",
+        log_file="/l",
+        log_verbose=2,
+        log_info=False,
+        log_warning=False,
+        log_error=False,
+    )
+    assert log_settings(config) == LogSettings("json", Path("/l"), 2, False, False, False)
+    assert log_settings(ServerConfig()) == LogSettings()
+
+
+def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
+    own = {
+        "model_repository",
+        "exit_on_error",
+        "strict_readiness",
+        "config",
+        "id",
+        "exit_timeout_secs",
+        "drain_delay",
+        "allow_http",
+        "http_address",
+        "http_port",
+        "http_unix_socket",
+        "http_use_ssl",
+        "http_server_cert",
+        "http_server_key",
+        "http_use_ssl_mutual",
+        "http_root_cert",
+        "allow_grpc",
+        "grpc_address",
+        "grpc_port",
+        "json_half_floats",
+        "log_format",
+        "log_file",
+        "log_verbose",
+        "log_info",
+        "log_warning",
+        "log_error",
+    }
+    acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
+    assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)
+    assert acted_on <= {each.name for each in fields(ServerConfig)}

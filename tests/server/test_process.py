@@ -1,0 +1,288 @@
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import inferd
+
+pytestmark = pytest.mark.slow
+
+LIVE = r"is live at http://127\.0\.0\.1:(\d+) and 127\.0\.0\.1:(\d+)"
+ON_FREE_PORTS = ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
+ON_FREE_PORTS += ["--http-port=0", "--grpc-port=0"]
+
+
+class Process:
+    """A server process, and what it has written to both of its outputs."""
+
+    def __init__(self, *arguments, command=("-m", "inferd", "serve"), environ=None):
+        self.said = ""
+        self.process = subprocess.Popen(
+            [sys.executable, *command, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environ,
+        )
+
+    def wait_for(self, pattern):
+        """Read on until a line matches, and return the match."""
+        for line in self.process.stdout:
+            self.said += line
+            if match := re.search(pattern, line):
+                return match
+        msg = f"{pattern!r} is not in:\n{self.said}"
+        raise AssertionError(msg)
+
+    def wait_live(self):
+        """Return the HTTP port."""
+        return int(self.wait_for(LIVE)[1])
+
+    def wait_ready(self):
+        """Return the HTTP port."""
+        port = self.wait_live()
+        self.wait_for(r"\bready$")
+        return port
+
+    def end(self):
+        """Wait for the end and return the exit code."""
+        self.said += self.process.stdout.read()
+        return self.process.wait()
+
+
+@pytest.fixture
+def start():
+    """start(arguments...) starts a server process; what is left at the end is killed."""
+    started = []
+
+    def run(*arguments, **more):
+        started.append(Process(*arguments, **more))
+        return started[-1]
+
+    yield run
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+        each.process.stdout.close()
+
+
+@pytest.fixture
+def open_request(body):
+    """open_request(port) sends a request's head, waits until it was read, and returns the socket.
+
+    The server is then sure to be busy with it until the body comes.
+    """
+    opened = []
+
+    def send(port):
+        client = socket.create_connection(("127.0.0.1", port), timeout=30)
+        opened.append(client)
+        client.sendall(
+            b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body)
+        )
+        assert client.recv(1000).startswith(b"HTTP/1.1 100 ")
+        return client
+
+    yield send
+    for client in opened:
+        client.close()
+
+
+def read_all(client):
+    """Return everything until the server closes; a reset, of what it never accepted, is one way."""
+    with contextlib.suppress(ConnectionResetError):
+        return b"".join(iter(lambda: client.recv(65536), b""))
+    return b""
+
+
+def test_it_starts_says_what_it_serves_and_where_and_answers(start, repository, echo, ask, body):
+    server = start(repository(m=echo()), *ON_FREE_PORTS)
+    port = server.wait_ready()
+    assert "m      1        READY\n" in server.said
+    assert f"HTTP  http://127.0.0.1:{port}\n" in server.said
+    assert ask(port, "/v2/models/m/infer", body)[1]["outputs"][0]["data"] == [7.0]
+    assert ask(port, "/v2")[1]["version"] == inferd.__version__
+
+
+def test_the_process_is_the_server_itself(start, repository, echo):
+    server = start(repository(m=echo()), *ON_FREE_PORTS)
+    server.wait_ready()
+    pid = server.process.pid
+    assert Path(f"/proc/{pid}/task/{pid}/children").read_text() == ""
+
+
+def test_ports_are_open_before_models_have_loaded(start, repository, echo, ask):
+    server = start(repository(m=echo(creation_delay_sec=600)), *ON_FREE_PORTS)
+    port = server.wait_live()
+    assert ask(port, "/v2/health/live")[0] == 200
+    assert ask(port, "/v2/health/ready")[0] == 400
+    server.process.terminate()
+    assert server.end() == 0
+    assert "ended while models were loading" in server.said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_request_in_flight_finish(
+    start, repository, echo, open_request, body, number
+):
+    server = start(repository(m=echo()), *ON_FREE_PORTS)
+    port = server.wait_ready()
+    client = open_request(port)
+    idle = socket.create_connection(("127.0.0.1", port), timeout=30)
+    server.process.send_signal(number)
+    assert read_all(idle) == b""  # closed: the server is on its way out
+    idle.close()
+    client.sendall(body)
+    answer = read_all(client)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in answer.lower()
+    assert server.end() == 0
+
+
+def test_after_a_signal_new_connections_are_refused(start, repository, echo, open_request):
+    server = start(repository(m=echo()), *ON_FREE_PORTS)
+    port = server.wait_ready()
+    client = open_request(port)
+    idle = socket.create_connection(("127.0.0.1", port), timeout=30)
+    server.process.terminate()
+    assert read_all(idle) == b""  # closed: the server has stopped listening, too
+    idle.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=30)
+    client.close()
+    assert server.end() == 0
+
+
+def test_during_the_drain_delay_it_serves_but_is_not_ready(start, repository, echo, ask, body):
+    delay = ["--drain-delay=600", "--exit-timeout-secs=700"]
+    server = start(repository(m=echo()), *ON_FREE_PORTS, *delay)
+    port = server.wait_ready()
+    server.process.terminate()
+    server.wait_for("SIGTERM: finishing")
+    assert ask(port, "/v2/health/ready")[0] == 400
+    assert ask(port, "/v2/health/live")[0] == 200
+    assert ask(port, "/v2/models/m/infer", body)[0] == 200
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_ends_it_at_once(start, repository, echo, open_request, number, code):
+    server = start(repository(m=echo()), *ON_FREE_PORTS, "--exit-timeout-secs=600")
+    client = open_request(server.wait_ready())
+    server.process.terminate()
+    server.wait_for("SIGTERM: finishing")
+    server.process.send_signal(number)
+    assert read_all(client) == b""
+    assert server.end() == code
+
+
+def test_requests_that_outlast_the_exit_timeout_are_cut(start, repository, echo, open_request):
+    server = start(repository(m=echo()), *ON_FREE_PORTS, "--exit-timeout-secs=1")
+    open_request(server.wait_ready())
+    server.process.terminate()
+    assert server.end() == 1
+    assert "requests were cut" in server.said
+
+
+def test_a_blocked_event_loop_cannot_outlast_the_exit_timeout(start, repository, echo):
+    script = (
+        "import logging, sys, threading\n"
+        "from inferd.cli.main import main\n"
+        "def block(record):\n"
+        "    if 'finishing' in record.getMessage():\n"
+        "        threading.Event().wait()\n"
+        "    return True\n"
+        "logging.getLogger('inferd').addFilter(block)\n"
+        "sys.exit(main(['serve', *sys.argv[1:]]))\n"
+    )
+    arguments = (repository(m=echo()), *ON_FREE_PORTS, "--exit-timeout-secs=1")
+    server = start(*arguments, command=("-c", script))
+    server.wait_ready()
+    server.process.terminate()
+    assert server.end() == 1
+    assert "in block" in server.said  # where it hung
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_taken_port_is_one_clear_line(start, repository, echo, protocol):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = start(repository(m=echo()), *ON_FREE_PORTS, f"--{protocol}-port={port}")
+        assert server.end() == 1
+    [line] = server.said.splitlines()
+    assert f"cannot listen on 127.0.0.1:{port} for " in line
+    assert f"address already in use; choose another place with --{protocol}-port" in line
+
+
+def test_an_address_that_does_not_exist_is_said(start, repository, echo):
+    address = ["--http-address=there.is.no.such.host.invalid", "--http-port=0"]
+    server = start(repository(m=echo()), *address)
+    assert server.end() == 1
+    assert "cannot listen on there.is.no.such.host.invalid:0 for HTTP" in server.said
+
+
+def test_a_model_that_fails_leaves_the_others_serving(start, repository, echo, broken, ask, body):
+    server = start(repository(m=echo(), bad=broken), *ON_FREE_PORTS)
+    port = server.wait_live()
+    server.wait_for("not ready: models failed")
+    assert re.search(r"bad +1 +UNAVAILABLE +model 'bad' fails to load", server.said)
+    assert ask(port, "/v2/models/m/infer", body)[0] == 200
+    assert ask(port, "/v2/health/ready")[0] == 400
+
+
+def test_without_strict_readiness_a_failed_model_does_not_matter(
+    start, repository, echo, broken, ask
+):
+    models = repository(m=echo(), bad=broken)
+    server = start(models, *ON_FREE_PORTS, "--strict-readiness=false")
+    assert ask(server.wait_ready(), "/v2/health/ready")[0] == 200
+
+
+def test_exit_on_error_ends_with_the_reasons(start, repository, echo, broken):
+    server = start("--exit-on-error", repository(m=echo(), bad=broken), *ON_FREE_PORTS)
+    assert server.end() == 1
+    assert re.search(r"bad +1 +UNAVAILABLE +model 'bad' fails to load", server.said)
+    assert "ending, because --exit-on-error is set and these failed: bad 1\n" in server.said
+
+
+def test_a_repository_that_is_not_there_ends_it(start, tmp_path):
+    server = start(tmp_path / "nowhere", *ON_FREE_PORTS)
+    assert server.end() == 1
+    assert "nowhere" in server.said
+
+
+def test_json_logs_leave_nothing_that_is_not_json(start, repository, echo, broken):
+    models = repository(m=echo(), bad=broken)
+    server = start(models, *ON_FREE_PORTS, "--log-format=json", "--exit-on-error")
+    assert server.end() == 1
+    lines = [json.loads(line) for line in server.said.splitlines()]
+    rows = {line["model"]: line["state"] for line in lines if "model" in line}
+    assert rows == {"m": "READY", "bad": "UNAVAILABLE"}
+
+
+def test_in_a_container_it_says_that_it_binds_all_interfaces(start, repository, echo):
+    environ = {"container": "docker", "INFERD_HTTP_PORT": "0", "INFERD_GRPC_PORT": "0"}
+    server = start(repository(m=echo()), environ=environ)
+    server.wait_for(r"is live at http://0\.0\.0\.0:\d+ and 0\.0\.0\.0:\d+")
+    server.wait_for("bound to all interfaces, because this is a container")
+
+
+def test_a_log_file_that_cannot_be_opened_ends_it(start, repository, echo, tmp_path):
+    server = start(repository(m=echo()), *ON_FREE_PORTS, f"--log-file={tmp_path}/no/log")
+    assert server.end() == 1
+    assert "--log-file: cannot open" in server.said
+
+
+def test_the_grpc_port_answers(start, repository, echo):
+    grpc = pytest.importorskip("tritonclient.grpc")
+    server = start(repository(m=echo()), *ON_FREE_PORTS)
+    port = server.wait_for(LIVE)[2]
+    server.wait_for(r"\bready$")
+    with grpc.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        assert client.is_server_ready()

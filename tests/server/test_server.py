@@ -1,0 +1,202 @@
+import asyncio
+import http.client
+import socket
+import ssl
+
+import pytest
+
+from inferd.config.server import ServerConfig
+from inferd.errors import InvalidConfig
+from inferd.server.server import Server
+from inferd.server.thread import server_in_thread
+
+
+@pytest.fixture
+def config(repository, echo):
+    """config(option=value) is the configuration of a server on ports the system chooses."""
+    models = str(repository(m=echo()))
+
+    def build(**more):
+        given = {"http_port": 0, "grpc_port": 0, "model_repository": (models,)}
+        return ServerConfig(**(given | more))
+
+    return build
+
+
+def test_a_server_is_a_context_that_answers_inside(config, ask, body):
+    async def serve():
+        async with Server(config()) as server:
+            status, answer = await asyncio.to_thread(
+                ask, server.http_port, "/v2/models/m/infer", body
+            )
+            assert (status, answer["outputs"][0]["data"]) == (200, [7.0])
+            assert server.grpc_port
+            return server
+
+    server = asyncio.run(serve())
+    assert (server.http_port, server.grpc_port) == (0, 0)
+
+
+def test_two_servers_fit_in_one_process(config, ask):
+    async def serve():
+        async with Server(config(id="one")) as one, Server(config(id="two")) as two:
+            ports = (one.http_port, two.http_port)
+            return [(await asyncio.to_thread(ask, port, "/v2"))[1]["name"] for port in ports]
+
+    assert asyncio.run(serve()) == ["one", "two"]
+
+
+def test_a_server_without_a_name_is_called_inferd(config, ask):
+    with server_in_thread(config(allow_grpc=False)) as server:
+        assert ask(server.http_port, "/v2")[1]["name"] == "inferd"
+        assert server.places() == [("HTTP", f"http://127.0.0.1:{server.http_port}")]
+
+
+def test_without_http_only_grpc_listens(config):
+    with server_in_thread(config(allow_http=False)) as server:
+        assert server.http_port == 0
+        assert server.places() == [("gRPC", f"127.0.0.1:{server.grpc_port}")]
+
+
+def test_it_is_live_from_open_and_ready_from_load_to_drain(config, ask):
+    async def statuses(server):
+        paths = ("/v2/health/live", "/v2/health/ready")
+        return [(await asyncio.to_thread(ask, server.http_port, path))[0] for path in paths]
+
+    async def serve():
+        server = Server(config(allow_grpc=False))
+        await server.open()
+        opened = await statuses(server)
+        await server.load()
+        loaded = await statuses(server)
+        delay = asyncio.create_task(server.drain(timeout_s=60, delay_s=60))
+        await asyncio.sleep(0)
+        draining = await statuses(server)
+        delay.cancel()
+        await server.stop()
+        return opened, loaded, draining
+
+    assert asyncio.run(serve()) == ([200, 400], [200, 200], [200, 400])
+
+
+def test_draining_an_idle_server_is_done_at_once(config):
+    async def serve():
+        server = Server(config())
+        await server.start()
+        drained = await server.drain(timeout_s=60)
+        await server.stop()
+        return drained
+
+    assert asyncio.run(serve()) is True
+
+
+def test_draining_tells_when_the_time_was_too_short(config):
+    async def serve():
+        server = Server(config(allow_grpc=False))
+        await server.start()
+        _, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+        writer.write(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n")
+        # One whole request on another connection: by its answer, the first one has been read.
+        reader, other = await asyncio.open_connection("127.0.0.1", server.http_port)
+        other.write(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readline()
+        drained = await server.drain(timeout_s=0.01)
+        await server.stop()
+        writer.close()
+        other.close()
+        return drained
+
+    assert asyncio.run(serve()) is False
+
+
+def test_a_start_that_fails_leaves_no_port_open(config):
+    async def serve():
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            server = Server(config(grpc_port=taken.getsockname()[1]))
+            with pytest.raises(InvalidConfig, match="for gRPC: address already in use"):
+                await server.start()
+            return server
+
+    assert asyncio.run(serve()).places() == []
+
+
+def test_a_repository_that_is_not_there_fails_the_start(config, tmp_path):
+    missing = config(model_repository=(str(tmp_path / "nowhere"),))
+    with pytest.raises(InvalidConfig, match="nowhere"), server_in_thread(missing):
+        pass
+
+
+def test_a_unix_socket_serves_too_and_is_gone_at_the_end(config, tmp_path):
+    path = tmp_path / "http.sock"
+    with server_in_thread(config(http_unix_socket=str(path))) as server:
+        assert ("HTTP", f"unix:{path}") in server.places()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
+    assert not path.exists()
+
+
+def test_a_unix_socket_that_cannot_be_made_is_named(config, tmp_path):
+    missing = config(http_unix_socket=str(tmp_path / "no" / "http.sock"))
+    with pytest.raises(InvalidConfig, match="--http-unix-socket"), server_in_thread(missing):
+        pass
+
+
+def test_https_needs_the_right_certificate_authority(config, certificates, ask):
+    secure = config(
+        http_use_ssl=True,
+        http_server_cert=str(certificates / "server.pem"),
+        http_server_key=str(certificates / "server.key"),
+    )
+    with server_in_thread(secure) as server:
+        assert server.places()[0] == ("HTTP", f"https://127.0.0.1:{server.http_port}")
+        trusting = ssl.create_default_context(cafile=certificates / "ca.pem")
+        client = http.client.HTTPSConnection("127.0.0.1", server.http_port, context=trusting)
+        client.request("GET", "/v2/health/ready")
+        assert client.getresponse().status == 200
+        client.close()
+
+
+def test_mutual_tls_refuses_clients_without_a_certificate(config, certificates):
+    secure = config(
+        http_use_ssl_mutual=True,
+        http_server_cert=str(certificates / "server.pem"),
+        http_server_key=str(certificates / "server.key"),
+        http_root_cert=str(certificates / "ca.pem"),
+    )
+
+    def status(port, context):
+        client = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+        try:
+            client.request("GET", "/v2/health/ready")
+            return client.getresponse().status
+        finally:
+            client.close()
+
+    with server_in_thread(secure) as server:
+        context = ssl.create_default_context(cafile=certificates / "ca.pem")
+        with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
+            status(server.http_port, context)
+        context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+        assert status(server.http_port, context) == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "flag"),
+    [
+        ({"http_server_cert": "nowhere.pem"}, "--http-server-cert and --http-server-key"),
+        ({"http_root_cert": "nowhere.pem", "http_use_ssl_mutual": True}, "--http-root-cert"),
+    ],
+)
+def test_an_unusable_certificate_is_named_by_its_flag(config, certificates, given, flag):
+    usable = {
+        "http_use_ssl": True,
+        "http_server_cert": str(certificates / "server.pem"),
+        "http_server_key": str(certificates / "server.key"),
+    }
+    with (
+        pytest.raises(InvalidConfig, match=f"^{flag}: "),
+        server_in_thread(config(**(usable | given))),
+    ):
+        pass

@@ -1,0 +1,85 @@
+"""Writes docs/reference/options.md from the declaration of the options; --check only compares."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from inferd.config.option import Option, options_of
+from inferd.config.server import GROUPS, ServerConfig
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "options.md"
+
+_TOP = """\
+<!-- Written by tools/build_options_doc.py from src/inferd/config/server.py. Do not edit. -->
+
+# Options of inferd serve
+
+    inferd serve PATH... [options]
+
+Each option can be set three ways. A flag goes before a variable, a variable before the file, the
+file before the default.
+
+| way | example | |
+| --- | --- | --- |
+| flag | `--http-port 8080`, `--http-port=8080` | booleans may stand alone: `--exit-on-error` |
+| variable | `INFERD_HTTP_PORT=8080` | lists are separated by `;`, an empty variable is not set |
+| TOML file | `http-port = 8080` | named with `--config FILE` or `INFERD_CONFIG` |
+
+Booleans are true, on, 1, false, off or 0, in any case. Options that may be repeated are arrays in
+the file. Relative paths start at the working directory, in the file too.
+"""
+
+
+def build() -> str:
+    """Return the page."""
+    options = list(options_of(ServerConfig).values())
+    parts = [_TOP]
+    for group in GROUPS:
+        own = [each for each in options if each.group == group]
+        parts.append("\n".join([f"## {group}\n", *_table(own)]) + "\n")
+    parts.append("\n".join(["## Deprecated spellings\n", *_old_flags(options)]) + "\n")
+    return "\n".join(parts)
+
+
+def _table(options: list[Option]) -> Iterator[str]:
+    yield "| flag | value | default | |"
+    yield "| --- | --- | --- | --- |"
+    for each in options:
+        flags = ", ".join(f"`--{name}`" for name in (each.key, *each.aliases))
+        text = each.help if each.acted_on else f"{each.help} {_without_effect(each)}"
+        yield f"| {flags} | {_cell(each.word)} | {_cell(each.shown)} | {_cell(text)} |"
+
+
+def _without_effect(option: Option) -> str:
+    if option.protects:
+        return "*Not supported yet: the server does not start with it.*"
+    return "*Accepted, without effect in this version.*"
+
+
+def _old_flags(options: list[Option]) -> Iterator[str]:
+    yield "| flag | is now |"
+    yield "| --- | --- |"
+    for each in options:
+        for name, template in each.old_flags.items():
+            yield f"| `--{name} X` | `{each.flag} {template.format('X')}` |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the page, or with --check tell by the exit code whether it is up to date."""
+    page = build()
+    if "--check" not in sys.argv[1:]:
+        PAGE.parent.mkdir(parents=True, exist_ok=True)
+        PAGE.write_text(page, encoding="utf-8")
+        return 0
+    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page:
+        return 0
+    sys.stderr.write("docs/reference/options.md is not up to date: run make docs\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
