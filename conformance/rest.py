@@ -91,7 +91,7 @@ class Connection:
     def read_response(self, *, head: bool = False) -> Response:
         """Read one response; `head` says that it answers HEAD and so has no body."""
         line = self._file.readline()
-        match = re.fullmatch(rb"HTTP/1\.1 (\d{3}) ?(.*)\r\n", line)
+        match = re.fullmatch(rb"HTTP/1\.[01] (\d{3}) ?(.*)\r\n", line)
         assert match, f"status line is {line!r}"
         headers = []
         while (line := self._file.readline()) != b"\r\n":

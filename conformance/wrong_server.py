@@ -9,6 +9,7 @@ repository broken, and POST /fault/POINT on `control` switches the fault (POST /
 import argparse
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -128,7 +129,9 @@ class Http:
         if request.headers.get("expect") == "100-continue" and not self._has("never says continue"):
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         await self._read_body(reader, request)
-        close = request.headers.get("connection") == "close" and not self._has("never closes")
+        close = request.headers.get("connection", "").lower() == "close" and not self._has(
+            "never closes"
+        )
         answer = self._handler(request)
         write(writer, request, answer)
         if self._has("drops the pipeline"):
@@ -154,15 +157,16 @@ def read_head(head: bytes) -> Request:
     """Parse request line and headers. Raises BadRequest."""
     first, *lines = head[:-4].decode("latin-1").split("\r\n")
     parts = first.split(" ")
-    if len(parts) != 3 or parts[2] != "HTTP/1.1":
+    if len(parts) != 3 or parts[2] not in ("HTTP/1.0", "HTTP/1.1"):
         raise BadRequest
-    headers: dict[str, str] = {}
+    headers = {"connection": "close"} if parts[2] == "HTTP/1.0" else {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or name.lower() in headers:
             raise BadRequest
         headers[name.lower()] = value.strip()
-    return Request(parts[0], parts[1], headers, b"")
+    path = re.sub("^http://[^/]*", "", parts[1])
+    return Request(parts[0], path, headers, b"")
 
 
 def write(writer: asyncio.StreamWriter, request: Request, answer: Answer) -> None:

@@ -247,7 +247,7 @@ def read_input(item: dict[str, Any]) -> tuple[Tensor, int | None]:
     datatype = check_type(f"datatype of {what}", item.get("datatype"), str)
     shape = check_type(f"shape of {what}", item.get("shape"), list)
     for dim in shape:
-        check_type(f"a dim of {what}", dim, int)
+        check_type(f"a dim in the shape of {what}", dim, int)
     if datatype not in SIZES and datatype != "STRING":
         msg = f"{what} has the unknown datatype {datatype}"
         raise Refused(msg)

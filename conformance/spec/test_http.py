@@ -54,10 +54,12 @@ def test_connections_are_kept(rest: Rest):
 
 
 @point("S101", "MUST", "RFC 9112: Connection: close is honoured")
-def test_a_connection_closes_when_asked(rest: Rest):
+@pytest.mark.parametrize("value", ["close", "Close"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
+def test_a_connection_closes_when_asked(rest: Rest, method: str, value: str):
     with rest.connect() as connection:
-        connection.send(rest.message("GET", "/v2/health/live", headers=[("Connection", "close")]))
-        check_ok(connection.read_response())
+        connection.send(rest.message(method, "/v2/health/live", headers=[("Connection", value)]))
+        connection.read_response(head=method == "HEAD")
         assert connection.is_closed()
 
 
@@ -165,3 +167,27 @@ def test_errors_keep_their_place_in_a_pipeline(rest: Rest):
         assert error.status == 400
         check_error(error)
         assert connection.read_response().status == 200
+
+
+@point("S140", "MUST", "RFC 9112: HTTP/1.0 is answered, and its connection closed")
+def test_http_1_0_is_answered(rest: Rest):
+    with rest.connect() as connection:
+        connection.send(rest.message("GET", "/v2/models/m").replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert check_ok(connection.read_response())["name"] == "m"
+        assert connection.is_closed()
+
+
+@point("S141", "MUST", "RFC 9112: an absolute URL in the request line is its path")
+def test_an_absolute_url_is_its_path(rest: Rest):
+    url = f"http://{rest.host}:{rest.port}/v2/models/m"
+    assert check_ok(rest.get(url))["name"] == "m"
+
+
+@point("S142", "MUST", "concurrent connections are answered, each with its own answer")
+def test_connections_do_not_mix(rest: Rest):
+    connections = [rest.connect() for _ in range(20)]
+    for i, connection in enumerate(connections):
+        connection.send(rest.message("POST", INFER, json.dumps(ok_body(id=f"c{i}")).encode()))
+    for i, connection in reversed(list(enumerate(connections))):
+        with connection:
+            assert check_ok(connection.read_response())["id"] == f"c{i}"

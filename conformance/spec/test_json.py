@@ -78,3 +78,27 @@ def test_deep_nesting_is_answered(rest: Rest, depth: int, where: str):
 def test_a_large_tensor_comes_back(rest: Rest):
     data = list(range(1_000_000))
     assert values(rest.infer("all", one("INT32", data)), "OUT_INT32") == data
+
+
+@point("S138", "MUST", "a lone surrogate in any string: 400 where it would come back, never 5xx")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"inputs"', '"id": "@", "inputs"'),
+        ('"INPUT0"', '"@"'),
+        ('"FP32"', '"@"'),
+        ('"inputs"', '"outputs": [{"name": "@"}], "inputs"'),
+    ],
+)
+def test_lone_surrogates_are_refused_everywhere(rest: Rest, before: str, after: str):
+    body = OK.replace(before, after.replace("@", r"\ud800"), 1)
+    check_refused(rest.infer("m", body.encode()))
+
+
+@point("S139", "MUST", "a lone surrogate in a parameter: answered or refused, never 5xx")
+@pytest.mark.parametrize("parameters", [r'{"\ud800": 1}', r'{"a": "\udfff"}', r'{"\ud800": {}}'])
+def test_lone_surrogates_in_parameters_harm_nobody(rest: Rest, parameters: str):
+    body = OK.replace('"inputs"', f'"parameters": {parameters}, "inputs"', 1)
+    response = rest.infer("m", body.encode())
+    if response.status != 200:
+        check_refused(response, 400)

@@ -78,7 +78,7 @@ def test_huge_dims_of_a_blob_are_refused(rest: Rest, shape: list[int], size: int
 )
 @point("S44", "MUST", "V2 REST, Request Input: a shape that is no array of integers: 400")
 def test_dims_are_integers(rest: Rest, shape: Any):
-    check_refused(rest.infer("m", body_with(0, shape=shape)), naming="INPUT0")
+    check_refused(rest.infer("m", body_with(0, shape=shape)), naming="shape")
 
 
 @point("S45", "MUST", "V2 REST, Request Input: name, shape, datatype or data missing: 400")
