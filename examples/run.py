@@ -130,7 +130,7 @@ def ask(way: str, call: Callable[[], Answer]) -> bool:
     right = answer.digit == DIGIT
     verdict = "" if right else f"   WRONG: it is a {DIGIT}"
     print(
-        f"  {way:<12} says {answer.digit}, {answer.probability:.1%} sure, in {latency_ms:.1f} ms"
+        f"  {way:<12} says {answer.digit}, {answer.probability:.2%} sure, in {latency_ms:.1f} ms"
         f"{verdict}"
     )
     return right
@@ -151,12 +151,14 @@ def choose_port(option: str, port: int) -> int:
 
 
 def start_server(port: int, grpc_port: int) -> subprocess.Popen[bytes]:
-    """Start the server as a child; its output goes to this terminal."""
+    """Start the server as a child; of its output only what goes wrong reaches this terminal."""
     where = ["--http-address", HOST, "--grpc-address", HOST]
     ports = ["--http-port", str(port), "--grpc-port", str(grpc_port)]
+    quiet = ["--log-info=false", "--exit-on-error"]
     return subprocess.Popen(
-        [sys.executable, "-m", "inferd", "serve", str(MODELS), *where, *ports],
+        [sys.executable, "-m", "inferd", "serve", str(MODELS), *where, *ports, *quiet],
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
 
 
@@ -198,8 +200,11 @@ def stop_server(server: subprocess.Popen[bytes]) -> None:
 def show(server: subprocess.Popen[bytes], port: int, grpc_port: int) -> bool:
     """Wait for the server, show the digit and the three answers; True if all are right."""
     wait_ready(server, port)
+    print(
+        f"inferd serves examples/models at http://{HOST}:{port}, and over gRPC at port {grpc_port}."
+    )
     print(f"\nA digit somebody wrote (examples/{DIGIT_FILE.name}):\n\n{picture(load_image())}\n")
-    print("The server, asked in three ways:\n")
+    print("The server, asked in three ways:\n", flush=True)
     return all(
         [
             ask("REST, JSON", lambda: ask_rest_json(port)),
