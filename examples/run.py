@@ -8,6 +8,7 @@ make run PORT=9000 GRPC_PORT=9001      other ports; 0 picks free ones
 import argparse
 import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -159,6 +160,7 @@ def start_server(port: int, grpc_port: int) -> subprocess.Popen[bytes]:
         [sys.executable, "-m", "inferd", "serve", str(MODELS), *where, *ports, *quiet],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C comes to this process alone, which then stops the server
     )
 
 
@@ -224,6 +226,7 @@ def main() -> int:
     port = choose_port("PORT", options.port)
     grpc_port = choose_port("GRPC_PORT", options.grpc_port)
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     server = start_server(port, grpc_port)
     try:
         right = show(server, port, grpc_port)
