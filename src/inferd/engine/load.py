@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.config.checks import check_io
+from inferd.config.checks import check_config, check_io
+from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
@@ -68,6 +69,8 @@ class Loader:
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)
+            config = normalised(config, config.name, self._gpu_count)
+            check_config(config)
         check_io(config)
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
@@ -94,7 +97,13 @@ class Loader:
             try:
                 return await _in_daemon_thread(lambda: self.load(model, version))
             except Exception as error:
-                log.warning("model '%s' version %d: %s; trying again", model.name, version, error)
+                log.warning(
+                    "model '%s' version %d: %s; trying again",
+                    model.name,
+                    version,
+                    error,
+                    exc_info=error,
+                )
         return await _in_daemon_thread(lambda: self.load(model, version))
 
     def _backend(self, name: str) -> Backend:

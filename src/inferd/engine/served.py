@@ -1,13 +1,13 @@
 """Served: one loaded version of a model, and the check of a request against its configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.errors import BackendFailed, InferdError, InvalidRequest
+from inferd.errors import BackendFailed, InferdError, InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -17,15 +17,16 @@ _BATCH = (-1,)
 class _Rule:
     """What the configuration says of one input or output, ready to be compared."""
 
-    __slots__ = ("batch_dims", "datatype", "dims", "is_fixed", "max_batch_size", "name")
+    __slots__ = ("batch_dims", "bit", "datatype", "dims", "fixed_dims", "name")
 
-    def __init__(self, declared: ModelInput | ModelOutput, max_batch_size: int) -> None:
+    def __init__(self, declared: ModelInput | ModelOutput, batch_dims: int, bit: int = 0) -> None:
         self.name = declared.name
         self.datatype = declared.datatype
         self.dims = declared.dims
-        self.max_batch_size = max_batch_size
-        self.batch_dims = 1 if max_batch_size > 0 else 0
-        self.is_fixed = -1 not in declared.dims
+        self.batch_dims = batch_dims
+        self.bit = bit
+        # None never equals the end of a shape, so one comparison serves fixed and variable dims.
+        self.fixed_dims = None if -1 in declared.dims else declared.dims
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -34,13 +35,12 @@ class _Rule:
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Tell whether `shape`, batch dim included, is one the configuration allows."""
-        inner = shape[1:] if self.batch_dims else shape
-        if self.batch_dims and not shape:
+        if len(shape) != len(self.dims) + self.batch_dims:
             return False
-        if self.is_fixed:
-            return inner == self.dims
-        return len(inner) == len(self.dims) and all(
-            want in (-1, got) for want, got in zip(self.dims, inner, strict=True)
+        inner = shape[self.batch_dims :]
+        return all(
+            want == got or (want == -1 and got >= 0)
+            for want, got in zip(self.dims, inner, strict=True)
         )
 
 
@@ -56,9 +56,15 @@ class Served:
         self.platform = platform
         self.scheduler = scheduler
         self._max_batch_size = config.max_batch_size
-        self._inputs = {i.name: _Rule(i, config.max_batch_size) for i in config.input}
-        self._outputs = {o.name: _Rule(o, config.max_batch_size) for o in config.output}
+        self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
+        self._inputs = {
+            declared.name: _Rule(declared, batch_dims, 1 << index)
+            for index, declared in enumerate(config.input)
+        }
+        self._outputs = {o.name: _Rule(o, batch_dims) for o in config.output}
+        self._output_names = list(self._outputs)
         self._names = frozenset(self._inputs)
+        self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
 
     def inputs(self) -> list[TensorMetadata]:
@@ -76,42 +82,69 @@ class Served:
         """
         if request.raw:
             request.inputs = [self._deduced(request.inputs[0].data)]
-        names = {tensor.name for tensor in request.inputs}
-        if names != self._names or len(names) != len(request.inputs):
-            self._check_names(request.inputs)
+        rules = self._inputs
+        batch_dims = self._batch_dims
+        seen_bits = count = 0
         batch_size = -1
         for tensor in request.inputs:
-            rule = self._inputs[tensor.name]
+            rule = rules.get(tensor.name)
+            if rule is None:
+                self._check_names(request.inputs)
+                continue
             if tensor.datatype is not rule.datatype:
                 raise self._bad_datatype(tensor, rule)
-            if not rule.fits(tensor.shape):
+            shape = tensor.shape
+            if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
                 raise self._bad_shape(tensor, rule)
-            if rule.batch_dims and tensor.shape[0] != batch_size:
+            if batch_dims and shape[0] != batch_size:
                 batch_size = self._check_batch(tensor, batch_size)
+            seen_bits |= rule.bit
+            count += 1
+        if seen_bits != self._all_bits or count != len(rules):
+            self._check_names(request.inputs)
         if request.outputs:
-            request.outputs = self._in_order(request.outputs)
+            self._check_outputs(request)
 
     def check_response(self, request: InferRequest, response: InferResponse) -> None:
         """Check what the model made of `request`, and keep the wanted outputs in model order.
 
         Raises BackendFailed: a model that breaks its own configuration is the server's fault.
         """
-        got = {tensor.name: tensor for tensor in response.outputs}
-        names = [wanted.name for wanted in request.outputs] if request.outputs else self._outputs
-        try:
-            response.outputs = [got[name] for name in names]
-        except KeyError as missing:
-            msg = f"model '{self.name}' did not produce output {missing}; it gave {sorted(got)}"
-            raise BackendFailed(msg) from None
+        names = self._output_names
+        if request.outputs:
+            names = [wanted.name for wanted in request.outputs]
+        if [tensor.name for tensor in response.outputs] != names:
+            response.outputs = self._picked(response.outputs, names, all_asked=not request.outputs)
+        batch_dims = self._batch_dims
         for tensor in response.outputs:
             rule = self._outputs[tensor.name]
-            if tensor.datatype is not rule.datatype or not rule.fits(tensor.shape):
+            shape = tensor.shape
+            if tensor.datatype is not rule.datatype or (
+                shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape)
+            ):
                 msg = (
                     f"model '{self.name}' produced output '{tensor.name}' as "
-                    f"{tensor.datatype.value} {list(tensor.shape)}, its configuration says "
+                    f"{tensor.datatype.value} {list(shape)}, its configuration says "
                     f"{rule.datatype.value} {list(rule.shape)}"
                 )
                 raise BackendFailed(msg)
+
+    def _picked(
+        self, outputs: Sequence[Tensor], names: Sequence[str], *, all_asked: bool
+    ) -> list[Tensor]:
+        """Return `outputs` by `names`; what hangs on an optional input may be missing.
+
+        Only when all outputs are asked for, though: one asked for by name must be there.
+        """
+        got = {tensor.name: tensor for tensor in outputs}
+        missing = [name for name in names if name not in got]
+        unknown = got.keys() - self._outputs.keys()
+        if unknown or (missing and not (all_asked and self._required != self._names)):
+            msg = (
+                f"model '{self.name}' gave outputs {_quoted(got.keys())}, expected {_quoted(names)}"
+            )
+            raise BackendFailed(msg)
+        return [got[name] for name in names if name in got]
 
     def _deduced(self, body: memoryview) -> Tensor:
         """Return the one input that a raw binary request means (Binary Tensor Data extension)."""
@@ -134,7 +167,7 @@ class Served:
             raise self._not_deducible(rule, "at most one dim may be variable")
         size_bytes = rule.datatype.size_bytes * prod(dim for dim in rule.dims if dim != -1)
         variable, rest = divmod(len(body), size_bytes) if size_bytes else (0, len(body))
-        if rest or (rule.is_fixed and variable != 1):
+        if rest or (rule.fixed_dims is not None and variable != 1):
             raise self._not_deducible(rule, f"{len(body)} bytes do not fill it")
         inner = tuple(variable if dim == -1 else dim for dim in rule.dims)
         return Tensor(rule.name, rule.datatype, batch + inner, body)
@@ -195,6 +228,15 @@ class Served:
             raise InvalidRequest(msg)
         return size
 
+    def _check_outputs(self, request: InferRequest) -> None:
+        wanted = request.outputs
+        if [one.name for one in wanted] != self._output_names:
+            wanted = request.outputs = self._in_order(wanted)
+        for one in wanted:
+            if one.top_k:
+                msg = f"output '{one.name}': this server does not offer classification"
+                raise Unsupported(msg)
+
     def _in_order(self, wanted: Sequence[WantedOutput]) -> list[WantedOutput]:
         by_name = {output.name: output for output in wanted}
         if unknown := by_name.keys() - self._outputs.keys():
@@ -206,5 +248,5 @@ class Served:
         return [by_name[name] for name in self._outputs if name in by_name]
 
 
-def _quoted(names: "Sequence[str] | set[str] | frozenset[str] | dict[str, _Rule]") -> str:
+def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names)) or "none"

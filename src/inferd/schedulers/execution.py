@@ -50,6 +50,7 @@ STREAM_AHEAD = 16
 
 Answer = InferResponse | InferdError
 _SIZE_CLASSES = 65
+_MOST_ELEMENTS = 1 << 64
 
 
 class Execution:
@@ -83,7 +84,7 @@ class Execution:
         elements = 0
         for tensor in request.inputs:
             elements += prod(tensor.shape)
-        return min(elements.bit_length(), _SIZE_CLASSES - 1)
+        return elements.bit_length() if elements < _MOST_ELEMENTS else _SIZE_CLASSES - 1
 
     def is_inline(self, size_class: int) -> bool:
         """Tell whether requests of `size_class` run on the event loop at present."""
@@ -91,14 +92,15 @@ class Execution:
 
     def run_inline(self, requests: Sequence[InferRequest], size_class: int) -> Sequence[Answer]:
         """Run `requests` here and now. Raises InferdError when all of them failed."""
-        started_ns = self._clock()
+        clock = self._clock
+        started_ns = clock()
         try:
             answers = self._instances[0].execute(requests)
         except InferdError:
             raise
         except Exception as error:
             raise _failed(self._name, error) from error
-        if self._clock() - started_ns > OVERRUN_NS:
+        if clock() - started_ns > OVERRUN_NS:
             self._leave_loop(size_class)
         if len(answers) != len(requests):
             raise _miscounted(self._name, len(answers), len(requests))

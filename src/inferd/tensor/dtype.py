@@ -36,6 +36,9 @@ class DataType(enum.Enum):
     BYTES = "BYTES"
     BF16 = "BF16"
 
+    # Enum hashes by name, in Python; members are keys of lookups made for every request.
+    __hash__ = object.__hash__
+
     size_bytes: int
     numpy: np.dtype[np.generic]
 

@@ -55,6 +55,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._buffer = bytearray(_FIRST_BUFFER)
         self._start = 0
         self._end = 0
+        self._last_head = b""
+        self._last_request: HttpRequest = cast("HttpRequest", None)
+        self._last_length = 0
         self._request: HttpRequest | None = None  # its body is still coming
         self._body: memoryview | None = None
         self._body_filled = 0
@@ -98,7 +101,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._start = self._end = 0  # what a refused client still sends is dropped
         if self._end == len(self._buffer):
             self._make_room()
-        return memoryview(self._buffer)[self._end :]
+        return memoryview(self._buffer)[self._end :] if self._end else memoryview(self._buffer)
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
@@ -191,16 +194,17 @@ class HttpConnection(asyncio.BufferedProtocol):
         if head_end < 0:
             self._check_partial_head()
             return False
-        head = bytes(memoryview(buffer)[start : head_end + 4])
-        if len(head) > self._options.max_header_bytes:
-            raise self._head_too_large()
+        head = buffer[start : head_end + 4]
         self._start = head_end + 4
-        request = parse_head(head)
-        length = body_length(request, self._options.max_body_bytes)
+        if head == self._last_head:
+            # A client repeats its head as long as its requests look alike.
+            request, length = self._last_request.again(), self._last_length
+        else:
+            request, length = self._read_head(bytes(head))
         available = self._end - self._start
         if 0 <= length <= available:
             end = self._start + length
-            request.body = memoryview(bytes(memoryview(buffer)[self._start : end]))
+            request.body = memoryview(buffer[self._start : end])
             if end == self._end:
                 self._start = self._end = 0
             else:
@@ -215,6 +219,14 @@ class HttpConnection(asyncio.BufferedProtocol):
             return True
         self._begin_body(length, available)
         return False
+
+    def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
+        if len(head) > self._options.max_header_bytes:
+            raise self._head_too_large()
+        request = parse_head(head)
+        length = body_length(request, self._options.max_body_bytes)
+        self._last_head, self._last_request, self._last_length = head, request, length
+        return request.again(), length
 
     def _begin_body(self, length: int, available: int) -> None:
         # Not a bytearray: that would write zeros over memory that is about to be overwritten,

@@ -16,6 +16,12 @@ class HttpRequest(msgspec.Struct):
     is_http_10: bool
     body: memoryview = memoryview(b"")
 
+    def again(self) -> "HttpRequest":
+        """Return a request with the same head and no body yet."""
+        return HttpRequest(
+            self.method, self.target, self.headers, self.is_kept_alive, self.is_http_10
+        )
+
 
 class HttpAnswer(msgspec.Struct):
     """An answer: `headers` are whole lines ending in CR LF; lengths are added when it is sent."""

@@ -41,11 +41,20 @@ _read_floats = msgspec.json.Decoder(list[float]).decode
 _read_texts = msgspec.json.Decoder(list[str]).decode
 _read_booleans = msgspec.json.Decoder(list[bool]).decode
 
-_STRUCT_CODES = {
-    DataType.UINT8: "B", DataType.UINT16: "H", DataType.UINT32: "I", DataType.UINT64: "Q",
-    DataType.INT8: "b", DataType.INT16: "h", DataType.INT32: "i", DataType.INT64: "q",
-    DataType.FP32: "f", DataType.FP64: "d", DataType.BOOL: "?",
-}  # fmt: skip
+_FLAT: dict[DataType, tuple[Callable[[msgspec.Raw], list[Any]], str]] = {
+    DataType.BOOL: (_read_booleans, "?"),
+    DataType.UINT8: (_read_integers, "B"),
+    DataType.UINT16: (_read_integers, "H"),
+    DataType.UINT32: (_read_integers, "I"),
+    DataType.UINT64: (_read_integers, "Q"),
+    DataType.INT8: (_read_integers, "b"),
+    DataType.INT16: (_read_integers, "h"),
+    DataType.INT32: (_read_integers, "i"),
+    DataType.INT64: (_read_integers, "q"),
+    DataType.FP32: (_read_floats, "f"),
+    DataType.FP64: (_read_floats, "d"),
+}
+"""How a flat array of the datatype is read from its text, and the struct code that packs it."""
 
 Shape = tuple[int, ...]
 
@@ -70,28 +79,23 @@ def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tenso
     else:
         msg = f"input '{name}': 'data' must be an array or a base64 string"
         raise InvalidRequest(msg)
-    if prod(shape) != count or (shape and min(shape) < 0):
+    # Two negative dims can multiply to the right count; no model's configuration fits them.
+    if prod(shape) != count or -1 in shape:
         shape = resolve_shape(name, shape, count)
     return Tensor(name, datatype, shape, packed)
 
 
 def _from_raw(datatype: DataType, data: msgspec.Raw) -> tuple[Any, int]:
-    """Read a flat array straight from its text; struct.pack checks every integer's range."""
+    """Read a flat array straight from its text; struct.pack checks every range."""
     try:
-        if datatype in _INTEGERS:
-            values: list[Any] = _read_integers(data)
-        elif datatype is DataType.FP32 or datatype is DataType.FP64:
-            values = _read_floats(data)
-        elif datatype is DataType.BYTES:
+        if datatype is DataType.BYTES:
             texts = _read_texts(data)
             return encode_strings(texts, ""), len(texts)
-        elif datatype is DataType.BOOL:
-            values = _read_booleans(data)
-        else:
-            raise NotFast
+        read, code = _FLAT[datatype]
+        values = read(data)
         count = len(values)
-        return memoryview(struct.pack(f"<{count}{_STRUCT_CODES[datatype]}", *values)), count
-    except (msgspec.MsgspecError, struct.error, OverflowError, UnicodeError) as error:
+        return struct.pack(f"<{count}{code}", *values), count
+    except (msgspec.MsgspecError, struct.error, OverflowError, UnicodeError, KeyError) as error:
         raise NotFast from error
 
 
@@ -305,9 +309,9 @@ def _from_base64(name: str, datatype: DataType, shape: Shape, text: str) -> Tens
             f"not a multiple of the {datatype.size_bytes} that one {datatype.value} takes"
         )
         raise InvalidRequest(msg)
-    if prod(shape) != count or (shape and min(shape) < 0):
+    if prod(shape) != count or -1 in shape:
         shape = resolve_shape(name, shape, count)
-    return Tensor(name, datatype, shape, memoryview(raw))
+    return Tensor(name, datatype, shape, raw)
 
 
 def _base64_strings(name: str, shape: Shape, raw: bytes) -> bytes | bytearray:
@@ -335,23 +339,31 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     Raises InvalidRequest for those under "error", and for BYTES that are not UTF-8.
     """
     datatype = tensor.datatype
+    if datatype in _INTEGERS:
+        flat = _flat(tensor, datatype.numpy)
+        if flat.size < 64:  # a short list is written faster than a short array
+            return orjson.dumps(flat.tolist())
+        return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
     if datatype is DataType.BYTES:
         return _encode_texts(tensor)
+    if datatype is DataType.BOOL:  # any byte but 0 is true
+        flat = _flat(tensor, DataType.UINT8.numpy) != 0
+        return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
     if datatype in _HALVES:
         return _encode_halves(tensor, non_finite)
-    if datatype is DataType.BOOL:
-        flat = np.ndarray((prod(tensor.shape),), np.uint8, tensor.data) != 0
-        return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
-    flat = np.ndarray((prod(tensor.shape),), datatype.numpy, tensor.data)
+    flat = _flat(tensor, datatype.numpy)
     text = orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
     # orjson writes null for what JSON cannot say; looking for it is cheaper than isfinite() when
     # the text is short.
-    if datatype in _FLOATS and (
-        b"null" in text if flat.size < 512 else not np.isfinite(flat).all()
-    ):
+    if b"null" in text if flat.size < 512 else not np.isfinite(flat).all():
         values = flat[~np.isfinite(flat)]
         return _with_tokens(tensor.name, text, values.tolist(), non_finite)
     return text
+
+
+def _flat(tensor: Tensor, dtype: np.dtype[Any]) -> Any:
+    """Return the wire bytes of `tensor` as an array of one dimension; a view."""
+    return np.ndarray(prod(tensor.shape), dtype, tensor.data)
 
 
 def _with_tokens(name: str, text: bytes, values: list[float], non_finite: str) -> bytes:
@@ -378,7 +390,7 @@ def _token(value: float) -> bytes:
 
 
 def _encode_halves(tensor: Tensor, non_finite: str) -> bytes:
-    bits = np.ndarray((prod(tensor.shape),), np.uint16, tensor.data)
+    bits = _flat(tensor, DataType.UINT16.numpy)
     text = half_text(tensor.datatype)
     joined = ",".join([text[one] for one in bits.tolist()])
     encoded = f"[{joined}]".encode()
@@ -389,7 +401,7 @@ def _encode_halves(tensor: Tensor, non_finite: str) -> bytes:
 
 
 def _half_values(tensor: Tensor) -> list[float]:
-    flat = np.ndarray((prod(tensor.shape),), tensor.datatype.numpy, tensor.data)
+    flat = _flat(tensor, tensor.datatype.numpy)
     values: list[float] = half_to_float32(flat, tensor.datatype).tolist()
     return values
 

@@ -14,7 +14,7 @@ from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire import json_document
 from inferd.wire.json_data import decode_data, encode_data, json_text
-from inferd.wire.json_document import Document, Input, JsonReader, NotFast
+from inferd.wire.json_document import Document, Input, JsonReader, NotFast, OutputParameters
 from inferd.wire.v2_binary import Blobs, decode_raw_request
 
 HTTP_STATUS = {
@@ -73,24 +73,20 @@ class V2Rest:
         if json_size == 0:
             return decode_raw_request(model, version, body)
         text = body[:json_size]
-        blobs = body[json_size:]
         try:
-            return self._request(model, version, self._reader.read_fast(text), blobs)
+            return self._request(model, version, self._reader.read_fast(text), body, json_size)
         except NotFast:
             pass
-        return self._request(model, version, json_document.read_exact(text), blobs)
+        document = json_document.read_exact(text)
+        return self._request(model, version, document, body, json_size)
 
     def _request(
-        self, model: str, version: str, document: Document, data: memoryview
+        self, model: str, version: str, document: Document, body: memoryview, json_size: int
     ) -> InferRequest:
-        blobs = Blobs(data)
-        request = InferRequest(
-            model,
-            version,
-            document.id or "",
-            [self._input(one, blobs) for one in document.inputs],
-        )
+        blobs = Blobs(body, json_size)
+        inputs = [self._input(one, blobs) for one in document.inputs]
         blobs.check_used_up()
+        request = InferRequest(model, version, document.id or "", inputs)
         if document.outputs:
             request.outputs = [
                 _wanted_output(one.name, one.parameters)
@@ -105,14 +101,14 @@ class V2Rest:
     def _input(self, document: Input, blobs: Blobs) -> Tensor:
         name = document.name
         datatype = DATATYPES.get(document.datatype) or datatype_named(document.datatype, name)
-        shape = tuple(document.shape)
-        if not document.parameters:
+        shape = document.shape
+        parameters = document.parameters
+        if not parameters:
             if document.data is _UNSET:
                 raise _no_data(name)
             if datatype in _HALVES:
                 self._check_halves(name, datatype, document.data)
             return decode_data(name, datatype, shape, document.data)
-        parameters = document.parameters
         if "shared_memory_region" in parameters:
             raise _no_shared_memory(name)
         size = parameters.get("binary_data_size", _UNSET)
@@ -148,22 +144,17 @@ class V2Rest:
         blobs: list[memoryview] = []
         wanted = request.outputs
         for index, tensor in enumerate(response.outputs):
-            binary = wanted[index].binary if wanted else request.binary_output
             text.append(_output_head(tensor.name, tensor.datatype, tensor.shape))
-            if binary:
+            if wanted[index].binary if wanted else request.binary_output:
                 view = tensor.view()
                 blobs.append(view)
                 text.append(_binary_size(tensor.parameters, view.nbytes))
             else:
                 if tensor.parameters:
                     text.append(b',"parameters":' + orjson.dumps(tensor.parameters))
-                text.append(b',"data":')
-                text.append(self._data(tensor))
+                text += (b',"data":', self._data(tensor))
             text.append(b"},")
-        if response.outputs:
-            text[-1] = b"}]}"
-        else:
-            text.append(b"]}")
+        text[-1] = text[-1].removesuffix(b",") + b"]}"
         if not any(blobs):
             return [b"".join(text)] if len(text[-2]) < 65536 else text, None
         head = b"".join(text)
@@ -202,18 +193,13 @@ def _scalars(parameters: dict[str, Any]) -> Parameters | None:
     return kept or None
 
 
-def _wanted_output(name: str, parameters: dict[str, Any]) -> WantedOutput:
-    if "shared_memory_region" in parameters:
+def _wanted_output(name: str, parameters: OutputParameters) -> WantedOutput:
+    if parameters.shared_memory_region is not None:
         raise _no_shared_memory(name)
-    binary = parameters.get("binary_data")
-    if binary is not None and type(binary) is not bool:
-        msg = f"output '{name}': binary_data must be true or false"
+    if parameters.classification < 0:
+        msg = f"output '{name}': classification must be a count of classes, 0 or more"
         raise InvalidRequest(msg)
-    top_k = parameters.get("classification", 0)
-    if type(top_k) is not int or top_k < 0:
-        msg = f"output '{name}': classification must be a whole number, the count of classes"
-        raise InvalidRequest(msg)
-    return WantedOutput(name, binary, top_k)
+    return WantedOutput(name, parameters.binary_data, parameters.classification)
 
 
 def _set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
@@ -464,7 +450,7 @@ def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
     except msgspec.ValidationError as error:
         msg = f"not an inference response: {error}"
         raise InvalidRequest(msg) from None
-    blobs = Blobs(body[json_size:])
+    blobs = Blobs(body, json_size)
     outputs = []
     for one in document.outputs:
         datatype = datatype_named(one.datatype, one.name)

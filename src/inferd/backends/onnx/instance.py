@@ -77,12 +77,10 @@ class OnnxInstance:
         names = self._output_names
         if request.outputs:
             names = [wanted.name for wanted in request.outputs]
+        view = np.ndarray
+        feed = {t.name: view(t.shape, t.datatype.numpy, t.data) for t in request.inputs}
         try:
-            arrays = self._run(
-                names,
-                {t.name: np.ndarray(t.shape, t.datatype.numpy, t.data) for t in request.inputs},
-                self._run_options,
-            )
+            arrays = self._run(names, feed, self._run_options)
         except self._failed as error:
             return self._failure(error)
         datatypes = self._datatypes
