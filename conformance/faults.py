@@ -494,7 +494,7 @@ FAULTS: dict[str, Fault] = {
     "S101": habit("never closes"),
     "S102": habit("reads once"),
     "S104": habit("answers garbage"),
-    "S139": refuses(500),
+    "S139": fails_with(500),
     "S140": habit("never closes"),
     "S141": refuses(404),
     "S142": sets(id="c0"),

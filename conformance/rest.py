@@ -69,7 +69,8 @@ class Connection:
         self._socket.sendall(data)
 
     def is_closed(self) -> bool:
-        """Wait for the server to close; false when it says more instead, or times out."""
+        """Wait for the server to close; false when it says more instead, or nothing for long."""
+        self._socket.settimeout(2.0)
         try:
             return self._file.read(1) == b""
         except TimeoutError:
