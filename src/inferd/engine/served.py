@@ -62,7 +62,7 @@ class Served:
             for index, declared in enumerate(config.input)
         }
         self._outputs = {o.name: _Rule(o, batch_dims) for o in config.output}
-        self._output_names = list(self._outputs)
+        self._all_outputs = list(self._outputs.values())
         self._names = frozenset(self._inputs)
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
@@ -97,7 +97,9 @@ class Served:
             if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
                 raise self._bad_shape(tensor, rule)
             if batch_dims and shape[0] != batch_size:
-                batch_size = self._check_batch(tensor, batch_size)
+                if batch_size >= 0 or not 1 <= shape[0] <= self._max_batch_size:
+                    raise self._bad_batch(tensor, batch_size)
+                batch_size = shape[0]
             seen_bits |= rule.bit
             count += 1
         if seen_bits != self._all_bits or count != len(rules):
@@ -110,13 +112,16 @@ class Served:
 
         Raises BackendFailed: a model that breaks its own configuration is the server's fault.
         """
-        names = self._output_names
-        if request.outputs:
-            names = [wanted.name for wanted in request.outputs]
-        if [tensor.name for tensor in response.outputs] != names:
-            response.outputs = self._picked(response.outputs, names, all_asked=not request.outputs)
+        expected: Sequence[WantedOutput | _Rule] = request.outputs or self._all_outputs
+        outputs = response.outputs
+        if len(outputs) != len(expected):
+            outputs = self._picked(request, response)
+        for want, tensor in zip(expected, outputs, strict=False):
+            if tensor.name != want.name:
+                outputs = self._picked(request, response)
+                break
         batch_dims = self._batch_dims
-        for tensor in response.outputs:
+        for tensor in outputs:
             rule = self._outputs[tensor.name]
             shape = tensor.shape
             if tensor.datatype is not rule.datatype or (
@@ -129,22 +134,21 @@ class Served:
                 )
                 raise BackendFailed(msg)
 
-    def _picked(
-        self, outputs: Sequence[Tensor], names: Sequence[str], *, all_asked: bool
-    ) -> list[Tensor]:
-        """Return `outputs` by `names`; what hangs on an optional input may be missing.
+    def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
+        """Put the outputs of `response` in order and drop those nobody asked for; return them.
 
-        Only when all outputs are asked for, though: one asked for by name must be there.
+        What hangs on an optional input may be missing, unless it was asked for by name.
         """
-        got = {tensor.name: tensor for tensor in outputs}
-        missing = [name for name in names if name not in got]
-        unknown = got.keys() - self._outputs.keys()
-        if unknown or (missing and not (all_asked and self._required != self._names)):
+        got = {tensor.name: tensor for tensor in response.outputs}
+        names = [one.name for one in request.outputs or self._all_outputs]
+        may_miss = not request.outputs and self._required != self._names
+        if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
             msg = (
                 f"model '{self.name}' gave outputs {_quoted(got.keys())}, expected {_quoted(names)}"
             )
             raise BackendFailed(msg)
-        return [got[name] for name in names if name in got]
+        response.outputs = [got[name] for name in names if name in got]
+        return response.outputs
 
     def _deduced(self, body: memoryview) -> Tensor:
         """Return the one input that a raw binary request means (Binary Tensor Data extension)."""
@@ -212,40 +216,42 @@ class Served:
             text += "; the first dim is the batch size, put a 1 before your shape for one item"
         return InvalidRequest(text)
 
-    def _check_batch(self, tensor: Tensor, batch_size: int) -> int:
+    def _bad_batch(self, tensor: Tensor, batch_size: int) -> InferdError:
         size = tensor.shape[0]
         if batch_size >= 0:
-            msg = (
+            return InvalidRequest(
                 f"input '{tensor.name}' has batch size {size}, "
                 f"another input of the same request has {batch_size}"
             )
-            raise InvalidRequest(msg)
-        if not 1 <= size <= self._max_batch_size:
-            msg = (
-                f"input '{tensor.name}' has batch size {size}, model '{self.name}' "
-                f"takes 1 to {self._max_batch_size}"
-            )
-            raise InvalidRequest(msg)
-        return size
+        return InvalidRequest(
+            f"input '{tensor.name}' has batch size {size}, model '{self.name}' "
+            f"takes 1 to {self._max_batch_size}"
+        )
 
     def _check_outputs(self, request: InferRequest) -> None:
         wanted = request.outputs
-        if [one.name for one in wanted] != self._output_names:
-            wanted = request.outputs = self._in_order(wanted)
+        if len(wanted) != len(self._all_outputs):
+            wanted = self._in_order(request)
+        for one, rule in zip(wanted, self._all_outputs, strict=False):
+            if one.name != rule.name:
+                wanted = self._in_order(request)
+                break
         for one in wanted:
             if one.top_k:
                 msg = f"output '{one.name}': this server does not offer classification"
                 raise Unsupported(msg)
 
-    def _in_order(self, wanted: Sequence[WantedOutput]) -> list[WantedOutput]:
-        by_name = {output.name: output for output in wanted}
+    def _in_order(self, request: InferRequest) -> list[WantedOutput]:
+        """Put the wanted outputs in the model's order, each once, and return them."""
+        by_name = {output.name: output for output in request.outputs}
         if unknown := by_name.keys() - self._outputs.keys():
             msg = (
                 f"model '{self.name}' has no output {_quoted(unknown)}, "
                 f"it gives {_quoted(self._outputs)}"
             )
             raise InvalidRequest(msg)
-        return [by_name[name] for name in self._outputs if name in by_name]
+        request.outputs = [by_name[name] for name in self._outputs if name in by_name]
+        return request.outputs
 
 
 def _quoted(names: Iterable[str]) -> str:

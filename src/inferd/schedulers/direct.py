@@ -16,11 +16,10 @@ class DirectScheduler:
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
         execution = self._execution
-        size_class = execution.size_class(request)
-        if execution.is_inline(size_class):
-            [answer] = execution.run_inline((request,), size_class)
-        else:
-            [answer] = await execution.run_in_thread((request,), size_class)
+        answers = execution.run_inline((request,))
+        if answers is None:
+            answers = await execution.run_in_thread((request,))
+        [answer] = answers
         if isinstance(answer, InferdError):
             raise answer
         return answer

@@ -49,8 +49,7 @@ STREAM_AHEAD = 16
 """How many answers a decoupled model may be ahead of a slow reader."""
 
 Answer = InferResponse | InferdError
-_SIZE_CLASSES = 65
-_MOST_ELEMENTS = 1 << 64
+_SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
 
 
 class Execution:
@@ -79,19 +78,14 @@ class Execution:
         self._waiting_count = 0
         self._is_closed = False
 
-    def size_class(self, request: InferRequest) -> int:
-        """Return the class of `request`: the bit length of its inputs' element count."""
-        elements = 0
-        for tensor in request.inputs:
-            elements += prod(tensor.shape)
-        return elements.bit_length() if elements < _MOST_ELEMENTS else _SIZE_CLASSES - 1
+    def run_inline(self, requests: Sequence[InferRequest]) -> Sequence[Answer] | None:
+        """Run `requests` here and now, or return None when they belong in a thread.
 
-    def is_inline(self, size_class: int) -> bool:
-        """Tell whether requests of `size_class` run on the event loop at present."""
-        return self._inline[size_class]
-
-    def run_inline(self, requests: Sequence[InferRequest], size_class: int) -> Sequence[Answer]:
-        """Run `requests` here and now. Raises InferdError when all of them failed."""
+        Raises InferdError when all of them failed.
+        """
+        size_class = _size_class(requests)
+        if not self._inline[size_class]:
+            return None
         clock = self._clock
         started_ns = clock()
         try:
@@ -106,9 +100,7 @@ class Execution:
             raise _miscounted(self._name, len(answers), len(requests))
         return answers
 
-    async def run_in_thread(
-        self, requests: Sequence[InferRequest], size_class: int
-    ) -> Sequence[Answer]:
+    async def run_in_thread(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         """Run `requests` in the next free instance's thread.
 
         Raises InferdError when all of them failed, Unavailable when too many wait already. When
@@ -122,7 +114,7 @@ class Execution:
             job.is_abandoned = True
             self._waiting_count -= 1
         if self._may_run_inline:
-            self._note_thread_run(size_class, took_ns)
+            self._note_thread_run(_size_class(requests), took_ns)
         return answers
 
     async def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
@@ -196,6 +188,15 @@ class Execution:
         if self._clock() - self._moved_ns[size_class] < CALM_NS:
             needed = min(2 * self._runs_needed[size_class], MOST_RUNS)
         self._runs_needed[size_class] = self._runs_missing[size_class] = needed
+
+
+def _size_class(requests: Sequence[InferRequest]) -> int:
+    """Return the class of `requests`: the bit length of their inputs' element count."""
+    elements = 0
+    for request in requests:
+        for tensor in request.inputs:
+            elements += prod(tensor.shape)
+    return elements.bit_length()
 
 
 class _Job:

@@ -182,7 +182,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         if self._is_eof and self._task is None and not self._is_closing:
             self._close()
-        self._go_on_reading()
+        if not self._is_reading:
+            self._go_on_reading()
 
     def _read_request(self) -> bool:
         """Read one request if its head is there; tell whether to try for the next one."""
@@ -210,7 +211,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             else:
                 self._start = end
             self._answer(request)
-            return True
+            return self._start != self._end
         self._check_expectation(request)
         self._request = request
         self._since = self._server.now

@@ -32,6 +32,8 @@ class HttpRoutes:
         """Return the answer of `request`, whatever happens."""
         try:
             route = find_route(request.target)
+            if route is None:
+                return _not_found(request)
             call = route.calls.get(request.method)
             if call is None:
                 return _wrong_method(request, route.calls)
@@ -59,7 +61,9 @@ class HttpRoutes:
             if coding not in (b"gzip", b"deflate", b"identity"):
                 return _unknown_coding(coding)
             body = await inflate(body, coding, self._max_inflated_bytes)
-        json_size = v2_binary.json_length(headers.get(_INFER_HEADER), len(body))
+        json_size = len(body)
+        if (declared := headers.get(_INFER_HEADER)) is not None:
+            json_size = v2_binary.json_length(declared, json_size)
         infer_request = self._codec.decode_infer_request(model, version, body, json_size)
         response = await self._engine.infer(infer_request)
         buffers, json_size_out = self._codec.encode_infer_response(infer_request, response)
@@ -109,11 +113,6 @@ class HttpRoutes:
         """The models that are ready, as KServe lists them."""
         return _json(v2_rest.encode_model_names(self._engine.model_names()))
 
-    async def not_found(self, request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
-        """Whatever has no URL here."""
-        path = request.target.partition(b"?")[0][:200].decode("latin-1")
-        return error_answer(404, f"there is nothing at '{path}'")
-
 
 Call = Callable[[HttpRoutes, HttpRequest, str, str], Awaitable[HttpAnswer]]
 
@@ -142,14 +141,6 @@ class Route:
         self.version = version
 
 
-class _Anything(dict[bytes, Call]):
-    def get(self, _method: bytes, _default: Any = None) -> Call:  # type: ignore[override]
-        return HttpRoutes.not_found
-
-
-_NOT_FOUND = Route(_Anything())
-
-
 def _by_pattern() -> dict[tuple[str, ...], dict[bytes, Call]]:
     table: dict[tuple[str, ...], dict[bytes, Call]] = {}
     for verb, path, call in ROUTES:
@@ -164,8 +155,8 @@ _PATTERNS = _by_pattern()
 
 
 @functools.lru_cache(4096)
-def find_route(target: bytes) -> Route:
-    """Return what a request target means. One trailing slash is tolerated, a query ignored.
+def find_route(target: bytes) -> Route | None:
+    """Return what a request target means, None for nothing. One trailing slash is tolerated, a query ignored.
 
     Percent escapes are decoded after the path is split, so an escaped slash stays in its name.
     """
@@ -173,7 +164,7 @@ def find_route(target: bytes) -> Route:
     if path.startswith((b"http://", b"https://")):  # absolute form (RFC 9112, section 3.2.2)
         path = b"/" + b"/".join(path.split(b"/")[3:])
     if not path.startswith(b"/"):
-        return _NOT_FOUND
+        return None
     segments = path.removesuffix(b"/").split(b"/")[1:]
     names = [unquote_to_bytes(segment).decode(errors="replace") for segment in segments]
     for pattern, calls in _PATTERNS.items():
@@ -183,7 +174,7 @@ def find_route(target: bytes) -> Route:
         ):
             found = dict(zip(pattern, names, strict=True))
             return Route(calls, found.get("{model}", ""), found.get("{version}", ""))
-    return _NOT_FOUND
+    return None
 
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
@@ -193,6 +184,11 @@ def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
 
 def _json(body: bytes, status: int = 200) -> HttpAnswer:
     return HttpAnswer(status, [body])
+
+
+def _not_found(request: HttpRequest) -> HttpAnswer:
+    path = request.target.partition(b"?")[0][:200].decode("latin-1")
+    return error_answer(404, f"there is nothing at '{path}'")
 
 
 def _wrong_method(request: HttpRequest, calls: dict[bytes, Call]) -> HttpAnswer:

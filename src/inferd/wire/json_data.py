@@ -23,7 +23,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import float64_to_half, half_text, half_to_float32
 from inferd.tensor.strings import check_strings, encode_strings
 from inferd.tensor.tensor import Tensor
-from inferd.wire.json_document import NotFast
+from inferd.wire.json_document import Input, NotFast
 
 _INTEGERS = {
     datatype: ((-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind == "INT" else (0, 2**bits - 1))
@@ -41,25 +41,49 @@ _read_floats = msgspec.json.Decoder(list[float]).decode
 _read_texts = msgspec.json.Decoder(list[str]).decode
 _read_booleans = msgspec.json.Decoder(list[bool]).decode
 
-_FLAT: dict[DataType, tuple[Callable[[msgspec.Raw], list[Any]], str]] = {
-    DataType.BOOL: (_read_booleans, "?"),
-    DataType.UINT8: (_read_integers, "B"),
-    DataType.UINT16: (_read_integers, "H"),
-    DataType.UINT32: (_read_integers, "I"),
-    DataType.UINT64: (_read_integers, "Q"),
-    DataType.INT8: (_read_integers, "b"),
-    DataType.INT16: (_read_integers, "h"),
-    DataType.INT32: (_read_integers, "i"),
-    DataType.INT64: (_read_integers, "q"),
-    DataType.FP32: (_read_floats, "f"),
-    DataType.FP64: (_read_floats, "d"),
+_FLAT: dict[str, tuple[DataType, Callable[[msgspec.Raw], list[Any]], str]] = {
+    "BOOL": (DataType.BOOL, _read_booleans, "?"),
+    "UINT8": (DataType.UINT8, _read_integers, "B"),
+    "UINT16": (DataType.UINT16, _read_integers, "H"),
+    "UINT32": (DataType.UINT32, _read_integers, "I"),
+    "UINT64": (DataType.UINT64, _read_integers, "Q"),
+    "INT8": (DataType.INT8, _read_integers, "b"),
+    "INT16": (DataType.INT16, _read_integers, "h"),
+    "INT32": (DataType.INT32, _read_integers, "i"),
+    "INT64": (DataType.INT64, _read_integers, "q"),
+    "FP32": (DataType.FP32, _read_floats, "f"),
+    "FP64": (DataType.FP64, _read_floats, "d"),
 }
-"""How a flat array of the datatype is read from its text, and the struct code that packs it."""
+"""How a flat array of a datatype is read from its text, and the struct code that packs it."""
 
 Shape = tuple[int, ...]
 
 
 # --- in ---
+
+
+def decode_flat(one: Input) -> Tensor | None:
+    """Return the tensor of an input in its commonest form: a flat array of text, no parameters.
+
+    None when it has another form. struct.pack checks every range. Raises NotFast when the exact
+    reader must be asked.
+    """
+    data = one.data
+    flat = _FLAT.get(one.datatype)
+    if flat is None or type(data) is not msgspec.Raw or one.parameters:
+        return None
+    datatype, read, code = flat
+    try:
+        values = read(data)
+        count = len(values)
+        packed = struct.pack(f"<{count}{code}", *values)
+    except (msgspec.MsgspecError, struct.error, OverflowError) as error:
+        raise NotFast from error
+    shape = one.shape
+    # Two negative dims can multiply to the right count; no model's configuration fits them.
+    if prod(shape) != count or -1 in shape:
+        shape = resolve_shape(one.name, shape, count)
+    return Tensor(one.name, datatype, shape, packed)
 
 
 def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tensor:
@@ -86,16 +110,13 @@ def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tenso
 
 
 def _from_raw(datatype: DataType, data: msgspec.Raw) -> tuple[Any, int]:
-    """Read a flat array straight from its text; struct.pack checks every range."""
+    """Read a flat array of strings straight from its text."""
+    if datatype is not DataType.BYTES:
+        raise NotFast
     try:
-        if datatype is DataType.BYTES:
-            texts = _read_texts(data)
-            return encode_strings(texts, ""), len(texts)
-        read, code = _FLAT[datatype]
-        values = read(data)
-        count = len(values)
-        return struct.pack(f"<{count}{code}", *values), count
-    except (msgspec.MsgspecError, struct.error, OverflowError, UnicodeError, KeyError) as error:
+        texts = _read_texts(data)
+        return encode_strings(texts, ""), len(texts)
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise NotFast from error
 
 
@@ -340,7 +361,7 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     """
     datatype = tensor.datatype
     if datatype in _INTEGERS:
-        flat = _flat(tensor, datatype.numpy)
+        flat = np.ndarray(prod(tensor.shape), datatype.numpy, tensor.data)
         if flat.size < 64:  # a short list is written faster than a short array
             return orjson.dumps(flat.tolist())
         return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)

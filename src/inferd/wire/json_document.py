@@ -19,7 +19,7 @@ from inferd.errors import InvalidRequest
 try:
     import simdjson
 except ImportError:  # no wheel for this interpreter: msgspec reads large bodies too
-    simdjson = None
+    simdjson = None  # type: ignore[assignment]
 
 LARGE_BYTES = 16384
 """From this size on simdjson beats msgspec."""

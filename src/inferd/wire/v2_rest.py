@@ -13,8 +13,8 @@ from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire import json_document
-from inferd.wire.json_data import decode_data, encode_data, json_text
-from inferd.wire.json_document import Document, Input, JsonReader, NotFast, OutputParameters
+from inferd.wire.json_data import decode_data, decode_flat, encode_data, json_text
+from inferd.wire.json_document import Document, Input, JsonReader, NotFast, Output
 from inferd.wire.v2_binary import Blobs, decode_raw_request
 
 HTTP_STATUS = {
@@ -84,16 +84,13 @@ class V2Rest:
         self, model: str, version: str, document: Document, body: memoryview, json_size: int
     ) -> InferRequest:
         blobs = Blobs(body, json_size)
-        inputs = [self._input(one, blobs) for one in document.inputs]
+        inputs = []
+        for one in document.inputs:
+            inputs.append(decode_flat(one) or self._input(one, blobs))  # noqa: PERF401  no call
         blobs.check_used_up()
         request = InferRequest(model, version, document.id or "", inputs)
         if document.outputs:
-            request.outputs = [
-                _wanted_output(one.name, one.parameters)
-                if one.parameters
-                else WantedOutput(one.name)
-                for one in document.outputs
-            ]
+            request.outputs = _wanted_outputs(document.outputs)
         if document.parameters:
             _set_parameters(request, document.parameters)
         return request
@@ -151,23 +148,17 @@ class V2Rest:
                 text.append(_binary_size(tensor.parameters, view.nbytes))
             else:
                 if tensor.parameters:
-                    text.append(b',"parameters":' + orjson.dumps(tensor.parameters))
-                text += (b',"data":', self._data(tensor))
+                    text.append(b'"parameters":%b,' % orjson.dumps(tensor.parameters))
+                if tensor.datatype in _HALVES and not self._rules.half_floats:
+                    raise _no_halves(tensor)
+                text.append(b'"data":')
+                text.append(encode_data(tensor, self._rules.non_finite))
             text.append(b"},")
         text[-1] = text[-1].removesuffix(b",") + b"]}"
         if not any(blobs):
             return [b"".join(text)] if len(text[-2]) < 65536 else text, None
         head = b"".join(text)
         return [head, *blobs], len(head)
-
-    def _data(self, tensor: Tensor) -> bytes:
-        if tensor.datatype in _HALVES and not self._rules.half_floats:
-            msg = (
-                f"output '{tensor.name}': {tensor.datatype.value} as JSON numbers is turned off "
-                f"on this server; ask for it with binary_data true"
-            )
-            raise InvalidRequest(msg)
-        return encode_data(tensor, self._rules.non_finite)
 
 
 # --- pieces of requests ---
@@ -176,6 +167,13 @@ class V2Rest:
 def _no_data(name: str) -> InferdError:
     return InvalidRequest(
         f"input '{name}' has no data: expected 'data', or binary_data_size in its parameters"
+    )
+
+
+def _no_halves(tensor: Tensor) -> InferdError:
+    return InvalidRequest(
+        f"output '{tensor.name}': {tensor.datatype.value} as JSON numbers is turned off on this "
+        f"server; ask for it with binary_data true"
     )
 
 
@@ -193,13 +191,20 @@ def _scalars(parameters: dict[str, Any]) -> Parameters | None:
     return kept or None
 
 
-def _wanted_output(name: str, parameters: OutputParameters) -> WantedOutput:
-    if parameters.shared_memory_region is not None:
-        raise _no_shared_memory(name)
-    if parameters.classification < 0:
-        msg = f"output '{name}': classification must be a count of classes, 0 or more"
-        raise InvalidRequest(msg)
-    return WantedOutput(name, parameters.binary_data, parameters.classification)
+def _wanted_outputs(outputs: list[Output]) -> list[WantedOutput]:
+    wanted = []
+    for one in outputs:
+        asked = one.parameters
+        if asked is None:
+            wanted.append(WantedOutput(one.name))
+            continue
+        if asked.shared_memory_region is not None:
+            raise _no_shared_memory(one.name)
+        if asked.classification < 0:
+            msg = f"output '{one.name}': classification must be a count of classes, 0 or more"
+            raise InvalidRequest(msg)
+        wanted.append(WantedOutput(one.name, asked.binary_data, asked.classification))
+    return wanted
 
 
 def _set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
@@ -314,7 +319,7 @@ def _model_head(model: str, version: str) -> bytes:
 
 @functools.lru_cache(4096)
 def _output_head(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
-    return b'{"name":%b,"datatype":"%b","shape":%b' % (
+    return b'{"name":%b,"datatype":"%b","shape":%b,' % (
         orjson.dumps(name),
         datatype.value.encode(),
         orjson.dumps(shape),
@@ -323,8 +328,8 @@ def _output_head(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes
 
 def _binary_size(parameters: Parameters | None, size: int) -> bytes:
     if parameters:
-        return b',"parameters":' + orjson.dumps({**parameters, "binary_data_size": size})
-    return b',"parameters":{"binary_data_size":%d}' % size
+        return b'"parameters":%b' % orjson.dumps({**parameters, "binary_data_size": size})
+    return b'"parameters":{"binary_data_size":%d}' % size
 
 
 # --- the small calls ---
