@@ -1,6 +1,6 @@
 """The plugs: what a backend, one loaded copy of a model, and a scheduler must offer."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -47,7 +47,11 @@ class Instance(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what the instance holds; nothing runs on it any more."""
+        """Free what the instance holds. Called once.
+
+        Nothing runs on it any more, unless an execution did not end in the time an unload waits:
+        then this is called while it runs, from another thread, and should make it end.
+        """
         ...
 
 
@@ -94,10 +98,16 @@ class Scheduler(Protocol):
         """Return the one answer of `request`. Raises InferdError."""
         ...
 
-    def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
-        """Return the answers of `request` as they come. Raises InferdError while iterating."""
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Return the answers of `request` as they come. Raises InferdError while iterating.
+
+        Closing the generator gives up the rest of the answers.
+        """
         ...
 
-    async def close(self) -> None:
-        """Take no new requests, wait for those in flight, and close the instances."""
+    async def close(self, timeout_s: float) -> None:
+        """Take no new requests, wait for those in flight, and close the instances.
+
+        After `timeout_s` seconds the instances are closed though requests still run.
+        """
         ...

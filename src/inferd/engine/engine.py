@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 import inferd
@@ -94,19 +95,21 @@ class Engine:
         response.id = request.id
         return response
 
-    async def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of `request` as they come; a model that is not decoupled gives one.
 
-        Raises as `infer` does, while iterating.
+        Raises as `infer` does, while iterating. Closing the generator gives up the answers that
+        have not come yet.
         """
         served = self._find(request.model, request.version)
         served.check_request(request)
-        async for response in served.scheduler.stream(request):
-            served.check_response(request, response)
-            response.model = served.name
-            response.version = served.version
-            response.id = request.id
-            yield response
+        async with aclosing(served.scheduler.stream(request)) as responses:
+            async for response in responses:
+                served.check_response(request, response)
+                response.model = served.name
+                response.version = served.version
+                response.id = request.id
+                yield response
 
     # --- what it tells ---
 
@@ -215,11 +218,17 @@ class Engine:
         """Be not ready from now on; requests still run."""
         self._is_draining = True
 
-    async def close(self) -> None:
-        """Close every version. Requests that still run in threads are waited for."""
+    async def close(self, timeout_s: float) -> None:
+        """Close every version. Requests that run in threads are waited for, `timeout_s` at most."""
+        self.drain()
         served = [one for model in self._models.values() for one in model.ready.values()]
         self._models.clear()
-        await asyncio.gather(*(one.scheduler.close() for one in served))
+        ends = await asyncio.gather(
+            *(one.scheduler.close(timeout_s) for one in served), return_exceptions=True
+        )
+        for one, error in zip(served, ends, strict=True):
+            if error is not None:
+                log.error("model '%s' does not close: %s", one.name, error, exc_info=error)
 
     # --- how it finds a model ---
 

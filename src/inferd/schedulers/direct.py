@@ -1,6 +1,6 @@
 """No queue of its own: each request runs alone, as soon as an instance is free."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
@@ -24,10 +24,10 @@ class DirectScheduler:
             raise answer
         return answer
 
-    def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
         return self._execution.stream(request)
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""
-        await self._execution.close()
+        await self._execution.close(timeout_s)

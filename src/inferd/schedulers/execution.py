@@ -19,8 +19,8 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import ExitStack, closing, suppress
 from math import prod
 
 from inferd.core.interfaces import DecoupledInstance, Instance
@@ -90,14 +90,15 @@ class Execution:
         started_ns = clock()
         try:
             answers = self._instances[0].execute(requests)
+            if len(answers) != len(requests):
+                raise _miscounted(self._name, len(answers), len(requests))
         except InferdError:
             raise
-        except Exception as error:
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
             raise _failed(self._name, error) from error
-        if clock() - started_ns > OVERRUN_NS:
-            self._leave_loop(size_class)
-        if len(answers) != len(requests):
-            raise _miscounted(self._name, len(answers), len(requests))
+        finally:
+            if clock() - started_ns > OVERRUN_NS:
+                self._leave_loop(size_class)
         return answers
 
     async def run_in_thread(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
@@ -117,7 +118,7 @@ class Execution:
             self._note_thread_run(_size_class(requests), took_ns)
         return answers
 
-    async def stream(self, request: InferRequest) -> AsyncIterator[InferResponse]:
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of a decoupled model as they come.
 
         The model may be STREAM_AHEAD answers ahead of the reader, then it waits. Raises
@@ -136,19 +137,40 @@ class Execution:
             job.room.release()
             self._waiting_count -= 1
 
-    async def close(self) -> None:
-        """Refuse new requests, let those in the threads finish, and close the instances."""
+    async def close(self, timeout_s: float) -> None:
+        """Refuse new requests, let those in the threads finish, and close the instances.
+
+        What has not finished after `timeout_s` seconds is not waited for: requests that no
+        instance has taken yet fail as Unavailable, and its close may wake an instance that hangs.
+        """
         self._is_closed = True
+        self._may_run_inline = False
+        self._inline = [False] * _SIZE_CLASSES
+        self._end_threads()
+        with ExitStack() as at_the_end:
+            for instance in self._instances:
+                at_the_end.callback(instance.close)
+            at_the_end.callback(self._refuse_waiting)
+            if self._ended:
+                await asyncio.wait(self._ended, timeout=timeout_s)
+
+    def _end_threads(self) -> None:
         for _ in self._ended:
             self._jobs.put(None)
-        await asyncio.gather(*self._ended)
-        for instance in self._instances:
-            instance.close()
+
+    def _refuse_waiting(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                if job := self._jobs.get_nowait():
+                    job.refuse(self._unloading())
+        self._end_threads()
+
+    def _unloading(self) -> InferdError:
+        return Unavailable(f"model '{self._name}' is being unloaded")
 
     def _submit(self, job: "_Job") -> None:
         if self._is_closed:
-            msg = f"model '{self._name}' is being unloaded"
-            raise Unavailable(msg)
+            raise self._unloading()
         if self._waiting_count >= MAX_WAITING:
             msg = f"model '{self._name}' has {MAX_WAITING} requests waiting; try again later"
             raise Unavailable(msg)
@@ -220,6 +242,10 @@ class _Job:
             outcome = _failed(model, error)
         _tell(self.loop, self._finish, outcome, clock() - started_ns)
 
+    def refuse(self, error: InferdError) -> None:
+        """Fail without having run; called on the event loop."""
+        self._finish(error, 0)
+
     def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
         if self.done.done():
             return
@@ -240,26 +266,35 @@ class _StreamJob(_Job):
     def run(self, instance: Instance, model: str, _clock: Callable[[], int]) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead."""
         try:
-            for answer in _answers(instance, self.requests[0], model):
-                self.room.acquire()
-                if self.is_abandoned:
-                    return
-                self._hand_over(answer)
+            with closing(_answers(instance, self.requests[0], model)) as answers:
+                for answer in answers:
+                    self.room.acquire()
+                    if self.is_abandoned:
+                        return
+                    self._hand_over(answer)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             self._hand_over(_failed(model, error))
         self._hand_over(None)
+
+    def refuse(self, error: InferdError) -> None:
+        """See _Job.refuse."""
+        self.answers.put_nowait(error)
 
     def _hand_over(self, answer: Answer | None) -> None:
         _tell(self.loop, self.answers.put_nowait, answer)
 
 
-def _answers(instance: Instance, request: InferRequest, model: str) -> Iterator[Answer]:
+def _answers(
+    instance: Instance, request: InferRequest, model: str
+) -> Generator[Answer, None, None]:
+    """Yield the answers of `request`; closing this closes the instance's own generator."""
     if isinstance(instance, DecoupledInstance):
-        return instance.stream(request)
+        yield from instance.stream(request)
+        return
     answers = instance.execute((request,))
     if len(answers) != 1:
         raise _miscounted(model, len(answers), 1)
-    return iter(answers)
+    yield from answers
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:

@@ -116,8 +116,7 @@ class Server:
             await self._grpc.stop(0.0)
             self._grpc = None
         self.http_port = self.grpc_port = 0
-        with contextlib.suppress(TimeoutError):  # a model that never returns
-            await asyncio.wait_for(self.engine.close(), _LAST_WAIT_S)
+        await self.engine.close(_LAST_WAIT_S)
 
     def places(self) -> list[tuple[str, str]]:
         """Return (protocol, where to reach it) for all that is open."""
