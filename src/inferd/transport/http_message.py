@@ -6,7 +6,7 @@ import httptools
 import msgspec
 
 
-class HttpRequest(msgspec.Struct):
+class HttpRequest(msgspec.Struct, gc=False):
     """A request: header names in lower case, the whole body (chunks joined, still compressed)."""
 
     method: bytes
@@ -16,14 +16,8 @@ class HttpRequest(msgspec.Struct):
     is_http_10: bool
     body: memoryview = memoryview(b"")
 
-    def again(self) -> "HttpRequest":
-        """Return a request with the same head and no body yet."""
-        return HttpRequest(
-            self.method, self.target, self.headers, self.is_kept_alive, self.is_http_10
-        )
 
-
-class HttpAnswer(msgspec.Struct):
+class HttpAnswer(msgspec.Struct, gc=False):
     """An answer: `headers` are whole lines ending in CR LF; lengths are added when it is sent."""
 
     status: int
@@ -75,13 +69,12 @@ def parse_head(head: bytes) -> HttpRequest:
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
         raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
-    return HttpRequest(
-        parser.get_method(),
-        collected.target,
-        collected.headers,
-        parser.should_keep_alive(),
-        version == "1.0",
-    )
+    headers = collected.headers
+    is_http_10 = version == "1.0"
+    # The parser's own should_keep_alive forgets the header once the message is complete.
+    wishes = {wish.strip().lower() for wish in headers.get(b"connection", b"").split(b",")}
+    is_kept_alive = b"close" not in wishes and (not is_http_10 or b"keep-alive" in wishes)
+    return HttpRequest(parser.get_method(), collected.target, headers, is_kept_alive, is_http_10)
 
 
 def body_length(request: HttpRequest, max_bytes: int) -> int:
@@ -90,7 +83,10 @@ def body_length(request: HttpRequest, max_bytes: int) -> int:
     Raises HttpError for a length that is not a number or above `max_bytes`.
     """
     headers = request.headers
-    if coding := headers.get(b"transfer-encoding"):
+    coding = headers.get(b"transfer-encoding")
+    if coding is not None:
+        if request.is_http_10:  # whoever forwarded this may not have understood it
+            raise HttpError(400, "HTTP/1.0 has no Transfer-Encoding")
         if coding.strip().lower() != b"chunked":
             raise HttpError(501, "Transfer-Encoding other than chunked is not supported")
         if b"content-length" in headers:
