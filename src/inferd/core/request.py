@@ -7,7 +7,7 @@ import msgspec
 from inferd.tensor.tensor import Parameters, Tensor
 
 
-class WantedOutput(msgspec.Struct):
+class WantedOutput(msgspec.Struct, gc=False):
     """One output the client asked for by name.
 
     `binary` is the V2 REST choice for this output (None: not said). `top_k` > 0 asks for
@@ -20,7 +20,7 @@ class WantedOutput(msgspec.Struct):
     place: Any = None
 
 
-class Sequence(msgspec.Struct):
+class Sequence(msgspec.Struct, gc=False):
     """The sequence a request belongs to; `id` is a number or a text, never 0 or empty."""
 
     id: int | str
@@ -28,7 +28,7 @@ class Sequence(msgspec.Struct):
     end: bool = False
 
 
-class InferRequest(msgspec.Struct):
+class InferRequest(msgspec.Struct, gc=False):
     """A decoded inference request.
 
     `version` is "" when the client leaves the choice to the server. An empty `outputs` means all
@@ -53,7 +53,7 @@ class InferRequest(msgspec.Struct):
     arrived_ns: int = 0
 
 
-class InferResponse(msgspec.Struct):
+class InferResponse(msgspec.Struct, gc=False):
     """One answer. `final` is false while more answers of the same request are to come."""
 
     model: str

@@ -17,7 +17,7 @@ Parameters = dict[str, Parameter]
 """What the protocol allows as a parameter value: string, number or boolean."""
 
 
-class Tensor(msgspec.Struct):
+class Tensor(msgspec.Struct, gc=False):
     """A named tensor whose `data` is any C-contiguous buffer in wire layout.
 
     Little-endian, row-major, packed. BYTES hold a uint32 length before each element

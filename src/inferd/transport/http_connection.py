@@ -39,6 +39,7 @@ _JOIN_BYTES = 16384
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
+_NO_BODY = memoryview(b"")
 
 PROBE_S = 0.25
 """How often a client that has said all it has to say is asked whether it still listens."""
@@ -199,7 +200,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._start = head_end + 4
         if head == self._last_head:
             # A client repeats its head as long as its requests look alike.
-            request, length = self._last_request.again(), self._last_length
+            request, length = self._last_request, self._last_length
         else:
             request, length = self._read_head(bytes(head))
         available = self._end - self._start
@@ -227,7 +228,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         request = parse_head(head)
         length = body_length(request, self._options.max_body_bytes)
         self._last_head, self._last_request, self._last_length = head, request, length
-        return request.again(), length
+        return request, length
 
     def _begin_body(self, length: int, available: int) -> None:
         # Not a bytearray: that would write zeros over memory that is about to be overwritten,
@@ -322,6 +323,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._advance()
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        request.body = _NO_BODY  # the head is kept, an idle connection keeps nothing else
         if self._held_bytes:
             self._release_body()
         buffers = answer.buffers

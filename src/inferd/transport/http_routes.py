@@ -3,7 +3,6 @@
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from inferd.engine.engine import Engine
@@ -156,7 +155,9 @@ _PATTERNS = _by_pattern()
 
 @functools.lru_cache(4096)
 def find_route(target: bytes) -> Route | None:
-    """Return what a request target means, None for nothing. One trailing slash is tolerated, a query ignored.
+    """Return what a request target means, None for nothing.
+
+    One trailing slash is tolerated, a query ignored.
 
     Percent escapes are decoded after the path is split, so an escaped slash stays in its name.
     """
