@@ -107,8 +107,14 @@ def check_once(server: Server, case: Case, request: Request) -> int:
     return answer_bytes
 
 
-def run_wrk(port: int, requests: list[Request], connections: int, seconds: int) -> Load:
-    """Send `requests` in turn with wrk; where ID_MARK stands in a body, each gets its own id."""
+def run_wrk(
+    port: int, requests: list[Request], connections: int, seconds: int, constant_id: str = ""
+) -> Load:
+    """Send `requests` in turn with wrk.
+
+    Where ID_MARK stands in a body, each gets a random id, or `constant_id`, put in the same way so
+    that wrk works as hard.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number, request in enumerate(requests, 1):
@@ -119,7 +125,7 @@ def run_wrk(port: int, requests: list[Request], connections: int, seconds: int) 
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s"]
         command += ["-s", str(HERE / "post.lua"), f"http://{HOST}:{port}/"]
         environ = {"PATH": "/usr/bin:/bin:/usr/local/bin", "BENCH_FOLDER": name}
-        environ["BENCH_ID_MARK"] = ID_MARK
+        environ |= {"BENCH_ID_MARK": ID_MARK, "BENCH_CONSTANT_ID": constant_id}
         subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)
         return Load(**json.loads((folder / "result.json").read_text()))
 
@@ -164,15 +170,21 @@ def run_h2loads(port: int, requests: list[Request], connections: int, seconds: i
 
 
 def measure(
-    server: Server, case: Case, requests: list[Request], connections: int, seconds: int
+    server: Server,
+    case: Case,
+    requests: list[Request],
+    connections: int,
+    seconds: int,
+    constant_id: str = "",
 ) -> tuple[Row, Load]:
     """Load `server` with `requests` in turn and return the figures. The floor takes all as HTTP."""
     through_http = case.protocol != "grpc" or not server.grpc_port
-    port = server.port if through_http else server.grpc_port
-    generate = run_wrk if through_http else run_h2loads
     machine_before, mine_before = machine_cpu_seconds(), own_cpu_seconds()
     before, started = cpu_seconds(server.pid), time.monotonic()
-    load = generate(port, requests, connections, seconds)
+    if through_http:
+        load = run_wrk(server.port, requests, connections, seconds, constant_id)
+    else:
+        load = run_h2loads(server.grpc_port, requests, connections, seconds)
     used, elapsed = cpu_seconds(server.pid) - before, time.monotonic() - started
     others = machine_cpu_seconds() - machine_before - used - (own_cpu_seconds() - mine_before)
     row = Row(
@@ -196,13 +208,9 @@ def own_cpu_seconds() -> float:
     return float(sum(times[:4]))
 
 
-def measure_fixed(
-    server: Server, case: Case, model: str, connections: int, seconds: int, size: int = 0
-) -> Row:
-    """Measure one request sent again and again; its values are compared before."""
-    inputs = cases.make_inputs(
-        case.kind, size or cases.SIZES[case.kind][0], np.random.default_rng(7)
-    )
+def measure_fixed(server: Server, case: Case, model: str, connections: int, seconds: int) -> Row:
+    """Measure one request without an id, sent again and again; its values are compared before."""
+    inputs = cases.make_inputs(case.kind, cases.SIZES[case.kind][0], np.random.default_rng(7))
     request = cases.encode(case, model, "", inputs)
     answer_bytes = check_once(server, case, request)
     row, load = measure(server, case, [request], connections, seconds)
@@ -220,15 +228,14 @@ def measure_floor(floor: Server, case: Case, model: str, connections: int, secon
     return row
 
 
-def varied_requests(case: Case, models: list[str]) -> list[Request]:
-    """Return requests that differ in model name, size, values and id (random for each in HTTP)."""
+def same_size_requests(case: Case, models: list[str], size: int) -> list[Request]:
+    """Return a request for each of `models`, each with random values and room for an id."""
     random = np.random.default_rng(secrets.randbits(64))
     requests = []
     for model in models:
-        for size in cases.SIZES[case.kind]:
-            inputs = cases.make_inputs(case.kind, size, random)
-            mark = secrets.token_hex(cases.ID_LENGTH // 2) if case.protocol == "grpc" else ID_MARK
-            requests.append(cases.encode(case, model, mark, inputs))
+        inputs = cases.make_inputs(case.kind, size, random)
+        mark = secrets.token_hex(cases.ID_LENGTH // 2) if case.protocol == "grpc" else ID_MARK
+        requests.append(cases.encode(case, model, mark, inputs))
     return requests
 
 
@@ -274,7 +281,7 @@ class Varied:
 
     case: str
     concurrency: int
-    fixed_us: float  # CPU of the same sizes, each sent unchanged, weighted evenly
+    steady_us: float  # CPU of the same sizes, each sent unchanged, weighted evenly
     varied_us: float
     checked: int
     wrong: list[str]
@@ -283,27 +290,29 @@ class Varied:
     @property
     def difference(self) -> float:
         """How much dearer varied requests are, as a fraction."""
-        return self.varied_us / self.fixed_us - 1
+        return self.varied_us / self.steady_us - 1
 
 
 def measure_varied(
     server: Server, case: Case, models: list[str], connections: int, seconds: int
 ) -> Varied:
-    """Compare a load whose requests vary in id, model name, size and values with constant loads."""
-    fixed = [
-        measure_fixed(server, case, models[0], connections, seconds, size)
-        for size in cases.SIZES[case.kind]
-    ]
+    """Compare requests that vary in id, model name, size and values with constant ones."""
+    steady, varied = [], []
+    for size in cases.SIZES[case.kind]:
+        requests = same_size_requests(case, models[:1], size)
+        row, _ = measure(server, case, requests, connections, seconds, "0" * cases.ID_LENGTH)
+        steady.append(row)
+        varied += same_size_requests(case, models, size)
     checker = Checker(server, case, models)
     checker.start()
     try:
-        row, _ = measure(server, case, varied_requests(case, models), connections, seconds)
+        row, _ = measure(server, case, varied, connections, seconds)
     finally:
         checker.stop()
     varied_us = row.cpu_us * row.requests / (row.requests + checker.sent)
-    fixed_us = float(np.mean([each.cpu_us for each in fixed]))
-    bad = row.bad + sum(each.bad for each in fixed)
-    return Varied(case.name, connections, fixed_us, varied_us, checker.sent, checker.wrong, bad)
+    steady_us = float(np.mean([each.cpu_us for each in steady]))
+    bad = row.bad + sum(each.bad for each in steady)
+    return Varied(case.name, connections, steady_us, varied_us, checker.sent, checker.wrong, bad)
 
 
 def main() -> None:

@@ -1,10 +1,12 @@
 -- wrk script: POSTs prepared requests in turn and writes what wrk counted as JSON.
 --
 -- BENCH_FOLDER holds N.path, N.headers ("Name: value" lines) and N.body, N from 1 on. A body that
--- holds BENCH_ID_MARK gets another random number of the same length there for each request.
+-- holds BENCH_ID_MARK gets another random number of the same length there for each request, or
+-- always BENCH_CONSTANT_ID.
 
 local folder = os.getenv("BENCH_FOLDER")
 local mark = os.getenv("BENCH_ID_MARK") or ""
+local constant_id = os.getenv("BENCH_CONSTANT_ID") or ""
 local requests = {}
 local turn = 0
 
@@ -49,6 +51,7 @@ function request()
   local prepared = requests[turn]
   if prepared.constant then return prepared.constant end
   local id = string.format("%06d%06d", math.random(0, 999999), math.random(0, 999999))
+  if constant_id ~= "" then id = constant_id end
   return wrk.format("POST", prepared.path, prepared.headers, prepared.before .. id .. prepared.after)
 end
 
