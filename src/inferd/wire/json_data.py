@@ -229,7 +229,7 @@ def _converter(datatype: DataType) -> Callable[[Any], Any]:
 
 def _integer(value: Any, low: int, high: int) -> int:
     wanted = f"a whole number from {low} to {high}"
-    if type(value) not in (int, Decimal) or not low <= value <= high or value % 1:
+    if type(value) not in (int, Decimal) or not low <= value <= high or int(value) != value:
         raise ValueError(wanted)
     return int(value)
 
@@ -281,12 +281,14 @@ def _boolean(value: Any) -> bool:
 def _shown(value: Any) -> str:
     if type(value) is dict:
         return "an object"
-    text = str(value) if isinstance(value, Decimal) else json_text(value)
+    text = json_text(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 def json_text(value: Any) -> str:
     """Return `value` as JSON would print it, for error texts; never raises."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return _token(value).decode()
     try:
         return orjson.dumps(value).decode()
     except (TypeError, ValueError):
@@ -336,8 +338,12 @@ def _from_base64(name: str, datatype: DataType, shape: Shape, text: str) -> Tens
 
 
 def _base64_strings(name: str, shape: Shape, raw: bytes) -> bytes | bytearray:
-    if any(dim < 0 for dim in shape):
-        resolve_shape(name, (-1, -1), 0)
+    if -1 in shape:
+        msg = (
+            f"input '{name}' has shape {list(shape)}: -1 belongs to metadata, "
+            f"BYTES as base64 need every dim"
+        )
+        raise InvalidRequest(msg)
     count = prod(shape)
     try:
         check_strings(raw, count, name)

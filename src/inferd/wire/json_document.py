@@ -10,7 +10,7 @@ exact one would refuse, nor read it differently (tests compare them).
 import json
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -28,6 +28,15 @@ KEEP_PARSER_BYTES = 8 << 20
 """simdjson's parser keeps the memory its largest document needed; beyond this it is thrown away."""
 
 
+MAX_RANK = 64
+"""The most dims a shape may have: numpy's own limit, far above any model's."""
+
+_MAX_DIM = 2**63 - 1
+
+Dim = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_DIM)]
+Shape = Annotated[tuple[Dim, ...], msgspec.Meta(max_length=MAX_RANK)]
+
+
 class NotFast(Exception):
     """A fast reader met something only the exact one may judge."""
 
@@ -36,7 +45,7 @@ class Input(msgspec.Struct, gc=False):
     """$request_input. `data` is what the reader left: Raw, a simdjson array, or Python values."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: Shape
     datatype: str
     parameters: dict[str, Any] | None = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -46,7 +55,7 @@ class OutputParameters(msgspec.Struct, gc=False):
     """The parameters of an output that mean something; others are tolerated."""
 
     binary_data: bool | None = None
-    classification: int = 0
+    classification: int | None = None
     shared_memory_region: str | None = None
 
 
@@ -67,6 +76,7 @@ class Document(msgspec.Struct, gc=False):
 
 
 class _ExactInput(Input, gc=False):
+    shape: tuple[int, ...]  # any dims, so that the error can name the input
     data: Any = msgspec.UNSET
 
 
@@ -99,6 +109,9 @@ class JsonReader:
         self._parser = None
         try:
             root: Any = parser.parse(text)
+            for one in (root, *root["inputs"]):
+                if len(set(one.keys())) != len(one):  # the other readers take the last, not this
+                    raise NotFast
             large = [one.get("data", msgspec.UNSET) for one in root["inputs"]]
             plain = {
                 key: _plain(root[key]) for key in ("id", "parameters", "outputs") if key in root
@@ -131,10 +144,23 @@ def read_exact(text: memoryview) -> Document:
     """
     try:
         values = loads_exact(text)
-        return cast("Document", msgspec.convert(values, _ExactDocument))
+        document = msgspec.convert(values, _ExactDocument)
     except msgspec.ValidationError as error:
         msg = f"the request body is JSON, but not an inference request: {error}"
         raise InvalidRequest(msg) from None
+    for one in document.inputs:
+        _check_dims(one)
+    return cast("Document", document)
+
+
+def _check_dims(one: Input) -> None:
+    if len(one.shape) > MAX_RANK:
+        msg = f"input '{one.name}' has {len(one.shape)} dims, expected at most {MAX_RANK}"
+        raise InvalidRequest(msg)
+    for index, dim in enumerate(one.shape):
+        if not -1 <= dim <= _MAX_DIM:
+            msg = f"input '{one.name}': dim {index} is {dim}, expected 0 to 2^63 - 1"
+            raise InvalidRequest(msg)
 
 
 def loads_exact(text: memoryview | bytes) -> Any:
@@ -148,7 +174,7 @@ def loads_exact(text: memoryview | bytes) -> Any:
         msg = f"the request body is not UTF-8: byte {error.start} is 0x{text[error.start]:02x}"
         raise InvalidRequest(msg) from None
     try:
-        return _loads(chars)
+        values = json.loads(chars, parse_float=_decimal)
     except json.JSONDecodeError as error:
         if "Inf" in chars and (spelled := _INFINITY.sub(_spell_infinity, chars)) != chars:
             return loads_exact(spelled.encode())
@@ -159,16 +185,46 @@ def loads_exact(text: memoryview | bytes) -> Any:
     except RecursionError:
         msg = "the request body is nested too deeply"
         raise InvalidRequest(msg) from None
-    except (ValueError, InvalidOperation):
-        msg = "the request body holds a number with too many digits"
+    except ValueError:
+        msg = "the request body holds an integer with too many digits"
         raise InvalidRequest(msg) from None
+    if _SURROGATE.search(chars) and not _is_unicode(values):
+        msg = "the request body holds a string with half a surrogate pair, expected Unicode"
+        raise InvalidRequest(msg)
+    return values
 
 
-def _loads(chars: str) -> Any:
-    return json.loads(chars, parse_float=Decimal)
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # the exponent is beyond Decimal's; any as far out means the same
+        mantissa, exponent = text.lower().split("e")
+        return Decimal(f"{mantissa}e{'-' if exponent[0] == '-' else '+'}{10**17}")
 
 
-_INFINITY = re.compile(r'"(?:[^"\\]|\\.)*"|\bInf\b')
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _is_unicode(values: Any) -> bool:
+    """Tell whether all strings in `values` can be UTF-8; iterative, so depth costs no stack."""
+    stack = [values]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            stack += value.keys()
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+        elif isinstance(value, str):
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return False
+    return True
+
+
+# Possessive, and content with a string that never ends, so that no text makes it slow.
+_INFINITY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|\bInf\b', re.DOTALL)
 
 
 def _spell_infinity(match: re.Match[str]) -> str:

@@ -1,7 +1,9 @@
 """V2 over JSON: inference requests and responses both ways, and the small calls."""
 
 import functools
+import math
 from collections.abc import Sequence as SequenceOf
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -30,7 +32,10 @@ HTTP_STATUS = {
 """Reason -> HTTP status: Triton's classes; clients match on them."""
 
 MAX_SHOWN = 200
-"""Names in error texts are cut to this length."""
+"""Values of parameters in error texts are cut to this length."""
+
+MAX_ERROR = 2000
+"""Error texts are cut to about this length."""
 
 _HALVES = (DataType.FP16, DataType.BF16)
 _UNSET = msgspec.UNSET
@@ -64,12 +69,8 @@ class V2Rest:
 
         Raises InvalidRequest, or Unsupported for a feature this server does not have.
         """
-        if json_size > self._rules.max_json_bytes:
-            msg = (
-                f"the JSON part has {json_size} bytes, the limit is "
-                f"{self._rules.max_json_bytes} (--http-max-input-size); send tensors as binary data"
-            )
-            raise InvalidRequest(msg)
+        if (json_size or len(body)) > self._rules.max_json_bytes:
+            raise self._too_large(json_size, len(body))
         if json_size == 0:
             return decode_raw_request(model, version, body)
         text = body[:json_size]
@@ -79,6 +80,14 @@ class V2Rest:
             pass
         document = json_document.read_exact(text)
         return self._request(model, version, document, body, json_size)
+
+    def _too_large(self, json_size: int, body_size: int) -> InferdError:
+        limit = f"the limit is {self._rules.max_json_bytes} (--http-max-input-size)"
+        if json_size == 0:
+            return InvalidRequest(f"the raw request has {body_size} bytes, {limit}")
+        return InvalidRequest(
+            f"the JSON part has {json_size} bytes, {limit}; send tensors as binary data"
+        )
 
     def _request(
         self, model: str, version: str, document: Document, body: memoryview, json_size: int
@@ -106,15 +115,16 @@ class V2Rest:
             if datatype in _HALVES:
                 self._check_halves(name, datatype, document.data)
             return decode_data(name, datatype, shape, document.data)
-        if "shared_memory_region" in parameters:
+        size = parameters.get("binary_data_size")
+        if parameters.get("shared_memory_region") is not None:
+            if size is not None or document.data is not _UNSET:
+                raise _two_sources(name)
             raise _no_shared_memory(name)
-        size = parameters.get("binary_data_size", _UNSET)
-        if size is _UNSET:
+        if size is None:
             document.parameters = None
             tensor = self._input(document, blobs)
         elif document.data is not _UNSET:
-            msg = f"input '{name}' has both 'data' and binary_data_size, expected one of them"
-            raise InvalidRequest(msg)
+            raise _two_sources(name)
         else:
             tensor = blobs.take(name, datatype, shape, size)
         tensor.parameters = _scalars(parameters)
@@ -156,7 +166,7 @@ class V2Rest:
             text.append(b"},")
         text[-1] = text[-1].removesuffix(b",") + b"]}"
         if not any(blobs):
-            return [b"".join(text)] if len(text[-2]) < 65536 else text, None
+            return [b"".join(text)] if len(text) < 2 or len(text[-2]) < 65536 else text, None
         head = b"".join(text)
         return [head, *blobs], len(head)
 
@@ -167,6 +177,13 @@ class V2Rest:
 def _no_data(name: str) -> InferdError:
     return InvalidRequest(
         f"input '{name}' has no data: expected 'data', or binary_data_size in its parameters"
+    )
+
+
+def _two_sources(name: str) -> InferdError:
+    return InvalidRequest(
+        f"input '{name}' has its data in two places, "
+        f"expected one of 'data', binary_data_size and shared_memory_region"
     )
 
 
@@ -184,9 +201,9 @@ def _no_shared_memory(name: str) -> InferdError:
 def _scalars(parameters: dict[str, Any]) -> Parameters | None:
     """Keep what a parameter may be; unknown names of any type are tolerated on tensors."""
     kept = {
-        key: value
+        key: _parameter(key, value)
         for key, value in parameters.items()
-        if key != "binary_data_size" and isinstance(value, bool | int | str | float)
+        if key != "binary_data_size" and isinstance(value, bool | int | str | float | Decimal)
     }
     return kept or None
 
@@ -200,10 +217,11 @@ def _wanted_outputs(outputs: list[Output]) -> list[WantedOutput]:
             continue
         if asked.shared_memory_region is not None:
             raise _no_shared_memory(one.name)
-        if asked.classification < 0:
+        top_k = asked.classification or 0
+        if top_k < 0:
             msg = f"output '{one.name}': classification must be a count of classes, 0 or more"
             raise InvalidRequest(msg)
-        wanted.append(WantedOutput(one.name, asked.binary_data, asked.classification))
+        wanted.append(WantedOutput(one.name, asked.binary_data, top_k))
     return wanted
 
 
@@ -224,6 +242,8 @@ def _set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
         else:
             kept[key] = _parameter(key, value)
     request.parameters = kept
+    if request.sequence and not request.sequence.id:
+        request.sequence = None  # Triton: id 0, or none, is no sequence
 
 
 def _parameter(key: str, value: Any) -> bool | int | str | float:
@@ -231,11 +251,18 @@ def _parameter(key: str, value: Any) -> bool | int | str | float:
         kind = "an object" if isinstance(value, dict) else "an array"
         msg = f"parameter '{key}' is {kind}, expected a string, a number or a boolean"
         raise InvalidRequest(msg)
-    if type(value) is int:
-        return value if value in _INT64 else float(value)
-    if isinstance(value, bool | str):
+    if isinstance(value, bool | str | float):
         return value
-    return float(value)
+    if type(value) is int and value in _INT64:
+        return value
+    try:
+        wide = float(value)
+    except OverflowError:
+        wide = math.inf
+    if math.isinf(wide):
+        msg = f"parameter '{key}' is beyond double precision"
+        raise InvalidRequest(msg)
+    return wide
 
 
 def _set_binary_output(request: InferRequest, key: str, value: Any) -> None:
@@ -336,7 +363,9 @@ def _binary_size(parameters: Parameters | None, size: int) -> bytes:
 
 
 def encode_error(message: str) -> bytes:
-    """Return the V2 error object."""
+    """Return the V2 error object; of a text beyond MAX_ERROR, which names made long, both ends."""
+    if len(message) > MAX_ERROR:
+        message = f"{message[: MAX_ERROR // 2]} ... {message[-MAX_ERROR // 2 :]}"
     return orjson.dumps({"error": message})
 
 
