@@ -9,6 +9,7 @@ from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
 
 _BATCH = (-1,)
@@ -85,25 +86,24 @@ class Served:
         rules = self._inputs
         batch_dims = self._batch_dims
         seen_bits = count = 0
-        batch_size = -1
+        batch_size = None
         for tensor in request.inputs:
             rule = rules.get(tensor.name)
             if rule is None:
-                self._check_names(request.inputs)
-                continue
+                raise self._bad_names(request.inputs)
             if tensor.datatype is not rule.datatype:
                 raise self._bad_datatype(tensor, rule)
             shape = tensor.shape
             if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
                 raise self._bad_shape(tensor, rule)
             if batch_dims and shape[0] != batch_size:
-                if batch_size >= 0 or not 1 <= shape[0] <= self._max_batch_size:
+                if batch_size is not None or not 1 <= shape[0] <= self._max_batch_size:
                     raise self._bad_batch(tensor, batch_size)
                 batch_size = shape[0]
             seen_bits |= rule.bit
             count += 1
         if seen_bits != self._all_bits or count != len(rules):
-            self._check_names(request.inputs)
+            self._check_absent(request.inputs)
         if request.outputs:
             self._check_outputs(request)
 
@@ -137,11 +137,12 @@ class Served:
     def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
         """Put the outputs of `response` in order and drop those nobody asked for; return them.
 
-        What hangs on an optional input may be missing, unless it was asked for by name.
+        One may be missing only when an optional input is, on which it may hang, and nobody asked
+        for it by name.
         """
         got = {tensor.name: tensor for tensor in response.outputs}
         names = [one.name for one in request.outputs or self._all_outputs]
-        may_miss = not request.outputs and self._required != self._names
+        may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
             msg = (
                 f"model '{self.name}' gave outputs {_quoted(got.keys())}, expected {_quoted(names)}"
@@ -162,15 +163,17 @@ class Served:
         [rule] = rules
         batch = (1,) * rule.batch_dims
         if rule.datatype is DataType.BYTES:
-            if prod(-dim if dim == -1 else dim for dim in rule.dims) != 1:
+            if prod(abs(dim) for dim in rule.dims) != 1:
                 raise self._not_deducible(rule, "BYTES are taken only as a single element")
             inner = tuple(abs(dim) for dim in rule.dims)
+            if len(body) > MAX_ELEMENT_BYTES:
+                raise self._not_deducible(rule, "one element has at most 2^32 - 1 bytes")
             prefix = len(body).to_bytes(4, "little")
             return Tensor(rule.name, rule.datatype, batch + inner, b"".join((prefix, body)))
         if rule.dims.count(-1) > 1:
             raise self._not_deducible(rule, "at most one dim may be variable")
         size_bytes = rule.datatype.size_bytes * prod(dim for dim in rule.dims if dim != -1)
-        variable, rest = divmod(len(body), size_bytes) if size_bytes else (0, len(body))
+        variable, rest = divmod(len(body), size_bytes)
         if rest or (rule.fixed_dims is not None and variable != 1):
             raise self._not_deducible(rule, f"{len(body)} bytes do not fill it")
         inner = tuple(variable if dim == -1 else dim for dim in rule.dims)
@@ -182,24 +185,30 @@ class Served:
             f"'{self.name}', {rule.datatype.value} {list(rule.shape)}: {why}"
         )
 
-    def _check_names(self, inputs: Sequence[Tensor]) -> None:
+    def _check_absent(self, inputs: Sequence[Tensor]) -> None:
+        """Check that `inputs`, all known, are each given once and lack only optional ones."""
+        seen = {tensor.name for tensor in inputs}
+        if len(seen) != len(inputs) or not seen >= self._required:
+            raise self._bad_names(inputs)
+
+    def _bad_names(self, inputs: Sequence[Tensor]) -> InferdError:
         seen: set[str] = set()
         for tensor in inputs:
             if tensor.name in seen:
-                msg = f"input '{tensor.name}' is given more than once"
-                raise InvalidRequest(msg)
+                return InvalidRequest(
+                    f"input '{tensor.name}' is given more than once, "
+                    f"model '{self.name}' takes {_quoted(self._names)}, each once"
+                )
             seen.add(tensor.name)
         complaints = []
         if unknown := seen - self._names:
             complaints.append(f"has no input {_quoted(unknown)}")
         if missing := self._required - seen:
             complaints.append(f"also needs input {_quoted(missing)}")
-        if complaints:
-            msg = (
-                f"model '{self.name}' {' and '.join(complaints)}; "
-                f"it takes {_quoted(self._names)}, the request has {_quoted(seen)}"
-            )
-            raise InvalidRequest(msg)
+        return InvalidRequest(
+            f"model '{self.name}' {' and '.join(complaints)}; "
+            f"it takes {_quoted(self._names)}, the request has {_quoted(seen)}"
+        )
 
     def _bad_datatype(self, tensor: Tensor, rule: _Rule) -> InferdError:
         return InvalidRequest(
@@ -216,12 +225,12 @@ class Served:
             text += "; the first dim is the batch size, put a 1 before your shape for one item"
         return InvalidRequest(text)
 
-    def _bad_batch(self, tensor: Tensor, batch_size: int) -> InferdError:
+    def _bad_batch(self, tensor: Tensor, batch_size: int | None) -> InferdError:
         size = tensor.shape[0]
-        if batch_size >= 0:
+        if batch_size is not None:
             return InvalidRequest(
-                f"input '{tensor.name}' has batch size {size}, "
-                f"another input of the same request has {batch_size}"
+                f"input '{tensor.name}' has batch size {size}, another input has {batch_size}; "
+                f"model '{self.name}' expects one batch size in a request"
             )
         return InvalidRequest(
             f"input '{tensor.name}' has batch size {size}, model '{self.name}' "
@@ -238,7 +247,10 @@ class Served:
                 break
         for one in wanted:
             if one.top_k:
-                msg = f"output '{one.name}': this server does not offer classification"
+                msg = (
+                    f"output '{one.name}' of model '{self.name}' is asked for as classification, "
+                    f"which this server does not offer"
+                )
                 raise Unsupported(msg)
 
     def _in_order(self, request: InferRequest) -> list[WantedOutput]:
