@@ -8,6 +8,7 @@ out in order. No timer per request: the server's sweep looks at every connection
 """
 
 import asyncio
+import re
 from collections.abc import Coroutine, Generator
 from types import coroutine
 from typing import TYPE_CHECKING, Any, cast
@@ -125,7 +126,9 @@ class HttpConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""
         self._is_eof = True
-        if self._task is None:
+        is_done = self._task is None and not self._is_paused
+        if is_done or not self._transport.can_write_eof():  # over TLS nothing is half closed
+            self._is_closing = True
             return False
         # The client may have closed, or only have said all it has to say: both look the same
         # until something is sent. An interim answer is harmless (RFC 9110, section 15.2) and
@@ -181,7 +184,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         except HttpError as error:
             self._refuse(error.status, error.message)
             return
-        if self._is_eof and self._task is None and not self._is_closing:
+        if self._is_eof and self._task is None and not self._is_paused and not self._is_closing:
             self._close()
         if not self._is_reading:
             self._go_on_reading()
@@ -213,19 +216,23 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._start = end
             self._answer(request)
             return self._start != self._end
-        self._check_expectation(request)
         self._request = request
         self._since = self._server.now
-        if length < 0:
+        if length >= 0:
+            self._begin_body(length, available)
+        else:
             self._chunks = ChunkedBody(self._options.max_body_bytes)
-            return True
-        self._begin_body(length, available)
-        return False
+        if not self._is_closing:
+            self._invite_body(request)
+        return length < 0
 
     def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
         if len(head) > self._options.max_header_bytes:
-            raise self._head_too_large()
+            raise self._head_too_large(head)
         request = parse_head(head)
+        expectation = request.headers.get(b"expect", b"100-continue")
+        if expectation.lower() != b"100-continue" and not request.is_http_10:
+            raise HttpError(417, "Expect may only be 100-continue")
         length = body_length(request, self._options.max_body_bytes)
         self._last_head, self._last_request, self._last_length = head, request, length
         return request, length
@@ -233,7 +240,10 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _begin_body(self, length: int, available: int) -> None:
         # Not a bytearray: that would write zeros over memory that is about to be overwritten,
         # and touch all of it though the client may never send what it declared.
-        self._body = np.empty(length, np.uint8).data
+        try:
+            self._body = np.empty(length, np.uint8).data
+        except MemoryError:
+            raise HttpError(503, "the server has no memory for the body; try again later") from None
         self._body[:available] = memoryview(self._buffer)[self._start : self._end]
         self._body_filled = available
         self._hold(available)
@@ -269,23 +279,21 @@ class HttpConnection(asyncio.BufferedProtocol):
         if unread == 0:
             self._start = self._end = 0
         elif unread > self._options.max_header_bytes:
-            raise self._head_too_large()
+            raise self._head_too_large(self._buffer[self._start : self._end])
+        elif _BARE_END.search(self._buffer, self._start, self._end):
+            raise HttpError(400, "the lines of a request head must end in CR LF")
         elif self._buffer[self._start] not in _FIRST_BYTES:
             raise HttpError(400, "this is not HTTP/1.1; is the client speaking TLS or HTTP/2?")
 
-    def _head_too_large(self) -> HttpError:
-        if self._buffer.find(b"\r\n", self._start, self._end) < 0:
-            return HttpError(414, "the URL is too long")
+    def _head_too_large(self, head: bytes | bytearray) -> HttpError:
         limit = self._options.max_header_bytes
+        if not 0 <= head.find(b"\r\n") < limit:
+            return HttpError(414, "the URL is too long")
         return HttpError(431, f"the request head is larger than {limit} bytes")
 
-    def _check_expectation(self, request: HttpRequest) -> None:
-        expectation = request.headers.get(b"expect")
-        if expectation is None or request.is_http_10:
-            return
-        if expectation.lower() != b"100-continue":
-            raise HttpError(417, "Expect may only be 100-continue")
-        self._transport.write(_CONTINUE)
+    def _invite_body(self, request: HttpRequest) -> None:
+        if b"expect" in request.headers and not request.is_http_10:
+            self._transport.write(_CONTINUE)
 
     def _hold(self, nbytes: int) -> None:
         """Count body bytes in memory, over all connections together."""
@@ -326,6 +334,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         request.body = _NO_BODY  # the head is kept, an idle connection keeps nothing else
         if self._held_bytes:
             self._release_body()
+            request.body = _NO_BODY  # the request is kept as long as its head is repeated
         buffers = answer.buffers
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         keep_alive = request.is_kept_alive and not self._server.is_draining
@@ -355,6 +364,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._request = self._chunks = None
         answer = error_answer(status, message, _CLOSE)
         self._transport.write(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
+        self._go_on_reading()
         self._is_closing = True
         self._since = self._server.now
         if self._is_eof or not self._transport.can_write_eof():
@@ -367,7 +377,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def _probe(self) -> None:
-        if self._task is not None and not self._is_closing:
+        # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
+        is_http_10 = self._last_request.is_http_10
+        if self._task is not None and not self._is_closing and not is_http_10:
             self._transport.write(_STILL_THERE)
             asyncio.get_running_loop().call_later(PROBE_S, self._probe)
 
@@ -412,6 +424,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._refuse(408, f"the body came too slowly: {filled} bytes in {lasts:.0f} s")
 
 
+_NO_BODY = memoryview(b"")
+_BARE_END = re.compile(rb"\n\r?\n")
 _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+import time
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -34,16 +36,24 @@ class HttpOptions(msgspec.Struct, frozen=True):
 
 
 class HttpServer:
-    """The listening sockets and the connections of one HTTP server."""
+    """The listening sockets and the connections of one HTTP server; `clock` is for timeouts."""
 
-    def __init__(self, engine: Engine, options: HttpOptions) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: HttpOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
         self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
         self.connections: set[HttpConnection] = set()
         self.inflight_bytes = 0
         self.is_draining = False
-        self.now = 0.0
+        self.now = clock()
+        self._clock = clock
+        self._handshake_timeout_s = options.header_timeout_s if options.ssl_context else None
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
@@ -60,6 +70,7 @@ class HttpServer:
             port,
             ssl=self.options.ssl_context,
             backlog=1024,
+            ssl_handshake_timeout=self._handshake_timeout_s,
         )
         self._started(server)
         return cast("int", server.sockets[0].getsockname()[1])
@@ -68,14 +79,18 @@ class HttpServer:
         """Listen on a unix socket as well. Raises OSError."""
         loop = asyncio.get_running_loop()
         server = await loop.create_unix_server(
-            lambda: HttpConnection(self), path, ssl=self.options.ssl_context, backlog=1024
+            lambda: HttpConnection(self),
+            path,
+            ssl=self.options.ssl_context,
+            backlog=1024,
+            ssl_handshake_timeout=self._handshake_timeout_s,
         )
         self._started(server)
 
     def _started(self, server: asyncio.Server) -> None:
         self._servers.append(server)
         if self._sweeper is None:
-            self._sweep()
+            self._keep_sweeping()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets, and idle connections; busy ones close after their answer."""
@@ -110,9 +125,13 @@ class HttpServer:
         if not self.connections:
             self._all_gone.set()
 
-    def _sweep(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.now = loop.time()
+    def sweep(self) -> None:
+        """Let every connection act on what has lasted too long."""
+        self.now = self._clock()
         for connection in list(self.connections):
             connection.check_time(self.now)
-        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+
+    def _keep_sweeping(self) -> None:
+        self.sweep()
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(SWEEP_S, self._keep_sweeping)
