@@ -12,7 +12,7 @@ QUICK ?=
 ARGS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # The stamps: one file for each thing installed; a changed pyproject.toml makes them old.
 VENV_MADE := $(VENV)/.made
 RUNTIME := $(VENV)/.runtime
@@ -78,5 +78,5 @@ $(DEV): pyproject.toml $(RUNTIME)
 $(PEERS): bench/peers/requirements.txt
 	@echo "Installing the peers into .venv-peers"
 	@test -d .venv-peers || $(PYTHON) -m venv .venv-peers
-	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet -r $<
+	@.venv-peers/bin/python -m pip --disable-pip-version-check install -qq -r $<
 	@touch $@
