@@ -20,6 +20,10 @@ EXTENSIONS = ["binary_tensor_data", "parameters"]
 """The protocol extensions this server has, by the names Triton's documents give them."""
 
 
+NO_VERSION = -1
+"""Stands for the version of a model that is broken before its versions are known."""
+
+
 class _Version:
     """One version of a known model: where it stands, and what serves it when it is ready."""
 
@@ -160,7 +164,9 @@ class Engine:
     def index(self) -> list[IndexEntry]:
         """Return one row per known model version, by name and number."""
         return [
-            IndexEntry(name, str(number) if number else "", version.state, version.reason)
+            IndexEntry(
+                name, "" if number == NO_VERSION else str(number), version.state, version.reason
+            )
             for name, model in sorted(self._models.items())
             for number, version in sorted(model.versions.items())
         ]
@@ -168,7 +174,7 @@ class Engine:
     # --- what changes it ---
 
     def set_state(self, name: str, version: int, state: ModelState, reason: str = "") -> None:
-        """Record where a version stands that does not serve. Version 0 stands for none known."""
+        """Record where a version stands that does not serve, NO_VERSION when none is known."""
         model = self._models.setdefault(name, _Model())
         model.versions[version] = _Version(state, reason)
         model.refresh()
@@ -190,7 +196,7 @@ class Engine:
         free_threads = asyncio.Semaphore(self._load_options.model_load_thread_count)
         jobs = []
         for model in found:
-            for version in model.versions or (0,):
+            for version in model.versions or (NO_VERSION,):
                 self.set_state(model.name, version, ModelState.LOADING)
                 jobs.append(self._load_version(loader, model, version, free_threads))
         await asyncio.gather(*jobs)
@@ -205,10 +211,6 @@ class Engine:
             except InferdError as error:
                 log.error("%s", error.message)  # noqa: TRY400  the text says it all
                 self.set_state(model.name, version, ModelState.UNAVAILABLE, error.message)
-            except Exception as error:
-                log.exception("model '%s' version %d cannot be loaded", model.name, version)
-                reason = f"{type(error).__name__}: {error}"
-                self.set_state(model.name, version, ModelState.UNAVAILABLE, reason)
 
     def finish_loading(self) -> None:
         """Mark the first loading as done: from now on the server may be ready."""
@@ -248,9 +250,13 @@ class Engine:
             if found.served is not None:
                 return found.served
             msg = f"model '{name}' version {number} is {found.state.value}" + _because(found.reason)
-            raise Unavailable(msg) if model.default else ModelNotFound(msg)
+            is_to_come = found.state is ModelState.LOADING or model.default
+            raise Unavailable(msg) if is_to_come else ModelNotFound(msg)
         if version and number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
+        if any(v.state is ModelState.LOADING for v in model.versions.values()):
+            msg = f"model '{name}' is still loading"
+            raise Unavailable(msg)
         reasons = "; ".join(v.reason for v in model.versions.values() if v.reason)
         msg = f"model '{name}' has no version ready" + _because(reasons)
         raise ModelNotFound(msg)
@@ -274,8 +280,8 @@ def version_number(token: str) -> int | None:
 
 
 def _no_version(name: str, version: str, model: _Model) -> str:
-    known = ", ".join(str(number) for number in sorted(model.versions) if number) or "none"
-    return f"model '{name}' has no version '{version}', known versions: {known}"
+    known = ", ".join(str(number) for number in sorted(model.versions) if number != NO_VERSION)
+    return f"model '{name}' has no version '{version}', known versions: {known or 'none'}"
 
 
 def _because(reason: str) -> str:

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -15,7 +17,7 @@ from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
 from inferd.engine.served import Served
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_models
 from inferd.schedulers.direct import DirectScheduler
@@ -25,6 +27,9 @@ log = logging.getLogger("inferd.engine")
 
 EXECUTION_PARAMETER = "inferd_execution"
 """The config parameter that overrules where a model runs: "auto", "inline" or "threads"."""
+
+
+_PATH = re.compile(r"(?<![\w.:/])(?:/[^\s/'\":,;()]+)+/(?=[^\s/])")
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
@@ -60,7 +65,10 @@ class Loader:
         return found
 
     def load(self, model: FoundModel, version: int) -> Served:
-        """Load one version, all its instances. Raises InferdError, or what a backend raises."""
+        """Load one version, all its instances. Raises InferdError, or what a backend raises.
+
+        When one instance cannot be opened, those before it are closed.
+        """
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
@@ -75,36 +83,45 @@ class Loader:
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
-        instances: list[Instance] = []
-        try:
+        with ExitStack() as undo:
+            instances: list[Instance] = []
             for place in places:
-                instances.append(backend.open(files, config, place))  # noqa: PERF401  see finally
+                instances.append(backend.open(files, config, place))
+                undo.callback(instances[-1].close)
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-        except BaseException:
-            for instance in instances:
-                instance.close()
-            raise
-        execution = Execution(
-            config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
-        )
-        return Served(config, version, reported_platform(config), DirectScheduler(execution))
+            execution = Execution(
+                config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
+            )
+            served = Served(config, version, reported_platform(config), DirectScheduler(execution))
+            undo.pop_all()
+        return served
 
     async def load_in_thread(self, model: FoundModel, version: int) -> Served:
-        """Load one version in a thread of its own, trying again as often as the options say."""
+        """Load one version in a thread of its own, trying again as often as the options say.
+
+        Raises InferdError; for what else a backend raises that is BackendFailed. Texts have no
+        path of this machine.
+        """
         for _ in range(self._options.model_load_retry_count):
             try:
-                return await _in_daemon_thread(lambda: self.load(model, version))
-            except Exception as error:
-                log.warning(
-                    "model '%s' version %d: %s; trying again",
-                    model.name,
-                    version,
-                    error,
-                    exc_info=error,
-                )
-        return await _in_daemon_thread(lambda: self.load(model, version))
+                return await _in_daemon_thread(lambda: self._load_or_explain(model, version))
+            except InferdError as error:
+                log.warning("%s; trying again", error.message)
+        return await _in_daemon_thread(lambda: self._load_or_explain(model, version))
+
+    def _load_or_explain(self, model: FoundModel, version: int) -> Served:
+        try:
+            return self.load(model, version)
+        except InferdError as error:
+            error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
+            raise
+        except BaseException as error:  # SystemExit too: no model may end the server
+            log.warning("model '%s' version %d:", model.name, version, exc_info=error)
+            text = _PATH.sub("", f"{type(error).__name__}: {error}")
+            msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
+            raise BackendFailed(msg) from error
 
     def _backend(self, name: str) -> Backend:
         with self._lock:
@@ -130,6 +147,12 @@ def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[I
             f"expected auto, inline or threads"
         )
         raise InvalidConfig(msg)
+    if wanted == "inline" and not backend.concurrent:
+        msg = (
+            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is 'inline', but backend "
+            f"'{config.backend}' does not run a model in several threads at once"
+        )
+        raise InvalidConfig(msg)
     if wanted != "auto":
         return wanted == "inline"
     return (
@@ -139,9 +162,8 @@ def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[I
     )
 
 
-def gpu_count() -> int:
+def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:
     """Return how many NVIDIA GPUs the driver of this machine shows, 0 without a driver."""
-    folder = Path("/proc/driver/nvidia/gpus")
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
@@ -150,22 +172,22 @@ async def _in_daemon_thread(function: Callable[[], Served]) -> Served:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Served] = loop.create_future()
 
-    def finish(result: Served | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        elif result is not None:
-            done.set_result(result)
+    def finish(outcome: Served | InferdError) -> None:
+        if isinstance(outcome, InferdError):
+            if not done.done():
+                done.set_exception(outcome)
+        elif not done.done():
+            done.set_result(outcome)
+        else:  # the loading was given up
+            loop.create_task(outcome.scheduler.close(0.0))  # noqa: RUF006  ends in its first step
 
     def work() -> None:
-        result, failure = None, None
         try:
-            result = function()
-        except BaseException as error:  # noqa: BLE001  handed to whoever awaits
-            failure = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, result, failure)
+            outcome: Served | InferdError = function()
+        except InferdError as error:
+            outcome = error
+        with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+            loop.call_soon_threadsafe(finish, outcome)
 
     threading.Thread(target=work, name="inferd-load", daemon=True).start()
     return await done

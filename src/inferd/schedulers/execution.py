@@ -114,7 +114,8 @@ class Execution:
         finally:
             job.is_abandoned = True
             self._waiting_count -= 1
-        if self._may_run_inline:
+        # A failure may come before the model has done its work: its time says nothing.
+        if self._may_run_inline and not isinstance(answers[0], InferdError):
             self._note_thread_run(_size_class(requests), took_ns)
         return answers
 
