@@ -16,7 +16,7 @@ from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire import json_document
 from inferd.wire.json_data import decode_data, decode_flat, encode_data, json_text
-from inferd.wire.json_document import Document, Input, JsonReader, NotFast, Output
+from inferd.wire.json_document import Document, Input, JsonReader, NotFast, Output, Shape
 from inferd.wire.v2_binary import Blobs, decode_raw_request
 
 HTTP_STATUS = {
@@ -421,7 +421,7 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
     """Return `request` as buffers and the size of their JSON part (None: only JSON).
 
     `binary` sends every input by the binary extension, and asks for binary outputs where
-    `request` does not say otherwise.
+    `request` does not say otherwise. Raises InvalidRequest for what JSON cannot say.
     """
     blobs: list[memoryview] = []
     inputs = []
@@ -431,35 +431,56 @@ def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[A
             "shape": tensor.shape,
             "datatype": tensor.datatype.value,
         }
+        if tensor.parameters:
+            entry["parameters"] = dict(tensor.parameters)
         if binary:
             blobs.append(tensor.view())
-            entry["parameters"] = {"binary_data_size": tensor.size_bytes}
+            entry.setdefault("parameters", {})["binary_data_size"] = tensor.size_bytes
         else:
             entry["data"] = orjson.Fragment(encode_data(tensor, "tokens"))
         inputs.append(entry)
     document: dict[str, Any] = {"inputs": inputs}
     if request.id:
         document["id"] = request.id
-    parameters = dict(request.parameters)
+    parameters = request.parameters | _reserved_parameters(request)
     if request.outputs:
-        document["outputs"] = [
-            {
-                "name": o.name,
-                "parameters": {"binary_data": binary if o.binary is None else o.binary},
-            }
-            for o in request.outputs
-        ]
+        document["outputs"] = [_output_entry(one, binary=binary) for one in request.outputs]
     elif binary or request.binary_output:
         parameters["binary_data_output"] = True
     if parameters:
         document["parameters"] = parameters
-    head = orjson.dumps(document)
+    try:
+        head = orjson.dumps(document)
+    except TypeError as error:  # half a surrogate pair, an integer of more than 64 bits
+        msg = f"the request cannot be said in JSON: {error}"
+        raise InvalidRequest(msg) from None
     return [head, *blobs], len(head) if binary else None
+
+
+def _output_entry(wanted: WantedOutput, *, binary: bool) -> dict[str, Any]:
+    asked: dict[str, Any] = {"binary_data": binary if wanted.binary is None else wanted.binary}
+    if wanted.top_k:
+        asked["classification"] = wanted.top_k
+    return {"name": wanted.name, "parameters": asked}
+
+
+def _reserved_parameters(request: InferRequest) -> Parameters:
+    """Return the fields of `request` that travel as parameters; the other way is _RESERVED."""
+    parameters: Parameters = {}
+    if request.priority:
+        parameters["priority"] = request.priority
+    if request.timeout_us:
+        parameters["timeout"] = request.timeout_us
+    if sequence := request.sequence:
+        parameters["sequence_id"] = sequence.id
+        parameters["sequence_start"] = sequence.start
+        parameters["sequence_end"] = sequence.end
+    return parameters
 
 
 class _OutputDocument(msgspec.Struct):
     name: str
-    shape: list[int]
+    shape: Shape
     datatype: str
     parameters: dict[str, Any] | None = None
     data: Any = _UNSET
@@ -468,8 +489,8 @@ class _OutputDocument(msgspec.Struct):
 class _ResponseDocument(msgspec.Struct):
     model_name: str
     outputs: list[_OutputDocument]
-    model_version: str = ""
-    id: str = ""
+    model_version: str | None = None
+    id: str | None = None
     parameters: dict[str, Any] | None = None
 
 
@@ -488,11 +509,19 @@ def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
     outputs = []
     for one in document.outputs:
         datatype = datatype_named(one.datatype, one.name)
-        size = (one.parameters or {}).get("binary_data_size", _UNSET)
-        if size is _UNSET:
-            outputs.append(decode_data(one.name, datatype, tuple(one.shape), one.data))
+        parameters = one.parameters or {}
+        size = parameters.get("binary_data_size")
+        if size is None:
+            tensor = decode_data(one.name, datatype, one.shape, one.data)
         else:
-            outputs.append(blobs.take(one.name, datatype, tuple(one.shape), size))
+            tensor = blobs.take(one.name, datatype, one.shape, size)
+        tensor.parameters = _scalars(parameters)
+        outputs.append(tensor)
+    blobs.check_used_up()
     return InferResponse(
-        document.model_name, document.model_version, document.id, outputs, document.parameters or {}
+        document.model_name,
+        document.model_version or "",
+        document.id or "",
+        outputs,
+        _scalars(document.parameters or {}) or {},
     )
