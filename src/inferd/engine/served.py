@@ -40,8 +40,7 @@ class _Rule:
             return False
         inner = shape[self.batch_dims :]
         return all(
-            want == got or (want == -1 and got >= 0)
-            for want, got in zip(self.dims, inner, strict=True)
+            got >= 0 and want in (got, -1) for want, got in zip(self.dims, inner, strict=True)
         )
 
 

@@ -1,0 +1,432 @@
+import mmap
+from math import prod
+
+import numpy as np
+import pytest
+
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.metadata import TensorMetadata
+from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.engine.served import Served
+from inferd.errors import BackendFailed, InvalidRequest, Unsupported
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+FP32, INT32, BYTES = DataType.FP32, DataType.INT32, DataType.BYTES
+NUMERIC = [datatype for datatype in DataType if datatype is not BYTES]
+
+
+def model(*inputs, outputs=(("SUM", FP32, (4,)), ("DIFF", FP32, (4,))), max_batch_size=0):
+    """A served version called 'm'; inputs and outputs are (name, datatype, dims[, optional])."""
+    config = ModelConfig(
+        "m",
+        max_batch_size=max_batch_size,
+        input=tuple(
+            ModelInput(name, datatype, dims, optional=bool(more))
+            for name, datatype, dims, *more in inputs
+        ),
+        output=tuple(ModelOutput(*output) for output in outputs),
+    )
+    # The scheduler takes no part in checks.
+    return Served(config, 3, "onnx_onnxv1", scheduler=None)
+
+
+A, B = ("A", FP32, (4,)), ("B", FP32, (4,))
+
+
+def tensor(name, shape=(4,), datatype=FP32):
+    size = prod(abs(dim) for dim in shape) * (datatype.size_bytes or 4)
+    return Tensor(name, datatype, shape, bytes(size))
+
+
+def ask(*inputs, wanted=()):
+    return InferRequest("m", inputs=list(inputs), outputs=[WantedOutput(name) for name in wanted])
+
+
+def answer(*outputs):
+    return InferResponse("m", "3", outputs=list(outputs))
+
+
+def complaint(served, request):
+    with pytest.raises(InvalidRequest) as caught:
+        served.check_request(request)
+    return caught.value.message
+
+
+# --- metadata ---
+
+
+def test_metadata_has_the_batch_dim_of_a_batching_model_only():
+    assert model(A, max_batch_size=8).inputs() == [TensorMetadata("A", FP32, (-1, 4))]
+    assert model(A).outputs() == [
+        TensorMetadata("SUM", FP32, (4,)),
+        TensorMetadata("DIFF", FP32, (4,)),
+    ]
+    assert model(A, outputs=[("Y", INT32, (-1, 2))], max_batch_size=1).outputs() == [
+        TensorMetadata("Y", INT32, (-1, -1, 2))
+    ]
+
+
+def test_a_version_is_text_and_keeps_its_config():
+    served = model(A)
+    assert (served.name, served.version, served.platform) == ("m", "3", "onnx_onnxv1")
+    assert served.config.input[0].name == "A"
+
+
+# --- which inputs ---
+
+
+@pytest.mark.parametrize("names", ["AB", "BA"])
+def test_inputs_may_come_in_any_order(names):
+    served = model(A, B)
+    request = ask(*(tensor(name) for name in names))
+    served.check_request(request)
+    assert [one.name for one in request.inputs] == list(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("A", "model 'm' also needs input 'B'; it takes 'A', 'B', the request has 'A'"),
+        ("", "model 'm' also needs input 'A', 'B'; it takes 'A', 'B', the request has none"),
+        ("ABX", "model 'm' has no input 'X'; it takes 'A', 'B', the request has 'A', 'B', 'X'"),
+        (
+            "AX",
+            "model 'm' has no input 'X' and also needs input 'B'; "
+            "it takes 'A', 'B', the request has 'A', 'X'",
+        ),
+        ("ABA", "input 'A' is given more than once, model 'm' takes 'A', 'B', each once"),
+        ("AA", "input 'A' is given more than once, model 'm' takes 'A', 'B', each once"),
+        ("XX", "input 'X' is given more than once, model 'm' takes 'A', 'B', each once"),
+        ("ab", "model 'm' has no input 'a', 'b' and also needs input 'A', 'B'; "
+               "it takes 'A', 'B', the request has 'a', 'b'"),
+    ],
+)  # fmt: skip
+def test_inputs_are_checked_by_name(names, text):
+    assert complaint(model(A, B), ask(*(tensor(name) for name in names))) == text
+
+
+def test_an_optional_input_may_be_left_out_and_only_that():
+    served = model(A, ("C", FP32, (1,), "optional"))
+    served.check_request(ask(tensor("A")))
+    served.check_request(ask(tensor("C", (1,)), tensor("A")))
+    # Counting would let this pass: one input of the one required.
+    text = complaint(served, ask(tensor("C", (1,))))
+    assert text == "model 'm' also needs input 'A'; it takes 'A', 'C', the request has 'C'"
+
+
+def test_an_optional_input_given_twice_is_refused():
+    served = model(A, ("C", FP32, (1,), "optional"))
+    assert "input 'A' is given more than once" in complaint(served, ask(tensor("A"), tensor("A")))
+
+
+def test_a_model_without_inputs_takes_none():
+    served = model()
+    served.check_request(ask())
+    text = complaint(served, ask(tensor("A")))
+    assert text == "model 'm' has no input 'A'; it takes none, the request has 'A'"
+
+
+def test_a_model_of_optional_inputs_takes_none():
+    model(("C", FP32, (1,), "optional")).check_request(ask())
+
+
+# --- datatype and shape ---
+
+
+def test_a_wrong_datatype_names_input_model_got_and_expected():
+    text = complaint(model(A), ask(tensor("A", datatype=INT32)))
+    assert text == "input 'A' has datatype INT32, model 'm' expects FP32"
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape"),
+    [
+        ((4,), (4,)),
+        ((-1,), (0,)),
+        ((-1,), (9,)),
+        ((2, -1, 3), (2, 0, 3)),
+        ((-1, -1), (7, 2)),
+    ],
+)
+def test_a_shape_that_fits_its_dims_passes(dims, shape):
+    model(("A", FP32, dims)).check_request(ask(tensor("A", shape)))
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape"),
+    [
+        ((4,), (5,)),
+        ((4,), ()),
+        ((4,), (1, 4)),
+        ((4,), (-4,)),
+        ((-1,), ()),
+        ((-1,), (-1,)),
+        ((-1,), (-2,)),
+        ((2, -1, 3), (3, 1, 3)),
+        ((2, -1, 3), (2, 1)),
+        ((-1, -1), (2, -1)),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused(dims, shape):
+    text = complaint(model(("A", FP32, dims)), ask(tensor("A", shape)))
+    assert text == f"input 'A' has shape {list(shape)}, model 'm' expects {list(dims)}"
+
+
+def test_a_shape_without_its_batch_dim_says_how_to_add_it():
+    text = complaint(model(A, max_batch_size=8), ask(tensor("A", (4,))))
+    assert text == (
+        "input 'A' has shape [4], model 'm' expects [-1, 4]; "
+        "the first dim is the batch size, put a 1 before your shape for one item"
+    )
+    text = complaint(model(A, max_batch_size=8), ask(tensor("A", (1, 5))))
+    assert text == "input 'A' has shape [1, 5], model 'm' expects [-1, 4]"
+    assert "expects [-1, 4]" in complaint(model(A, max_batch_size=8), ask(tensor("A", ())))
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_a_batch_up_to_the_limit_passes(size):
+    model(A, B, max_batch_size=8).check_request(ask(tensor("A", (size, 4)), tensor("B", (size, 4))))
+
+
+@pytest.mark.parametrize("dims", [(4,), (-1,)])
+@pytest.mark.parametrize("size", [0, 9, -1, -2])
+def test_a_batch_outside_the_limit_is_refused(dims, size):
+    served = model(("A", FP32, dims), max_batch_size=8)
+    text = complaint(served, ask(tensor("A", (size, 4))))
+    assert text == f"input 'A' has batch size {size}, model 'm' takes 1 to 8"
+
+
+def test_inputs_of_one_request_have_one_batch_size():
+    text = complaint(model(A, B, max_batch_size=8), ask(tensor("A", (2, 4)), tensor("B", (3, 4))))
+    assert text == (
+        "input 'B' has batch size 3, another input has 2; "
+        "model 'm' expects one batch size in a request"
+    )
+    assert "another input has 2" in complaint(
+        model(A, B, max_batch_size=8), ask(tensor("A", (2, 4)), tensor("B", (-1, 4)))
+    )
+
+
+def test_a_model_without_batching_has_no_batch_limit():
+    model(("A", FP32, (-1, 4))).check_request(ask(tensor("A", (0, 4))))
+    model(("A", FP32, (-1, 4))).check_request(ask(tensor("A", (10_000, 4))))
+
+
+# --- wanted outputs ---
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [
+        (["SUM", "DIFF"], ["SUM", "DIFF"]),
+        (["DIFF", "SUM"], ["SUM", "DIFF"]),
+        (["DIFF"], ["DIFF"]),
+        (["SUM"], ["SUM"]),
+        (["DIFF", "DIFF"], ["DIFF"]),
+        (["SUM", "DIFF", "SUM"], ["SUM", "DIFF"]),
+        ([], []),
+    ],
+)
+def test_wanted_outputs_are_kept_once_each_in_the_models_order(wanted, kept):
+    request = ask(tensor("A"), wanted=wanted)
+    model(A).check_request(request)
+    assert [one.name for one in request.outputs] == kept
+
+
+@pytest.mark.parametrize("wanted", [["X"], ["SUM", "X"], ["SUM", "DIFF", "X"], ["sum", "diff"]])
+def test_an_unknown_wanted_output_is_refused(wanted):
+    text = complaint(model(A), ask(tensor("A"), wanted=wanted))
+    assert text.startswith("model 'm' has no output '")
+    assert text.endswith("it gives 'DIFF', 'SUM'")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_classification_is_unsupported(index):
+    request = ask(tensor("A"), wanted=["SUM", "DIFF"])
+    request.outputs[index].top_k = 1
+    with pytest.raises(Unsupported) as caught:
+        model(A).check_request(request)
+    assert caught.value.message == (
+        f"output '{request.outputs[index].name}' of model 'm' is asked for as classification, "
+        f"which this server does not offer"
+    )
+
+
+# --- raw requests ---
+
+
+def raw(body):
+    data = Tensor("", BYTES, (), memoryview(body))
+    return InferRequest("m", inputs=[data], binary_output=True, raw=True)
+
+
+def deduced(served, body):
+    request = raw(body)
+    served.check_request(request)
+    [found] = request.inputs
+    return found
+
+
+@pytest.mark.parametrize("datatype", NUMERIC)
+@pytest.mark.parametrize(("dims", "shape"), [((2, 3), (2, 3)), ((2, -1), (2, 3)), ((-1,), (6,))])
+def test_a_raw_request_fills_the_one_input(datatype, dims, shape):
+    body = bytes(6 * datatype.size_bytes)
+    found = deduced(model(("A", datatype, dims)), body)
+    assert (found.name, found.datatype, found.shape) == ("A", datatype, shape)
+    assert found.data.obj is body  # a view
+    assert found.numpy().shape == shape
+
+
+@pytest.mark.parametrize("datatype", NUMERIC)
+def test_a_raw_request_is_one_item_of_a_batch(datatype):
+    found = deduced(
+        model(("A", datatype, (2, -1)), max_batch_size=4), bytes(datatype.size_bytes * 8)
+    )
+    assert found.shape == (1, 2, 4)
+
+
+@pytest.mark.parametrize("datatype", NUMERIC)
+@pytest.mark.parametrize("dims", [(3,), (3, -1)])
+def test_a_raw_body_that_does_not_fill_the_input_is_refused(datatype, dims):
+    body = bytes(4 * datatype.size_bytes)
+    text = complaint(model(("A", datatype, dims)), raw(body))
+    assert text == (
+        f"a raw binary request cannot be made into input 'A' of model 'm', "
+        f"{datatype.value} {list(dims)}: {len(body)} bytes do not fill it"
+    )
+
+
+def test_a_raw_body_twice_as_long_as_a_fixed_input_is_refused():
+    assert "32 bytes do not fill it" in complaint(model(A), raw(bytes(32)))
+
+
+def test_an_empty_raw_body_is_a_variable_dim_of_zero():
+    assert deduced(model(("A", FP32, (2, -1))), b"").shape == (2, 0)
+    assert "0 bytes do not fill it" in complaint(model(A), raw(b""))
+
+
+@pytest.mark.parametrize("dims", [(1,), (-1,), (1, -1), (1, 1)])
+@pytest.mark.parametrize("body", [b"", b"picture", b"\x07\x00\x00\x00picture"])
+def test_a_raw_body_is_the_one_string_itself(dims, body):
+    found = deduced(model(("A", BYTES, dims)), body)
+    assert found.shape == (1,) * len(dims)
+    assert found.strings() == [body]
+
+
+def test_a_raw_string_is_one_item_of_a_batch():
+    assert deduced(model(("A", BYTES, (1,)), max_batch_size=2), b"x").shape == (1, 1)
+
+
+def test_a_raw_request_for_several_strings_is_refused():
+    text = complaint(model(("A", BYTES, (2,))), raw(b"x"))
+    assert text.endswith("BYTES [2]: BYTES are taken only as a single element")
+
+
+def test_a_raw_string_beyond_its_length_prefix_is_refused():
+    with mmap.mmap(-1, 2**32) as body:  # pages nobody touches take no memory
+        request = raw(body)
+        text = complaint(model(("A", BYTES, (1,))), request)
+        request.inputs[0].data.release()
+    assert text.endswith("one element has at most 2^32 - 1 bytes")
+
+
+def test_a_raw_request_with_two_variable_dims_is_refused():
+    text = complaint(model(("A", FP32, (-1, -1))), raw(bytes(16)))
+    assert text.endswith("FP32 [-1, -1]: at most one dim may be variable")
+
+
+@pytest.mark.parametrize(("inputs", "count"), [((), 0), ((A, B), 2)])
+def test_a_raw_request_needs_a_model_with_one_input(inputs, count):
+    text = complaint(model(*inputs), raw(bytes(16)))
+    assert text == (
+        f"a raw binary request needs a model with exactly one input, model 'm' has {count}"
+    )
+
+
+# --- what the model gave ---
+
+
+def checked(served, request, *outputs):
+    served.check_request(request)
+    response = answer(*outputs)
+    served.check_response(request, response)
+    return [output.name for output in response.outputs]
+
+
+@pytest.mark.parametrize("order", [["SUM", "DIFF"], ["DIFF", "SUM"]])
+def test_outputs_are_answered_in_the_models_order(order):
+    outputs = [tensor(name) for name in order]
+    assert checked(model(A), ask(tensor("A")), *outputs) == ["SUM", "DIFF"]
+
+
+@pytest.mark.parametrize("wanted", [["SUM"], ["DIFF"], ["DIFF", "SUM"]])
+def test_outputs_nobody_asked_for_are_dropped(wanted):
+    request = ask(tensor("A"), wanted=wanted)
+    kept = checked(model(A), request, tensor("SUM"), tensor("DIFF"))
+    assert kept == [name for name in ("SUM", "DIFF") if name in wanted]
+
+
+def failure(served, request, *outputs):
+    with pytest.raises(BackendFailed) as caught:
+        checked(served, request, *outputs)
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        (["SUM"], "'SUM'"),
+        ([], "none"),
+        (["SUM", "X"], "'SUM', 'X'"),
+        (["SUM", "DIFF", "X"], "'DIFF', 'SUM', 'X'"),
+        (["SUM", "SUM"], "'SUM'"),
+    ],
+)
+def test_outputs_the_configuration_does_not_have_fail_the_model(given, got):
+    text = failure(model(A), ask(tensor("A")), *(tensor(name) for name in given))
+    assert text == f"model 'm' gave outputs {got}, expected 'DIFF', 'SUM'"
+
+
+OPTIONAL = (A, ("C", FP32, (1,), "optional"))
+
+
+def test_an_output_may_be_missing_where_an_optional_input_is():
+    assert checked(model(*OPTIONAL), ask(tensor("A")), tensor("DIFF")) == ["DIFF"]
+
+
+def test_an_output_may_not_be_missing_when_all_inputs_are_there():
+    text = failure(model(*OPTIONAL), ask(tensor("A"), tensor("C", (1,))), tensor("DIFF"))
+    assert text == "model 'm' gave outputs 'DIFF', expected 'DIFF', 'SUM'"
+
+
+def test_an_output_asked_for_by_name_may_not_be_missing():
+    text = failure(model(*OPTIONAL), ask(tensor("A"), wanted=["SUM"]), tensor("DIFF"))
+    assert text == "model 'm' gave outputs 'DIFF', expected 'SUM'"
+
+
+@pytest.mark.parametrize(
+    ("shape", "datatype"), [((4,), INT32), ((5,), FP32), ((1, 4), FP32), ((), FP32)]
+)
+def test_an_output_against_the_configuration_fails_the_model(shape, datatype):
+    bad = tensor("DIFF", shape, datatype)
+    text = failure(model(A), ask(tensor("A")), tensor("SUM"), bad)
+    assert text == (
+        f"model 'm' produced output 'DIFF' as {datatype.value} {list(shape)}, "
+        f"its configuration says FP32 [4]"
+    )
+
+
+def test_an_output_of_variable_dims_may_have_any_size():
+    served = model(A, outputs=[("Y", FP32, (-1, 2))], max_batch_size=2)
+    assert checked(served, ask(tensor("A", (1, 4))), tensor("Y", (1, 0, 2))) == ["Y"]
+    text = failure(served, ask(tensor("A", (1, 4))), tensor("Y", (1, 2)))
+    assert text.endswith("'Y' as FP32 [1, 2], its configuration says FP32 [-1, -1, 2]")
+
+
+def test_an_output_of_an_array_is_taken_as_it_is():
+    array = np.ones((4,), np.float32)
+    served = model(A, outputs=[("Y", FP32, (4,))])
+    response = answer(Tensor.from_numpy("Y", array, FP32))
+    served.check_response(ask(tensor("A")), response)
+    assert response.outputs[0].data is array
