@@ -74,7 +74,9 @@ def _parameters(given):
 def certificates(tmp_path_factory):
     """A folder with ca.pem, and server.pem with server.key, which ca signed for 127.0.0.1."""
     folder = tmp_path_factory.mktemp("tls")
-    _openssl(folder, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    # Python 3.13 and later refuse a certificate authority that does not say what its key is for.
+    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    _openssl(folder, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", *usage)
     signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=server"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
     _openssl(folder, "-keyout", "server.key", "-out", "server.pem", *signed, *names)
