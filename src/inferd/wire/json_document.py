@@ -109,16 +109,19 @@ class JsonReader:
         self._parser = None
         try:
             root: Any = parser.parse(text)
-            for one in (root, *root["inputs"]):
+            inputs = root["inputs"]
+            if not hasattr(inputs, "as_buffer"):  # what only arrays have
+                raise NotFast
+            for one in (root, *inputs):
                 if len(set(one.keys())) != len(one):  # the other readers take the last, not this
                     raise NotFast
-            large = [one.get("data", msgspec.UNSET) for one in root["inputs"]]
+            large = [one.get("data", msgspec.UNSET) for one in inputs]
             plain = {
                 key: _plain(root[key]) for key in ("id", "parameters", "outputs") if key in root
             }
             plain["inputs"] = [
                 {key: _plain(one[key]) for key in one.keys() if key != "data"}  # noqa: SIM118
-                for one in root["inputs"]
+                for one in inputs
             ]
             # simdjson has no schema: the rest of the document is read as msgspec would.
             document = msgspec.convert(plain, Document)
