@@ -4,7 +4,8 @@ Three readers, one meaning. msgspec leaves each `data` as raw text, which a type
 reads; for large bodies simdjson is faster; what neither takes (NaN tokens, 1.0 for an integer,
 numbers beyond 64 bits, nested data, a byte order mark) goes to the exact reader on the standard
 library, which defines what is accepted and words the errors. The fast ones never accept what the
-exact one would refuse, nor read it differently (tests compare them).
+exact one would refuse, nor read it differently (tests compare them); but keys that mean nothing
+they skip, without asking whether the text in there is UTF-8.
 """
 
 import json
