@@ -1,0 +1,653 @@
+import asyncio
+import gc
+import threading
+import weakref
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
+from inferd.schedulers.execution import (
+    CALM_NS,
+    FIRST_RUNS,
+    MAX_WAITING,
+    MOST_RUNS,
+    OVERRUN_NS,
+    PROMOTE_NS,
+    STREAM_AHEAD,
+    Execution,
+)
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+PATIENCE_S = 30
+
+
+def execution_of(*instances, may_run_inline=False):
+    clock = instances[0].clock
+    return Execution("m", instances, may_run_inline=may_run_inline, clock=clock, cpu_clock=clock)
+
+
+async def run(execution, *requests):
+    """What a scheduler does."""
+    answers = execution.run_inline(requests)
+    return await execution.run_in_thread(requests) if answers is None else answers
+
+
+async def wait_for(event):
+    assert await asyncio.to_thread(event.wait, PATIENCE_S)
+
+
+async def turns(count=5):
+    """Let everything run that is ready to."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# --- where a request runs ---
+
+
+def test_the_first_runs_are_in_threads_then_short_ones_move_onto_the_loop(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        echo.takes_ns = PROMOTE_NS
+        for _ in range(FIRST_RUNS + 2):
+            await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop == [False] * FIRST_RUNS + [True, True]
+
+
+def test_a_model_that_may_not_run_inline_stays_in_threads(echo, request_of):
+    async def serve():
+        execution = execution_of(echo)
+        for _ in range(2 * FIRST_RUNS):
+            await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert not any(echo.on_loop)
+
+
+def test_a_long_run_among_the_first_starts_the_count_again(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for number in range(2 * FIRST_RUNS + 1):
+            echo.takes_ns = PROMOTE_NS + 1 if number == FIRST_RUNS - 1 else 0
+            await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop == [False] * (2 * FIRST_RUNS) + [True]
+
+
+def test_failures_do_not_count_as_short_runs(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        echo.outcome = [InvalidRequest("no")]
+        for _ in range(FIRST_RUNS):
+            await run(execution, request_of())
+        echo.outcome = None
+        await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert not any(echo.on_loop)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("late")])
+def test_one_overrun_on_the_loop_moves_back_to_threads_at_once(echo, request_of, error):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for _ in range(FIRST_RUNS):
+            await run(execution, request_of())
+        echo.takes_ns = OVERRUN_NS
+        await run(execution, request_of())
+        echo.takes_ns, echo.outcome = OVERRUN_NS + 1, error
+        if error is None:
+            await run(execution, request_of())
+        else:
+            with pytest.raises(BackendFailed):
+                await run(execution, request_of())
+        echo.takes_ns, echo.outcome = 0, None
+        await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop[FIRST_RUNS:] == [True, True, False]
+
+
+def thread_runs_before_each_overrun(echo, request_of, overruns, calm_ns=0):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        counts = []
+        for _ in range(overruns):
+            echo.on_loop.clear()
+            echo.takes_ns = 0
+            while not echo.on_loop or not echo.on_loop[-1]:
+                await run(execution, request_of())
+            counts.append(len(echo.on_loop) - 1)
+            echo.clock.now_ns += calm_ns
+            echo.takes_ns = OVERRUN_NS + 1
+            await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+        return counts
+
+    return asyncio.run(serve())
+
+
+def test_each_overrun_doubles_the_short_runs_needed_up_to_a_limit(echo, request_of):
+    counts = thread_runs_before_each_overrun(echo, request_of, 8)
+    assert counts == [8, 16, 32, 64, 128, 256, 256, 256]
+    assert (counts[0], counts[-1]) == (FIRST_RUNS, MOST_RUNS)
+
+
+def test_an_overrun_after_a_calm_time_is_not_held_against_it(echo, request_of):
+    assert thread_runs_before_each_overrun(echo, request_of, 3, CALM_NS) == [8, 8, 8]
+
+
+def test_size_classes_are_judged_apart(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for _ in range(FIRST_RUNS):
+            await run(execution, request_of(elements=4))
+        for elements in (7, (2, 3), 3, 8, 0):
+            await run(execution, request_of(elements=elements))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop[FIRST_RUNS:] == [True, True, False, False, False]
+
+
+def test_an_overrun_moves_its_own_size_class_only(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for elements in [4] * FIRST_RUNS + [64] * FIRST_RUNS:
+            await run(execution, request_of(elements=elements))
+        echo.takes_ns = OVERRUN_NS + 1
+        await run(execution, request_of(elements=64))
+        echo.takes_ns = 0
+        echo.on_loop.clear()
+        for elements in (64, 4):
+            await run(execution, request_of(elements=elements))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop == [False, True]
+
+
+def test_all_inputs_of_all_requests_make_the_size_class(echo, request_of):
+    two_inputs = InferRequest(
+        "m", inputs=[Tensor(name, DataType.INT8, (2,), b"\0\0") for name in "AB"]
+    )
+
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for _ in range(FIRST_RUNS):
+            await run(execution, two_inputs)
+        await run(execution, request_of(elements=4))
+        await run(execution, request_of(elements=2))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop[FIRST_RUNS:] == [True, False]
+
+
+@pytest.mark.parametrize("elements", [0, 2**64 - 1, (2**40, 0, 2**40)])
+def test_the_smallest_and_largest_sizes_have_a_class_too(echo, request_of, elements):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for _ in range(FIRST_RUNS + 1):
+            await run(execution, request_of(elements=elements))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop[-1]
+
+
+# --- what comes back ---
+
+
+@pytest.fixture(params=["loop", "thread"])
+def place(request, echo, request_of):
+    """place(serve) awaits serve(execution), where one or two requests run on the loop, or not."""
+
+    def go(serve):
+        async def whole():
+            execution = execution_of(echo, may_run_inline=request.param == "loop")
+            for _ in range(FIRST_RUNS):
+                await run(execution, request_of())
+                await run(execution, request_of(), request_of())
+            echo.seen.clear()
+            try:
+                return await serve(execution)
+            finally:
+                await execution.close(PATIENCE_S)
+
+        result = asyncio.run(whole())
+        assert echo.on_loop[-1] is (request.param == "loop")
+        return result
+
+    return go
+
+
+def test_each_request_gets_its_own_answer_in_order(place, echo, request_of):
+    answers = place(lambda execution: run(execution, request_of("1"), request_of("2")))
+    assert [answer.id for answer in answers] == echo.seen == ["1", "2"]
+
+
+def test_an_error_among_the_answers_is_handed_on(place, echo, request_of):
+    error = InvalidRequest("second")
+
+    async def serve(execution):
+        echo.outcome = [InferResponse("m", "1"), error]
+        return await run(execution, request_of(), request_of())
+
+    assert place(serve) == [InferResponse("m", "1"), error]
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "text"),
+    [
+        (InvalidRequest("not so"), InvalidRequest, "not so"),
+        (ValueError("what?"), BackendFailed, "model 'm' failed: ValueError: what?"),
+        (SystemExit(3), BackendFailed, "model 'm' failed: SystemExit: 3"),
+        (StopIteration(), BackendFailed, "model 'm' failed: StopIteration: "),
+        (asyncio.CancelledError(), Cancelled, "model 'm' cancelled the request"),
+    ],
+)
+def test_what_a_model_raises_becomes_an_error_of_ours(place, echo, request_of, raised, kind, text):
+    async def serve(execution):
+        echo.outcome = raised
+        with pytest.raises(InferdError) as caught:
+            await run(execution, request_of())
+        return caught.value
+
+    error = place(serve)
+    assert (type(error), error.message) == (kind, text)
+    assert raised in (error, error.__cause__) or kind is Cancelled
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_wrong_number_of_answers_fails_the_model(place, echo, request_of, count):
+    async def serve(execution):
+        echo.outcome = [InferResponse("m", "1")] * count
+        with pytest.raises(BackendFailed, match=f"^model 'm' gave {count} answers to 2 requests$"):
+            await run(execution, request_of(), request_of())
+
+    place(serve)
+
+
+def test_no_list_of_answers_fails_the_model(place, echo, request_of):
+    async def serve(execution):
+        echo.outcome = 7
+        with pytest.raises(BackendFailed, match=r"^model 'm' failed: TypeError: "):
+            await run(execution, request_of())
+
+    place(serve)
+
+
+# --- threads ---
+
+
+def test_each_instance_runs_in_a_thread_of_its_own(gate, request_of):
+    other = type(gate)()
+
+    async def serve():
+        execution = execution_of(gate, other)
+        runs = [asyncio.create_task(run(execution, request_of(id))) for id in "12"]
+        await wait_for(gate.started)
+        await wait_for(other.started)
+        gate.opened.set()
+        other.opened.set()
+        await asyncio.gather(*runs)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert sorted(gate.seen + other.seen) == ["1", "2"]
+
+
+def test_a_model_that_hangs_leaves_the_loop_and_other_instances_free(gate, echo, request_of):
+    async def serve():
+        execution = execution_of(gate, echo)
+        hanging = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        for id in "234":
+            await run(execution, request_of(id))
+        gate.opened.set()
+        await hanging
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert (gate.seen, echo.seen) == (["1"], ["2", "3", "4"])
+
+
+def test_threads_cannot_keep_the_process_from_ending(gate, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        hanging = asyncio.create_task(run(execution, request_of()))
+        await wait_for(gate.started)
+        gate.opened.set()
+        await hanging
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert gate.thread.daemon
+    gate.thread.join(PATIENCE_S)
+    assert not gate.thread.is_alive()
+
+
+def test_a_request_given_up_while_it_waits_never_runs(gate, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        first = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        second = asyncio.create_task(run(execution, request_of("2")))
+        await turns()
+        second.cancel()
+        await turns()
+        gate.opened.set()
+        await first
+        await run(execution, request_of("3"))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert gate.seen == ["1", "3"]
+
+
+@pytest.mark.parametrize("error", [None, ValueError("nobody hears this")])
+def test_the_answer_to_a_request_given_up_while_it_runs_is_dropped(gate, request_of, error):
+    complaints = []
+
+    async def serve():
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        execution = execution_of(gate)
+        given_up = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        gate.outcome = error
+        gate.opened.set()
+        await execution.close(PATIENCE_S)  # its thread has told everything then
+        await turns()
+
+    asyncio.run(serve())
+    gc.collect()
+    assert gate.seen == ["1"]
+    assert complaints == []
+
+
+@pytest.mark.slow
+def test_no_more_requests_wait_than_the_limit(gate, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        request = request_of()
+        waiting = [
+            asyncio.create_task(execution.run_in_thread((request,))) for _ in range(MAX_WAITING)
+        ]
+        await turns()
+        with pytest.raises(Unavailable, match=f"'m' has {MAX_WAITING} requests waiting"):
+            await run(execution, request)
+        with pytest.raises(Unavailable):
+            await anext(execution.stream(request))
+        waiting.pop().cancel()
+        await turns()
+        last = asyncio.create_task(run(execution, request))
+        gate.opened.set()
+        await asyncio.gather(*waiting, last)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert len(gate.seen) == MAX_WAITING
+
+
+def test_an_idle_thread_keeps_no_tensor_alive(echo):
+    async def serve():
+        execution = execution_of(echo)
+        freed = threading.Event()
+        array = np.zeros(1, np.int8)
+        weakref.finalize(array, freed.set)
+        request = InferRequest("m", inputs=[Tensor.from_numpy("A", array, DataType.INT8)])
+        await run(execution, request)
+        del array, request
+        await wait_for(freed)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
+def test_a_loop_that_closes_while_a_request_runs_leaves_its_thread_usable(gate, request_of):
+    execution = execution_of(gate)
+
+    async def leave():
+        asyncio.create_task(run(execution, request_of("1")))  # noqa: RUF006  nobody waits for it
+        await wait_for(gate.started)
+
+    async def come_back():
+        [answer] = await asyncio.wait_for(run(execution, request_of("2")), PATIENCE_S)
+        await execution.close(0.0)
+        return answer.id
+
+    asyncio.run(leave())
+    gate.opened.set()
+    assert asyncio.run(come_back()) == "2"
+
+
+# --- closing ---
+
+
+def test_a_closed_execution_takes_no_requests(echo, counter, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for _ in range(FIRST_RUNS):
+            await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+        with pytest.raises(Unavailable, match=r"^model 'm' is being unloaded$"):
+            await run(execution, request_of())
+        with pytest.raises(Unavailable, match=r"^model 'm' is being unloaded$"):
+            await anext(execution.stream(request_of()))
+
+    asyncio.run(serve())
+    assert echo.is_closed
+    assert len(echo.seen) == FIRST_RUNS
+
+
+def test_an_execution_that_never_ran_closes_at_once(echo):
+    asyncio.run(execution_of(echo).close(PATIENCE_S))
+    assert echo.is_closed
+
+
+def test_closing_lets_what_runs_and_waits_finish_first(gate, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        runs = [asyncio.create_task(run(execution, request_of(id))) for id in "12"]
+        await wait_for(gate.started)
+        closing = asyncio.create_task(execution.close(PATIENCE_S))
+        await turns()
+        was_closed = gate.is_closed
+        gate.opened.set()
+        await closing
+        await asyncio.gather(*runs)
+        return was_closed
+
+    assert asyncio.run(serve()) is False
+    assert gate.is_closed
+    assert gate.seen == ["1", "2"]
+
+
+def test_closing_wakes_a_model_that_hangs_when_its_time_is_over(gate, counter, request_of):
+    gate.stream = counter(1).stream
+
+    async def serve():
+        execution = execution_of(gate)
+        hanging = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        thread = gate.thread
+        waiting = asyncio.create_task(run(execution, request_of("2")))
+        streaming = asyncio.create_task(anext(execution.stream(request_of("3"))))
+        given_up = asyncio.create_task(run(execution, request_of("4")))
+        await turns()
+        given_up.cancel()
+        await turns()
+        await execution.close(0.0)
+        for refused in (waiting, streaming):
+            with pytest.raises(Unavailable, match=r"^model 'm' is being unloaded$"):
+                await refused
+        [answer] = await hanging
+        await asyncio.to_thread(thread.join, PATIENCE_S)
+        assert not thread.is_alive()
+        return answer.id
+
+    assert asyncio.run(serve()) == "1"
+    assert gate.seen == ["1"]
+
+
+def test_closing_does_not_wait_for_a_model_that_cannot_be_woken(gate, request_of):
+    gate.is_deaf = True
+
+    async def serve():
+        execution = execution_of(gate)
+        hanging = asyncio.create_task(run(execution, request_of()))
+        await wait_for(gate.started)
+        await execution.close(0.0)
+        assert gate.is_closed
+        assert not hanging.done()
+        gate.opened.set()
+        await hanging
+
+    asyncio.run(serve())
+
+
+def test_an_instance_that_fails_to_close_does_not_keep_others_open(echo):
+    class Stuck(type(echo)):
+        def close(self):
+            msg = "stuck"
+            raise OSError(msg)
+
+    async def serve():
+        with pytest.raises(OSError, match="stuck"):
+            await execution_of(Stuck(), echo, Stuck()).close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.is_closed
+
+
+# --- streams ---
+
+
+def numbers(answers):
+    return [int(answer.outputs[0].numpy()[0]) for answer in answers]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3 * STREAM_AHEAD])
+def test_a_decoupled_model_answers_any_number_of_times(counter, request_of, count):
+    async def serve():
+        execution = execution_of(counter(count))
+        answers = [answer async for answer in execution.stream(request_of("7"))]
+        await execution.close(PATIENCE_S)
+        return answers
+
+    answers = asyncio.run(serve())
+    assert numbers(answers) == list(range(count))
+    assert {answer.id for answer in answers} <= {"7"}
+
+
+def test_a_model_that_is_not_decoupled_streams_one_answer(echo, request_of):
+    async def serve():
+        execution = execution_of(echo)
+        answers = [answer.id async for answer in execution.stream(request_of("7"))]
+        await execution.close(PATIENCE_S)
+        return answers
+
+    assert asyncio.run(serve()) == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        ([], "model 'm' gave 0 answers to 1 requests"),
+        ([InvalidRequest("no")], "no"),
+        (ValueError("bad"), "model 'm' failed: ValueError: bad"),
+    ],
+)
+def test_a_stream_of_a_model_that_fails_raises(echo, request_of, outcome, text):
+    async def serve():
+        execution = execution_of(echo)
+        echo.outcome = outcome
+        with pytest.raises(InferdError) as caught:
+            await anext(execution.stream(request_of()))
+        await execution.close(PATIENCE_S)
+        return caught.value.message
+
+    assert asyncio.run(serve()) == text
+
+
+@pytest.mark.parametrize("error", [InvalidRequest("enough"), ValueError("enough")])
+def test_an_error_in_mid_stream_comes_after_the_answers_before_it(counter, request_of, error):
+    async def serve():
+        execution = execution_of(counter(2, error))
+        stream = execution.stream(request_of())
+        answers = [await anext(stream), await anext(stream)]
+        with pytest.raises(InferdError, match=r"enough$"):
+            await anext(stream)
+        await execution.close(PATIENCE_S)
+        return answers
+
+    assert numbers(asyncio.run(serve())) == [0, 1]
+
+
+def test_a_model_is_never_far_ahead_of_its_reader(counter, request_of):
+    model = counter(20 * STREAM_AHEAD)
+
+    async def serve():
+        execution = execution_of(model)
+        read = 0
+        async for _ in execution.stream(request_of()):
+            await wait_for(model.is_ahead)
+            read += 1
+            assert model.given <= read + STREAM_AHEAD + 1
+        await execution.close(PATIENCE_S)
+        return read
+
+    assert asyncio.run(serve()) == 20 * STREAM_AHEAD
+
+
+@pytest.mark.parametrize("read", [1, STREAM_AHEAD + 3])
+def test_a_reader_that_leaves_closes_the_models_generator(counter, request_of, read):
+    model = counter(10**9)
+
+    async def serve():
+        execution = execution_of(model)
+        async with aclosing(execution.stream(request_of())) as stream:
+            for _ in range(read):
+                await anext(stream)
+        await wait_for(model.has_left)
+        assert [one.id for one in await run(execution, request_of("next"))] == ["next"]
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert model.given <= read + STREAM_AHEAD + 1
+
+
+def test_a_stream_given_up_while_it_waits_never_runs(gate, counter, request_of):
+    model = counter(1)
+    gate.stream = model.stream
+
+    async def serve():
+        execution = execution_of(gate)
+        first = asyncio.create_task(run(execution, request_of()))
+        await wait_for(gate.started)
+        waiting = asyncio.create_task(anext(execution.stream(request_of())))
+        await turns()
+        waiting.cancel()
+        await turns()
+        gate.opened.set()
+        await first
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert model.given == 0
