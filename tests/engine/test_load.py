@@ -1,0 +1,299 @@
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from inferd.engine.load import Loader, LoadOptions, gpu_count
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
+
+PATIENCE_S = 30
+PARAMETER = '\nparameters {{ key: "{}" value: {{ string_value: "{}" }} }}'
+ECHO = """
+backend: "identity"
+max_batch_size: 4
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 2 }
+"""
+
+
+def load(root, **options):
+    """Load the one model below `root` in a thread, as the engine does."""
+
+    async def go():
+        loader = Loader(LoadOptions(**options))
+        [model] = loader.find([root])
+        return await loader.load_in_thread(model, (model.versions or (1,))[0])
+
+    return asyncio.run(go())
+
+
+def complaint(root, kind=InferdError, **options):
+    with pytest.raises(kind) as caught:
+        load(root, **options)
+    assert str(root) not in caught.value.message
+    return caught.value.message
+
+
+def answers(served, *requests):
+    async def go():
+        found = [await served.scheduler.run(request) for request in requests]
+        await served.scheduler.close(PATIENCE_S)
+        return found
+
+    return asyncio.run(go())
+
+
+# --- what is loaded ---
+
+
+def test_a_model_is_completed_and_normalised(onnx_sum):
+    served = load(onnx_sum())
+    assert (served.name, served.version, served.platform) == ("sum", "1", "onnx_onnxv1")
+    assert [one.shape for one in served.inputs()] == [(-1, 2), (-1, 2)]
+    assert served.config.max_batch_size == 4
+    assert served.config.dynamic_batching.preferred_batch_size == (4,)
+    asyncio.run(served.scheduler.close(PATIENCE_S))
+
+
+def test_without_completion_a_model_needs_its_config(onnx_sum):
+    text = complaint(onnx_sum(), InvalidConfig, disable_auto_complete_config=True)
+    assert text == "model 'sum' has no config.pbtxt, and deriving one is turned off"
+
+
+def test_without_completion_a_config_serves_as_it_is(theirs, repository):
+    root = repository(m='backend: "theirs"')
+    served = load(root, disable_auto_complete_config=True)
+    assert served.inputs() == []
+    assert load(root).inputs() != []
+
+
+def test_dynamic_batching_is_served_one_request_after_another(repository, ask):
+    served = load(repository(m=ECHO + "dynamic_batching {}"))
+    [first, second] = answers(served, ask("m", INPUT0=[[1, 2]]), ask("m", INPUT0=[[3, 4], [5, 6]]))
+    assert first.outputs[0].numpy().tolist() == [[1, 2]]
+    assert second.outputs[0].numpy().tolist() == [[3, 4], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        (ECHO + "sequence_batching {}", "sequence_batching"),
+        (
+            'platform: "ensemble"\nensemble_scheduling { step { model_name: "a" '
+            'input_map { key: "x" value: "y" } output_map { key: "x" value: "y" } } }',
+            "ensemble_scheduling",
+        ),
+    ],
+)
+def test_what_needs_a_scheduler_of_its_own_is_unsupported(repository, text, field):
+    text = complaint(repository(m=text), Unsupported)
+    assert text == f"model 'm': {field} is not supported by this server"
+
+
+def test_a_group_for_gpus_serves_on_a_machine_without(repository, ask, caplog):
+    with caplog.at_level(logging.WARNING, "inferd.engine"):
+        served = load(repository(m=ECHO + "instance_group { kind: KIND_GPU }"))
+    assert ("there is none: it runs on the CPU" in caplog.text) == (gpu_count() == 0)
+    [answer] = answers(served, ask("m", INPUT0=[[1, 2]]))
+    assert answer.outputs[0].numpy().tolist() == [[1, 2]]
+
+
+def test_gpus_are_those_the_driver_lists(tmp_path):
+    assert gpu_count(tmp_path / "no driver") == 0
+    (tmp_path / "0000:01:00.0").mkdir()
+    (tmp_path / "0000:02:00.0").mkdir()
+    assert gpu_count(tmp_path) == 2
+
+
+def test_a_broken_model_raises_what_is_wrong_with_it(repository):
+    text = complaint(repository(m='platform: "magic"'), InvalidConfig)
+    assert text == "model 'm', config.pbtxt: platform 'magic' is unknown"
+
+
+def test_folders_that_are_no_versions_are_told_of(repository, caplog):
+    root = repository("1", "01", m=ECHO)
+    with caplog.at_level(logging.WARNING, "inferd.engine"):
+        assert [model.name for model in Loader(LoadOptions()).find([root])] == ["m"]
+    assert caplog.messages == [
+        "model 'm': folder '01' is no version: expected a decimal number without leading 0"
+    ]
+
+
+def test_a_named_config_is_chosen(repository):
+    root = repository(m=ECHO)
+    (root / "m" / "configs").mkdir()
+    (root / "m" / "configs" / "big.pbtxt").write_text(ECHO.replace("4", "64", 1))
+    assert load(root).config.max_batch_size == 4
+    assert load(root, model_config_name="big").config.max_batch_size == 64
+
+
+# --- instances ---
+
+
+def test_instances_are_as_many_as_the_groups_say(theirs, repository):
+    served = load(repository(m='backend: "theirs"\ninstance_group { count: 2 }'))
+    assert theirs.log == ["backend", ("open", "m_0_0"), ("open", "m_0_1")]
+    asyncio.run(served.scheduler.close(PATIENCE_S))
+    assert sorted(theirs.log[3:]) == [("close", "m_0_0"), ("close", "m_0_1")]
+
+
+def test_models_share_the_backend_of_one_loader(theirs, repository):
+    loader = Loader(LoadOptions())
+    for model in loader.find([repository(m='backend: "theirs"', n='backend: "theirs"')]):
+        loader.load(model, 1)
+    assert theirs.log == ["backend", ("open", "m_0"), ("open", "n_0")]
+
+
+def test_instances_are_closed_when_a_later_one_cannot_be_opened(theirs, repository):
+    theirs.failures += [None, None, BackendFailed("the third")]
+    root = repository(m='backend: "theirs"\ninstance_group { count: 3 }')
+    assert complaint(root, BackendFailed) == "the third"
+    assert sorted(theirs.log[3:]) == [("close", "m_0_0"), ("close", "m_0_1")]
+
+
+def test_a_decoupled_model_needs_a_backend_that_can(theirs, repository):
+    root = repository(m='backend: "theirs"\nmodel_transaction_policy { decoupled: true }')
+    text = complaint(root, InvalidConfig)
+    assert text == "model 'm': backend 'theirs' runs no decoupled models"
+    assert theirs.log[1:] == [("open", "m_0"), ("close", "m_0")]
+
+
+# --- where it runs ---
+
+
+@pytest.mark.parametrize(
+    ("backend", "parameters", "is_inline"),
+    [
+        ("theirs", {}, True),
+        ("theirs", {"inferd_execution": "auto"}, True),
+        ("theirs", {"inferd_execution": "threads"}, False),
+        ("theirs", {"inferd_execution": "inline"}, True),
+        ("theirs", {"unbounded": "1"}, False),
+        ("theirs", {"unbounded": "1", "inferd_execution": "inline"}, True),
+        ("unbounded", {}, False),
+        ("unbounded", {"inferd_execution": "inline"}, True),
+        ("single", {}, False),
+        ("single", {"inferd_execution": "threads"}, False),
+    ],
+)
+def test_where_a_model_runs_is_the_backends_promise_or_a_parameter(
+    theirs, repository, ask, backend, parameters, is_inline
+):
+    text = f'backend: "{backend}"' + "".join(PARAMETER.format(*one) for one in parameters.items())
+    # Time is real here: enough runs for eight short ones in a row.
+    answers(load(repository(m=text)), *[ask("m", A=[1])] * 200)
+    assert any(theirs.on_loop) is is_inline
+    assert not any(theirs.on_loop[:8])
+
+
+def test_an_unknown_place_to_run_is_refused_and_nothing_stays_open(theirs, repository):
+    text = complaint(
+        repository(m='backend: "theirs"' + PARAMETER.format("inferd_execution", "fast")),
+        InvalidConfig,
+    )
+    assert text == (
+        "model 'm': parameter inferd_execution is 'fast', expected auto, inline or threads"
+    )
+    assert theirs.log[1:] == [("open", "m_0"), ("close", "m_0")]
+
+
+def test_a_backend_that_runs_in_one_thread_cannot_run_inline(theirs, repository):
+    text = complaint(
+        repository(m='backend: "single"' + PARAMETER.format("inferd_execution", "inline")),
+        InvalidConfig,
+    )
+    assert text == (
+        "model 'm': parameter inferd_execution is 'inline', but backend 'single' does not run "
+        "a model in several threads at once"
+    )
+
+
+# --- threads, retries, failures ---
+
+
+def test_a_model_loads_in_a_thread_that_cannot_keep_the_process_from_ending(theirs, repository):
+    load(repository(m='backend: "theirs"'))
+    [thread] = theirs.threads
+    assert thread is not threading.main_thread()
+    assert thread.daemon
+
+
+def test_a_load_is_tried_again_as_often_as_the_options_say(theirs, repository, caplog):
+    root = repository(m='backend: "theirs"')
+    theirs.failures += [BackendFailed("once"), OSError("twice")]
+    with caplog.at_level(logging.WARNING, "inferd.engine"):
+        assert load(root, model_load_retry_count=2).name == "m"
+    assert "once; trying again" in caplog.messages
+    assert "model 'm' version 1 cannot be loaded: OSError: twice; trying again" in caplog.messages
+    theirs.failures += [BackendFailed("once"), BackendFailed("twice")]
+    assert complaint(root, model_load_retry_count=1) == "twice"
+    assert len(theirs.threads) == 5
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (ValueError("odd"), "ValueError: odd"),
+        (
+            FileNotFoundError(2, "No such file", "/srv/secret/models/x.bin"),
+            "FileNotFoundError: [Errno 2] No such file: 'x.bin'",
+        ),
+        (ImportError("no y (/usr/lib/python3/y.py), see http://a.b/c"),
+         "ImportError: no y (y.py), see http://a.b/c"),
+        (SystemExit(1), "SystemExit: 1"),
+        (StopIteration(), "StopIteration: "),
+        (asyncio.CancelledError(), "CancelledError: "),
+        (KeyboardInterrupt(), "KeyboardInterrupt: "),
+    ],
+)  # fmt: skip
+def test_whatever_a_backend_raises_fails_its_model_only(theirs, repository, failure, text):
+    theirs.failures.append(failure)
+    root = repository(m='backend: "theirs"')
+    assert complaint(root, BackendFailed) == f"model 'm' version 1 cannot be loaded: {text}"
+    assert load(root).name == "m"
+
+
+def test_an_error_of_ours_shows_no_path_above_the_model(theirs, repository):
+    root = repository(m='backend: "theirs"')
+    theirs.failures.append(BackendFailed(f"cannot read {root}/m/1/weights.bin"))
+    assert complaint(root) == "cannot read 1/weights.bin"
+
+
+@pytest.mark.parametrize("failure", [None, BackendFailed("too late")])
+def test_a_load_that_was_given_up_closes_what_it_opened(theirs, repository, failure):
+    root = repository(m='backend: "theirs"\ninstance_group { count: 2 }')
+    theirs.failures += [None, failure]
+    theirs.may_open.clear()
+
+    async def go():
+        loader = Loader(LoadOptions())
+        [model] = loader.find([root])
+        loading = asyncio.create_task(loader.load_in_thread(model, 1))
+        await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+        theirs.may_open.set()
+        assert await asyncio.to_thread(theirs.closed.wait, PATIENCE_S)
+
+    asyncio.run(go())
+    opened = [what for what in theirs.log if what[0] == "open"]
+    assert len([what for what in theirs.log if what[0] == "close"]) == len(opened)
+
+
+def test_a_load_that_ends_after_its_loop_hurts_nobody(theirs, repository):
+    root = repository(m='backend: "theirs"')
+    theirs.may_open.clear()
+
+    async def leave():
+        loader = Loader(LoadOptions())
+        [model] = loader.find([root])
+        asyncio.create_task(loader.load_in_thread(model, 1))  # noqa: RUF006  nobody waits for it
+        await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
+
+    asyncio.run(leave())
+    theirs.may_open.set()
+    [thread] = theirs.threads
+    thread.join(PATIENCE_S)  # an exception in it would be a warning, and those are errors
+    assert ("open", "m_0") in theirs.log

@@ -1,0 +1,74 @@
+import asyncio
+
+import pytest
+
+from inferd.core.request import InferResponse
+from inferd.errors import InvalidRequest, Unavailable
+from inferd.schedulers.direct import DirectScheduler
+from inferd.schedulers.execution import FIRST_RUNS, Execution
+
+PATIENCE_S = 30
+
+
+@pytest.fixture(params=["loop", "thread"])
+def place(request, echo, request_of):
+    """place(serve) awaits serve(scheduler) where its requests run on the loop, or in a thread."""
+
+    def go(serve):
+        async def whole():
+            scheduler = DirectScheduler(
+                Execution(
+                    "m",
+                    [echo],
+                    may_run_inline=request.param == "loop",
+                    clock=echo.clock,
+                    cpu_clock=echo.clock,
+                )
+            )
+            for _ in range(FIRST_RUNS):
+                await scheduler.run(request_of())
+            try:
+                return await serve(scheduler)
+            finally:
+                await scheduler.close(PATIENCE_S)
+
+        result = asyncio.run(whole())
+        assert echo.on_loop[-1] is (request.param == "loop")
+        return result
+
+    return go
+
+
+def test_a_request_runs_alone_and_gets_its_answer(place, echo, request_of):
+    answer = place(lambda scheduler: scheduler.run(request_of("7")))
+    assert (type(answer), answer.id, echo.seen[-1]) == (InferResponse, "7", "7")
+
+
+def test_an_error_that_is_the_answer_is_raised(place, echo, request_of):
+    async def serve(scheduler):
+        echo.outcome = [InvalidRequest("not this one")]
+        with pytest.raises(InvalidRequest, match="not this one"):
+            await scheduler.run(request_of())
+
+    place(serve)
+
+
+def test_a_stream_is_the_models(echo, counter, request_of):
+    async def serve():
+        scheduler = DirectScheduler(Execution("m", [counter(3)], may_run_inline=False))
+        answers = [answer async for answer in scheduler.stream(request_of())]
+        await scheduler.close(PATIENCE_S)
+        return answers
+
+    assert len(asyncio.run(serve())) == 3
+
+
+def test_a_closed_scheduler_has_closed_its_instances_and_refuses(echo, request_of):
+    async def serve():
+        scheduler = DirectScheduler(Execution("m", [echo], may_run_inline=True))
+        await scheduler.close(0.0)
+        with pytest.raises(Unavailable):
+            await scheduler.run(request_of())
+
+    asyncio.run(serve())
+    assert echo.is_closed
