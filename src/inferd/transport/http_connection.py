@@ -70,6 +70,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_eof = False
         self._is_closing = False
+        self._is_turned_away = False  # there were too many connections
         self._since = 0.0  # since when the present state lasts, for the sweep
         self._unsent = 0
 
@@ -80,11 +81,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         server = self._server
         self._since = server.now
-        if len(server.connections) >= self._options.max_connections:
-            server.connections.add(self)
-            self._refuse(503, "the server has as many connections as it may; try again later")
-            return
         server.connections.add(self)
+        # Those turned away linger a little; they must not keep others out meanwhile.
+        if len(server.connections) - server.turned_away_count > self._options.max_connections:
+            self._is_turned_away = True
+            server.turned_away_count += 1
+            self._refuse(503, "the server has as many connections as it may; try again later")
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """See asyncio.BufferedProtocol."""
@@ -93,6 +95,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._task.cancel()
         self._release_body()
         self._request = self._chunks = None
+        if self._is_turned_away:
+            self._server.turned_away_count -= 1
         self._server.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -115,7 +119,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             if self._body is not None and self._body_filled == len(self._body):
                 self._finish_body()
             return
-        if self._start == self._end:
+        if self._start == self._end and self._request is None:
             self._since = self._server.now
         self._end += nbytes
         if self._task is None and not self._is_paused:

@@ -49,6 +49,7 @@ class HttpServer:
         self.options = options
         self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
         self.connections: set[HttpConnection] = set()
+        self.turned_away_count = 0
         self.inflight_bytes = 0
         self.is_draining = False
         self.now = clock()
