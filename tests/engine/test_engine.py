@@ -1,0 +1,571 @@
+import asyncio
+import logging
+import threading
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+
+import inferd
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.metadata import IndexEntry, ModelState, TensorMetadata
+from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.engine.engine import EXTENSIONS, NO_VERSION, Engine
+from inferd.engine.load import LoadOptions
+from inferd.engine.served import Served
+from inferd.errors import (
+    BackendFailed,
+    InvalidConfig,
+    InvalidRequest,
+    ModelNotFound,
+    Unavailable,
+    Unsupported,
+)
+from inferd.schedulers.direct import DirectScheduler
+from inferd.schedulers.execution import Execution
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+PATIENCE_S = 30
+INT32 = DataType.INT32
+
+
+class Echo:
+    """Answers with its input as both outputs, the second one first, under a name of its own."""
+
+    def __init__(self):
+        self.may_end = threading.Event()
+        self.may_end.set()
+        self.started = threading.Event()
+        self.is_closed = False
+
+    def execute(self, requests):
+        self.started.set()
+        assert self.may_end.wait(PATIENCE_S)
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request):
+        [given] = request.inputs
+        outputs = [Tensor(name, INT32, given.shape, given.data) for name in ("Z", "Y")]
+        return InferResponse("whatever", "99", "no id", outputs)
+
+    def close(self):
+        self.is_closed = True
+        self.may_end.set()
+
+
+class Twice(Echo):
+    """Decoupled: answers two times."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_left = threading.Event()
+
+    def stream(self, request):
+        try:
+            for _ in range(2):
+                yield self._answer(request)
+        finally:
+            self.has_left.set()
+
+
+def served(name="m", version=1, instance=None, *, decoupled=False):
+    config = ModelConfig(
+        name,
+        input=(ModelInput("X", INT32, (-1,)),),
+        output=(ModelOutput("Y", INT32, (-1,)), ModelOutput("Z", INT32, (-1,))),
+        decoupled=decoupled,
+    )
+    execution = Execution(name, [instance or Echo()], may_run_inline=False)
+    return Served(config, version, "onnx_onnxv1", DirectScheduler(execution))
+
+
+def engine_of(*versions, name="m"):
+    engine = Engine()
+    for version in versions:
+        engine.add(served(name, version))
+    return engine
+
+
+def ask_for(name="m", version="", id="", values=(1, 2)):
+    tensor = Tensor.from_numpy("X", np.array(values, np.int32), INT32)
+    return InferRequest(name, version, id, [tensor])
+
+
+def infer(engine, request):
+    async def go():
+        try:
+            return await engine.infer(request)
+        finally:
+            await engine.close(PATIENCE_S)
+
+    return asyncio.run(go())
+
+
+# --- inference ---
+
+
+def test_an_answer_has_the_models_name_version_and_the_requests_id():
+    answer = infer(engine_of(3), ask_for(id="seven"))
+    assert (answer.model, answer.version, answer.id) == ("m", "3", "seven")
+    assert [output.name for output in answer.outputs] == ["Y", "Z"]
+    assert answer.outputs[0].numpy().tolist() == [1, 2]
+
+
+def test_wanted_outputs_are_given_alone():
+    request = ask_for()
+    request.outputs = [WantedOutput("Z")]
+    assert [output.name for output in infer(engine_of(3), request).outputs] == ["Z"]
+
+
+def test_a_request_is_checked_before_it_runs():
+    with pytest.raises(InvalidRequest, match="input 'X'"):
+        infer(engine_of(3), InferRequest("m"))
+
+
+def test_an_answer_is_checked_after_it_ran():
+    class Short(Echo):
+        def _answer(self, request):
+            return InferResponse("m", "1", outputs=[])
+
+    engine = Engine()
+    engine.add(served(instance=Short()))
+    with pytest.raises(BackendFailed, match="gave outputs none, expected 'Y', 'Z'"):
+        infer(engine, ask_for())
+
+
+@pytest.mark.parametrize(
+    ("asked", "got"),
+    [("", "10"), ("9", "9"), ("v9", "9"), ("2", "2"), ("0", "0"), ("v10", "10"), ("09", "9")],
+)
+def test_a_version_is_the_one_asked_for_or_the_highest(asked, got):
+    assert infer(engine_of(10, 2, 9, 0), ask_for(version=asked)).version == got
+
+
+@pytest.mark.parametrize("version", ["7", "v7", "latest", "v", "-1", "1.0", "²", "٣", "9" * 20])
+def test_an_unknown_version_is_not_found(version):
+    with pytest.raises(ModelNotFound) as caught:
+        infer(engine_of(2, 10), ask_for(version=version))
+    assert caught.value.message == f"model 'm' has no version '{version}', known versions: 2, 10"
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+def test_an_unknown_model_is_not_found(version):
+    with pytest.raises(ModelNotFound, match=r"^there is no model 'M' on this server$"):
+        infer(engine_of(1), ask_for("M", version))
+
+
+def test_the_highest_ready_version_answers_when_a_higher_one_failed():
+    engine = engine_of(1, 2)
+    engine.set_state("m", 3, ModelState.UNAVAILABLE, "it is broken")
+    assert infer(engine, ask_for()).version == "2"
+
+
+def test_a_failed_version_beside_a_ready_one_is_unavailable():
+    engine = engine_of(1)
+    engine.set_state("m", 2, ModelState.UNAVAILABLE, "it is broken")
+    with pytest.raises(Unavailable) as caught:
+        infer(engine, ask_for(version="2"))
+    assert caught.value.message == "model 'm' version 2 is UNAVAILABLE: it is broken"
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("", "model 'm' has no version ready: it is broken; so is this"),
+        ("1", "model 'm' version 1 is UNAVAILABLE: it is broken"),
+        ("v2", "model 'm' version 2 is UNAVAILABLE: so is this"),
+        ("3", "model 'm' has no version '3', known versions: 1, 2"),
+    ],
+)
+def test_a_model_without_a_ready_version_is_not_found(version, text):
+    engine = Engine()
+    engine.set_state("m", 1, ModelState.UNAVAILABLE, "it is broken")
+    engine.set_state("m", 2, ModelState.UNAVAILABLE, "so is this")
+    with pytest.raises(ModelNotFound) as caught:
+        infer(engine, ask_for(version=version))
+    assert caught.value.message == text
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [("", "model 'm' is still loading"), ("1", "model 'm' version 1 is LOADING")],
+)
+def test_a_model_that_loads_is_unavailable(version, text):
+    engine = Engine()
+    engine.set_state("m", 1, ModelState.LOADING)
+    with pytest.raises(Unavailable) as caught:
+        infer(engine, ask_for(version=version))
+    assert caught.value.message == text
+
+
+def test_a_model_broken_before_its_versions_are_known_is_not_found():
+    engine = Engine()
+    engine.set_state("m", NO_VERSION, ModelState.UNAVAILABLE, "config.pbtxt is unreadable")
+    with pytest.raises(ModelNotFound, match=r"no version ready: config.pbtxt is unreadable$"):
+        engine.model_metadata("m", "")
+    for call in (engine.model_metadata, engine.is_model_ready):
+        with pytest.raises(ModelNotFound, match="has no version '0', known versions: none"):
+            call("m", "0")
+
+
+def test_a_decoupled_model_needs_a_stream():
+    engine = Engine()
+    engine.add(served(decoupled=True, instance=Twice()))
+    with pytest.raises(Unsupported, match=r"'m' is decoupled.*ModelStreamInfer"):
+        infer(engine, ask_for())
+
+
+# --- streams ---
+
+
+def collect(engine, request):
+    async def go():
+        answers = [answer async for answer in engine.stream(request)]
+        await engine.close(PATIENCE_S)
+        return answers
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize(("kind", "count"), [(Echo, 1), (Twice, 2)])
+def test_a_stream_gives_each_answer_under_the_requests_id(kind, count):
+    engine = Engine()
+    engine.add(served(version=4, instance=kind(), decoupled=kind is Twice))
+    answers = collect(engine, ask_for(id="seven"))
+    assert [(a.model, a.version, a.id) for a in answers] == [("m", "4", "seven")] * count
+    assert all([output.name for output in a.outputs] == ["Y", "Z"] for a in answers)
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"), [(ask_for("M"), ModelNotFound), (InferRequest("m"), InvalidRequest)]
+)
+def test_a_stream_raises_what_an_inference_does(request_, kind):
+    with pytest.raises(kind):
+        collect(engine_of(1), request_)
+
+
+def test_a_stream_that_is_closed_early_ends_the_model():
+    instance = Twice()
+    engine = Engine()
+    engine.add(served(instance=instance, decoupled=True))
+
+    async def go():
+        async with aclosing(engine.stream(ask_for())) as stream:
+            await anext(stream)
+        assert await asyncio.to_thread(instance.has_left.wait, PATIENCE_S)
+        await engine.close(PATIENCE_S)
+
+    asyncio.run(go())
+
+
+# --- what it tells ---
+
+
+def test_server_metadata_has_name_version_and_extensions():
+    told = Engine("host-a").server_metadata()
+    assert (told.name, told.version) == ("host-a", inferd.__version__)
+    assert told.extensions == EXTENSIONS
+    assert Engine().server_metadata().name == "inferd"
+
+
+def test_model_metadata_lists_all_ready_versions_by_number():
+    engine = engine_of(10, 9, 2)
+    engine.set_state("m", 11, ModelState.UNAVAILABLE, "broken")
+    told = engine.model_metadata("m", "")
+    assert (told.name, told.versions, told.platform) == ("m", ["2", "9", "10"], "onnx_onnxv1")
+    assert told.inputs == [TensorMetadata("X", INT32, (-1,))]
+    assert [output.name for output in told.outputs] == ["Y", "Z"]
+
+
+@pytest.mark.parametrize("version", ["9", "v9"])
+def test_model_metadata_of_a_version_lists_that_one(version):
+    assert engine_of(10, 9).model_metadata("m", version).versions == ["9"]
+
+
+def test_metadata_of_what_is_not_there_is_not_found():
+    with pytest.raises(ModelNotFound):
+        engine_of(1).model_metadata("m", "2")
+    with pytest.raises(ModelNotFound):
+        engine_of(1).model_metadata("M", "")
+
+
+def test_names_are_those_of_models_with_a_ready_version():
+    engine = engine_of(1, name="b")
+    engine.add(served("a"))
+    engine.set_state("c", 1, ModelState.UNAVAILABLE)
+    assert engine.model_names() == ["a", "b"]
+
+
+def test_the_index_has_a_row_for_each_version():
+    engine = engine_of(10, 9, 0)
+    engine.set_state("a", NO_VERSION, ModelState.UNAVAILABLE, "no config")
+    engine.set_state("m", 11, ModelState.LOADING)
+    assert engine.index() == [
+        IndexEntry("a", "", ModelState.UNAVAILABLE, "no config"),
+        IndexEntry("m", "0", ModelState.READY),
+        IndexEntry("m", "9", ModelState.READY),
+        IndexEntry("m", "10", ModelState.READY),
+        IndexEntry("m", "11", ModelState.LOADING),
+    ]
+
+
+# --- readiness ---
+
+
+def test_an_engine_is_live_from_the_start_and_ready_when_loaded():
+    engine = engine_of(1)
+    assert (engine.is_live(), engine.is_ready()) == (True, False)
+    engine.finish_loading()
+    assert engine.is_ready()
+
+
+def test_an_engine_without_models_is_ready():
+    engine = Engine()
+    engine.finish_loading()
+    assert engine.is_ready()
+
+
+@pytest.mark.parametrize("state", [ModelState.UNAVAILABLE, ModelState.LOADING])
+@pytest.mark.parametrize("strict", [True, False])
+def test_one_version_that_is_not_ready_makes_a_strict_engine_not_ready(state, strict):
+    engine = Engine(strict_readiness=strict)
+    engine.add(served())
+    engine.set_state("m", 2, state)
+    engine.finish_loading()
+    assert engine.is_ready() is not strict
+
+
+def test_a_draining_engine_is_live_not_ready_and_still_answers():
+    engine = engine_of(1)
+    engine.finish_loading()
+    engine.drain()
+    assert (engine.is_live(), engine.is_ready()) == (True, False)
+    assert engine.is_model_ready("m", "")
+    assert infer(engine, ask_for()).model == "m"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_ready"),
+    [("", True), ("1", True), ("v1", True), ("2", False), ("v3", False)],
+)
+def test_a_model_is_ready_when_the_version_meant_is(version, is_ready):
+    engine = engine_of(1)
+    engine.set_state("m", 2, ModelState.UNAVAILABLE)
+    engine.set_state("m", 3, ModelState.LOADING)
+    assert engine.is_model_ready("m", version) is is_ready
+
+
+def test_a_model_without_a_ready_version_is_not_ready():
+    engine = Engine()
+    engine.set_state("m", 1, ModelState.LOADING)
+    assert engine.is_model_ready("m", "") is False
+
+
+@pytest.mark.parametrize(("name", "version"), [("M", ""), ("m", "2"), ("m", "one")])
+def test_readiness_of_what_is_not_there_is_not_found(name, version):
+    with pytest.raises(ModelNotFound):
+        engine_of(1).is_model_ready(name, version)
+
+
+# --- loading repositories ---
+
+IDENTITY = """
+backend: "identity"
+max_batch_size: 4
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 2 }
+"""
+BROKEN = 'backend: "faulty"\nparameters { key: "fault" value: { string_value: "load" } }'
+
+
+def test_all_backends_serve_from_one_repository(repository, onnx_sum, ask):
+    root = repository(echo=IDENTITY, often='backend: "repeat"', odd='backend: "faulty"')
+    onnx_sum()
+
+    async def go():
+        engine = Engine()
+        await engine.load_all([root])
+        assert engine.is_ready()
+        assert engine.model_names() == ["echo", "odd", "often", "sum"]
+        total = await engine.infer(ask("sum", A=[[1, 2]], B=[[3, 4]]))
+        same = await engine.infer(ask("echo", INPUT0=[[1, 2], [3, 4]]))
+        zeros = await engine.infer(ask("odd", INPUT0=[7]))
+        request = InferRequest(
+            "often", inputs=[Tensor.from_numpy("IN", np.array([5, 6], np.int32), INT32)]
+        )
+        often = [answer async for answer in engine.stream(request)]
+        await engine.close(PATIENCE_S)
+        return [answer.outputs[0].numpy().tolist() for answer in (total, same, zeros, *often)]
+
+    assert asyncio.run(go()) == [[[4, 6]], [[1, 2], [3, 4]], [0], [5], [6]]
+
+
+def test_versions_are_loaded_as_the_policy_says(repository):
+    root = repository(1, 2, 3, m=IDENTITY + "version_policy { specific { versions: [1, 3] } }")
+
+    async def go():
+        engine = Engine()
+        await engine.load_all([root])
+        versions = engine.model_metadata("m", "").versions
+        await engine.close(PATIENCE_S)
+        return versions
+
+    assert asyncio.run(go()) == ["1", "3"]
+
+
+def test_models_that_fail_are_listed_with_reasons_and_the_others_serve(
+    repository, onnx_sum, ask, caplog
+):
+    root = repository(
+        echo=IDENTITY, broken=BROKEN, wrong='platform: "magic"', far='backend: "elsewhere"'
+    )
+    (onnx_sum("torn") / "torn" / "1" / "model.onnx").write_bytes(b"no model")
+    (root / "empty").mkdir()
+    repository(none=IDENTITY)
+    (root / "none" / "1").rmdir()
+
+    async def go():
+        engine = Engine()
+        with caplog.at_level(logging.ERROR, "inferd.engine"):
+            await engine.load_all([root])
+        answer = await engine.infer(ask("echo", INPUT0=[[1, 2]]))
+        assert answer.outputs[0].numpy().tolist() == [[1, 2]]
+        assert not engine.is_ready()
+        index = engine.index()
+        await engine.close(PATIENCE_S)
+        return {entry.name: entry for entry in index}
+
+    index = asyncio.run(go())
+    assert index.pop("echo") == IndexEntry("echo", "1", ModelState.READY)
+    assert {entry.state for entry in index.values()} == {ModelState.UNAVAILABLE}
+    assert {entry.name: entry.version for entry in index.values()} == {
+        "broken": "1", "wrong": "", "far": "1", "torn": "1", "empty": "", "none": "",
+    }  # fmt: skip
+    for entry in index.values():
+        assert entry.name in entry.reason or entry.name == "far"
+        assert str(root) not in entry.reason
+        assert entry.reason in caplog.messages
+    assert index["broken"].reason == "model 'broken' fails to load, as its fault 'load' says"
+    assert "there is no backend 'elsewhere'" in index["far"].reason
+
+
+def test_a_repository_that_is_not_there_is_an_error(tmp_path):
+    engine = Engine()
+    with pytest.raises(InvalidConfig, match="nowhere"):
+        asyncio.run(engine.load_all([tmp_path / "nowhere"]))
+    assert not engine.is_ready()
+
+
+def test_a_path_may_be_text_and_several_repositories_serve_together(repository, tmp_path):
+    root = repository(m=IDENTITY)
+    (tmp_path / "more" / "n" / "1").mkdir(parents=True)
+    (tmp_path / "more" / "n" / "config.pbtxt").write_text(IDENTITY)
+
+    async def go():
+        engine = Engine()
+        await engine.load_all([str(root), tmp_path / "more"])
+        names = engine.model_names()
+        await engine.close(PATIENCE_S)
+        return names
+
+    assert asyncio.run(go()) == ["m", "n"]
+
+
+def test_while_models_load_they_say_so_and_those_that_have_loaded_serve(theirs, repository, ask):
+    theirs.may_open.clear()
+    root = repository(echo=IDENTITY, slow='backend: "theirs"')
+
+    async def go():
+        engine = Engine(load_options=LoadOptions(model_load_thread_count=1))
+        loading = asyncio.create_task(engine.load_all([root]))
+        assert await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
+        states = [(entry.name, entry.state) for entry in engine.index()]
+        assert states == [("echo", ModelState.READY), ("slow", ModelState.LOADING)]
+        assert not engine.is_ready()
+        await engine.infer(ask("echo", INPUT0=[[1, 2]]))
+        with pytest.raises(Unavailable, match="'slow' is still loading"):
+            await engine.infer(ask("slow", A=[1]))
+        theirs.may_open.set()
+        await loading
+        await engine.infer(ask("slow", A=[1]))
+        assert engine.is_ready()
+        await engine.close(PATIENCE_S)
+
+    asyncio.run(go())
+
+
+def test_as_many_models_load_at_once_as_there_are_threads(theirs, repository):
+    theirs.pairs = threading.Barrier(2)
+    root = repository(**{f"m{number}": 'backend: "theirs"' for number in range(6)})
+
+    async def go():
+        engine = Engine(load_options=LoadOptions(model_load_thread_count=2))
+        await engine.load_all([root])
+        assert engine.is_ready()
+        await engine.close(PATIENCE_S)
+
+    asyncio.run(go())
+    assert theirs.peak == 2
+
+
+# --- closing ---
+
+
+def test_closing_waits_for_requests_that_run_and_takes_no_more():
+    instance = Echo()
+    instance.may_end.clear()
+    engine = Engine()
+    engine.add(served(instance=instance))
+    engine.finish_loading()
+
+    async def go():
+        running = asyncio.create_task(engine.infer(ask_for()))
+        await asyncio.to_thread(instance.started.wait, PATIENCE_S)
+        closing = asyncio.create_task(engine.close(PATIENCE_S))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not instance.is_closed
+        assert not engine.is_ready()
+        with pytest.raises(ModelNotFound):
+            await engine.infer(ask_for())
+        instance.may_end.set()
+        await closing
+        assert instance.is_closed
+        return await running
+
+    assert asyncio.run(go()).model == "m"
+
+
+def test_closing_gives_a_model_that_hangs_no_longer_than_asked():
+    instance, other = Echo(), Echo()
+    instance.may_end.clear()
+    engine = Engine()
+    engine.add(served(instance=instance))
+    engine.add(served("n", instance=other))
+
+    async def go():
+        running = asyncio.create_task(engine.infer(ask_for()))
+        await asyncio.to_thread(instance.started.wait, PATIENCE_S)
+        await engine.close(0.0)
+        return await running
+
+    assert asyncio.run(go()).model == "m"
+    assert instance.is_closed
+    assert other.is_closed
+
+
+def test_a_model_that_does_not_close_is_told_of_and_the_others_close(caplog):
+    class Stuck(Echo):
+        def close(self):
+            msg = "stuck"
+            raise OSError(msg)
+
+    other = Echo()
+    engine = Engine()
+    engine.add(served(instance=Stuck()))
+    engine.add(served("n", instance=other))
+    with caplog.at_level(logging.ERROR, "inferd.engine"):
+        asyncio.run(engine.close(PATIENCE_S))
+    assert other.is_closed
+    assert caplog.messages == ["model 'm' does not close: stuck"]
