@@ -71,6 +71,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_eof = False
         self._is_closing = False
         self._is_turned_away = False  # there were too many connections
+        self._is_due = False  # its turn to answer what it has read comes in this loop iteration
+        self._pending: list[bytes] = []  # answers that are written at the end of the turns
         self._since = 0.0  # since when the present state lasts, for the sweep
         self._unsent = 0
 
@@ -123,20 +125,19 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._since = self._server.now
         self._end += nbytes
         if self._task is None and not self._is_paused:
-            self._advance()
+            if not self._is_due:
+                self._is_due = True
+                self._server.turns.answer_soon(self)
         elif self._end == len(self._buffer):
             self._stop_reading()
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""
         self._is_eof = True
-        is_done = self._task is None and not self._is_paused
+        is_done = self._task is None and not self._is_paused and not self._is_due
         if is_done or not self._transport.can_write_eof():  # over TLS nothing is half closed
             self._is_closing = True
             return False
-        # The client may have closed, or only have said all it has to say: both look the same
-        # until something is sent. An interim answer is harmless (RFC 9110, section 15.2) and
-        # makes a client that has gone answer with a reset, which ends the request.
         self._probe()
         return True
 
@@ -149,6 +150,20 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         if self._task is None:
             self._advance()
+
+    # --- turns call these ---
+
+    def take_turn(self) -> None:
+        """See Connection.take_turn."""
+        self._is_due = False
+        if self._task is None:
+            self._advance()
+
+    def write_pending(self) -> None:
+        """See Connection.write_pending."""
+        if self._pending:
+            pending, self._pending = self._pending, []
+            self._transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
 
     # --- reading ---
 
@@ -188,8 +203,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         except HttpError as error:
             self._refuse(error.status, error.message)
             return
-        if self._is_eof and self._task is None and not self._is_paused and not self._is_closing:
-            self._close()
+        if self._is_eof and not self._is_closing:
+            if self._task is not None:
+                self._probe()
+            elif not self._is_paused:
+                self._close()
         if not self._is_reading:
             self._go_on_reading()
 
@@ -297,7 +315,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _invite_body(self, request: HttpRequest) -> None:
         if b"expect" in request.headers and not request.is_http_10:
-            self._transport.write(_CONTINUE)
+            self._write(_CONTINUE)
 
     def _hold(self, nbytes: int) -> None:
         """Count body bytes in memory, over all connections together."""
@@ -348,14 +366,21 @@ class HttpConnection(asyncio.BufferedProtocol):
             answer.headers += b"Connection: keep-alive\r\n"
         head = encode_head(answer, length)
         if request.method == b"HEAD":
-            self._transport.write(head)
+            self._write(head)
         elif length <= _JOIN_BYTES:
-            self._transport.write(b"".join((head, *buffers)))
+            self._write(b"".join((head, *buffers)))
         else:
+            self.write_pending()
             self._transport.writelines([head, *buffers])
         if not keep_alive:
             self._close()
         self._since = self._server.now
+
+    def _write(self, data: bytes) -> None:
+        """Write `data` when the connections that were read together have all been answered."""
+        if not self._pending:
+            self._server.turns.write_soon(self)
+        self._pending.append(data)
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
@@ -367,7 +392,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._release_body()
         self._request = self._chunks = None
         answer = error_answer(status, message, _CLOSE)
-        self._transport.write(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
+        self._pending.append(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
+        self.write_pending()
         self._go_on_reading()
         self._is_closing = True
         self._since = self._server.now
@@ -378,12 +404,20 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         self._is_closing = True
+        self.write_pending()
         self._transport.close()
 
     def _probe(self) -> None:
+        """Ask a client that has said all it has to say whether it is still there.
+
+        It may have closed, or only its sending half: both look the same until something is sent.
+        An interim answer is harmless (RFC 9110, section 15.2) and makes a client that has gone
+        answer with a reset, which ends the request.
+        """
         # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
         is_http_10 = self._last_request.is_http_10
         if self._task is not None and not self._is_closing and not is_http_10:
+            self.write_pending()
             self._transport.write(_STILL_THERE)
             asyncio.get_running_loop().call_later(PROBE_S, self._probe)
 

@@ -11,6 +11,7 @@ import msgspec
 from inferd.engine.engine import Engine
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.turns import Turns
 from inferd.wire.v2_rest import JsonRules
 
 SWEEP_S = 1.0
@@ -50,6 +51,7 @@ class HttpServer:
         self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
+        self.turns = Turns()
         self.inflight_bytes = 0
         self.is_draining = False
         self.now = clock()
