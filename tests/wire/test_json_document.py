@@ -4,6 +4,7 @@ import contextlib
 import gc
 import json
 import math
+import runpy
 import sys
 from decimal import Decimal
 
@@ -152,6 +153,13 @@ def test_a_document_is_large_by_its_bytes():
 def test_large_documents_are_read_without_simdjson(monkeypatch):
     monkeypatch.setattr(json_document, "simdjson", None)  # stands for a missing package
     assert bytes(read_fast(DOCUMENT + PADDING).inputs[0].data) == b"[1]"
+
+
+def test_simdjson_may_be_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "simdjson", None)  # what import finds of a missing package
+    module = runpy.run_path(json_document.__file__)
+    assert module["simdjson"] is None
+    assert module["JsonReader"]().read_fast(memoryview(DOCUMENT + PADDING)).inputs[0].name == "x"
 
 
 def test_a_reader_reads_one_document_after_another():
