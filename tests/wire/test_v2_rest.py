@@ -424,6 +424,7 @@ def decoded_or_refused(body, size):
         return error.message
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(deadline=None, max_examples=400)
 def test_a_broken_request_is_answered_or_refused(data):
@@ -728,6 +729,7 @@ def sent(buffers, size):
     return memoryview(body), len(body) if size is None else size
 
 
+@pytest.mark.slow
 @given(st.data(), st.booleans())
 @settings(deadline=None, max_examples=150)
 def test_a_request_survives_the_way_to_the_server(data, binary):
