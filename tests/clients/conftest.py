@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 PRINTED = [1.0, 1.1, 2.0, 2.1, 3.0, 3.1]
 BFLOAT16 = ml_dtypes.bfloat16
-PLACE = r"^(HTTP|gRPC)  (?:https?://)?(\S+)"
+PLACE = r"^(HTTP|gRPC)  (?:https?://)?([0-9.]+:\d+)"
 
 
 @dataclass

@@ -534,6 +534,7 @@ def requests(draw):
     return body_of(datatype, data, shape.encode())
 
 
+@pytest.mark.slow
 @given(requests())
 @settings(deadline=None, max_examples=300)
 def test_every_reader_gives_the_same_tensor_or_refusal(body):
@@ -603,6 +604,7 @@ def test_halves_are_written_in_their_own_shortest_form():
     assert encoded(DataType.BF16, bits) == b"[0.1,2.0,-0.0]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("datatype", [DataType.FP16, DataType.BF16])
 def test_every_half_comes_back_from_its_text(datatype):
     bits = np.arange(65536, dtype=np.uint32).astype(np.uint16)

@@ -263,11 +263,7 @@ def _text(value: Any) -> bytes:
     if type(value) is not str:
         msg = "a string"
         raise TypeError(msg)
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        msg = "a string without lone surrogates"
-        raise ValueError(msg) from None
+    return value.encode()  # the exact reader has refused half surrogate pairs
 
 
 def _boolean(value: Any) -> bool:
