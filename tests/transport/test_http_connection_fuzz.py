@@ -79,6 +79,16 @@ class FakeTransport(asyncio.Transport):
         return 0
 
 
+class AtOnce:
+    """Turns without a loop: who has read answers and writes at once."""
+
+    def answer_soon(self, connection):
+        connection.take_turn()
+
+    def write_soon(self, connection):
+        connection.write_pending()
+
+
 class Wire:
     """One connection of its own server, and what a loop would do to it."""
 
@@ -86,6 +96,7 @@ class Wire:
         options = msgspec.structs.replace(OPTIONS, **changes)
         self.now = 0.0
         self.server = HttpServer(engine, options, clock=lambda: self.now)
+        self.server.turns = AtOnce()
         self.transport = FakeTransport()
         self.connection = HttpConnection(self.server)
         self.connection.connection_made(self.transport)

@@ -125,7 +125,9 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._since = self._server.now
         self._end += nbytes
         if self._task is None and not self._is_paused:
-            if not self._is_due:
+            if self._end == len(self._buffer):
+                self._advance()  # a large request: its body is to go where it stays
+            elif not self._is_due:
                 self._is_due = True
                 self._server.turns.answer_soon(self)
         elif self._end == len(self._buffer):
@@ -156,7 +158,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def take_turn(self) -> None:
         """See Connection.take_turn."""
         self._is_due = False
-        if self._task is None:
+        if self._task is None and not self._is_paused:
             self._advance()
 
     def write_pending(self) -> None:
@@ -284,8 +286,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         before = chunks.size_bytes
         finished = chunks.feed(data)
         self._start = self._end = 0
-        if finished is None:
-            self._hold(chunks.size_bytes - before)
+        self._hold(chunks.size_bytes - before)
+        if finished is None or self._is_closing:
             return False
         request = cast("HttpRequest", self._request)
         request.body, rest = finished
@@ -378,9 +380,9 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _write(self, data: bytes) -> None:
         """Write `data` when the connections that were read together have all been answered."""
-        if not self._pending:
-            self._server.turns.write_soon(self)
         self._pending.append(data)
+        if len(self._pending) == 1:
+            self._server.turns.write_soon(self)
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
