@@ -274,8 +274,13 @@ def serving():
 
 @pytest.fixture(scope="session")
 def models():
-    """models() is an engine with the models of `serving`, without a server."""
-    return lambda: models_for_tests(Held())
+    """models() is an engine with the models of `serving`, and what holds the model "held"."""
+
+    def build():
+        held = Held()
+        return models_for_tests(held), held
+
+    return build
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ TROUBLE = [
     *(b"\r\n", b"\n", b"\r", b"\0", b":", b" ", b"0", b"chunked", b"\r\n\r\n"),
     *(b"Content-Length: 7\r\n", b"Transfer-Encoding: chunked\r\n", b"x" * 500),
 ]
-INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
+INTERIM = re.compile(rb"HTTP/1\.1 (?:100 Continue|102 Processing)\r\n\r\n")
 
 
 class FakeTransport(asyncio.Transport):
@@ -63,9 +63,10 @@ class FakeTransport(asyncio.Transport):
 
     def close(self):
         self.is_closed = True
+        self.is_reading = False
 
     def abort(self):
-        self.is_closed = True
+        self.close()
 
     def pause_reading(self):
         assert self.is_reading
@@ -124,8 +125,8 @@ class Wire:
         """Return (status, body) of all that was written, which is nothing but answers."""
         data, found = b"".join(self.transport.written), []
         while data:
-            if data.startswith(INTERIM):
-                data = data[len(INTERIM) :]
+            if interim := INTERIM.match(data):
+                data = data[interim.end() :]
                 continue
             match = HEAD.match(data)
             assert match, data[:200]
@@ -138,7 +139,7 @@ class Wire:
 
 @pytest.fixture(scope="module")
 def engine(models):
-    return models()
+    return models()[0]
 
 
 def pieces(data, cuts):
@@ -260,6 +261,143 @@ def test_chunks_of_any_sizes_make_one_body(engine, sizes, cuts):
     (status, answer), (empty_status, _) = wire.answers()
     assert (status, empty_status) == (200, 200)
     assert answer.endswith(body)
+    wire.end()
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("send"), st.integers(1, 400)),
+    st.tuples(
+        st.sampled_from(
+            ["release", "hold", "pause", "resume", "end", "sweep", "wait", "stop", "idle", "lose"]
+        ),
+        st.just(0),
+    ),
+)
+
+
+class Story:
+    """One connection with a model that may be slow; each method is something that can happen."""
+
+    def __init__(self, engine, held, stream):
+        self.wire = Wire(engine)
+        self.held = held
+        self.stream = stream
+        self.is_lost = False
+        self.is_ended = False
+
+    def send(self, size):
+        if not self.is_ended:
+            self.wire.send(self.stream[:size])
+            self.stream = self.stream[size:]
+
+    def release(self, _):
+        self.held.release.set()
+
+    def hold(self, _):
+        self.held.release.clear()
+
+    def pause(self, _):
+        if not self.wire.connection._is_paused:
+            self.wire.connection.pause_writing()
+
+    def resume(self, _):
+        if self.wire.connection._is_paused:
+            self.wire.connection.resume_writing()
+            self.wire.send(b"")
+
+    def end(self, _):
+        transport = self.wire.transport
+        if not self.is_ended and transport.is_reading and not self.wire.unread:
+            self.is_ended = True
+            transport.is_reading = False
+            if not self.wire.connection.eof_received():
+                transport.close()
+
+    def sweep(self, _):
+        self.wire.now += 6
+        self.wire.server.sweep()
+
+    def stop(self, _):
+        self.wire.server.stop_accepting()
+
+    def idle(self, _):
+        self.wire.connection.close_if_idle()
+
+    def lose(self, _):
+        self.wire.transport.close()
+
+    def wait(self, _):
+        pass
+
+    async def play(self, events):
+        for name, size in events:
+            if self.is_lost:
+                break
+            getattr(self, name)(size)
+            if self.wire.transport.is_closed:
+                self.is_lost = True
+                self.wire.end()
+            if name == "wait" or self.is_lost:
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                self.wire.send(b"")
+        if not self.is_lost:
+            self.wire.transport.close()
+            self.wire.end()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert self.wire.server.inflight_bytes == 0
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=200)
+@given(
+    which=st.lists(st.integers(0, 12), min_size=1, max_size=8),
+    events=st.lists(EVENTS, max_size=40),
+)
+def test_whatever_happens_in_whatever_order_nothing_breaks(models, valid, binary, which, events):
+    slow = [binary(bytes(400), model="held"), binary(bytes(800), model="held", as_chunks=300)]
+    streams = [stream for stream, _ in valid] + slow + [b"GARBAGE\r\n\r\n"]
+    engine, held = models()
+    story = Story(engine, held, b"".join(streams[one] for one in which))
+    failures = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+        await story.play(events)
+
+    asyncio.run(main())
+    assert failures == []
+    statuses = [status for status, _ in story.wire.answers()]
+    assert 500 not in statuses
+
+
+async def test_a_reader_may_stall_and_go_on_while_a_model_runs(models, infer):
+    engine, held = models()
+    wire = Wire(engine)
+    wire.send(infer([1.5], model="held"))
+    await held.started.acquire()
+    wire.connection.pause_writing()
+    wire.connection.resume_writing()
+    assert wire.answers() == []
+    held.release.set()
+    while not wire.transport.written:  # noqa: ASYNC110  nothing else tells that it has answered
+        await asyncio.sleep(0)
+    assert [status for status, _ in wire.answers()] == [200]
+    wire.end()
+
+
+async def test_an_answer_that_comes_as_the_connection_is_cut_is_dropped(models, infer):
+    engine, held = models()
+    wire = Wire(engine)
+    wire.send(infer([1.5], model="held"))
+    await held.started.acquire()
+    task = wire.connection._task
+    held.release.set()
+    wire.server.close()
+    await task
+    assert wire.answers() == []
     wire.end()
 
 

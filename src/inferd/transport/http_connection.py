@@ -389,8 +389,6 @@ class HttpConnection(asyncio.BufferedProtocol):
 
         Closing at once would reset the connection, and the client might never see the answer.
         """
-        if self._is_closing:
-            return
         self._release_body()
         self._request = self._chunks = None
         answer = error_answer(status, message, _CLOSE)
