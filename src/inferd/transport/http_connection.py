@@ -379,11 +379,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def _probe(self) -> None:
+        if self._task is None or self._is_closing:
+            return
         # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
-        is_http_10 = self._last_request.is_http_10
-        if self._task is not None and not self._is_closing and not is_http_10:
+        if not self._last_request.is_http_10:
             self._transport.write(_STILL_THERE)
-            asyncio.get_running_loop().call_later(PROBE_S, self._probe)
+        asyncio.get_running_loop().call_later(PROBE_S, self._probe)
 
     # --- the server calls these ---
 
