@@ -23,6 +23,7 @@ TO_THE_ENGINE_AND_BACK = [
     "instance.OnnxInstance.execute",
     "instance.OnnxInstance._answer_plain",
     "served.Served.check_response",
+    "served._are_named",
 ]
 JSON_HOPS = [
     "http_routes.HttpRoutes.answer",
@@ -33,7 +34,6 @@ JSON_HOPS = [
     "v2_binary.Blobs.__init__",
     "json_data.decode_flat",  # once for each input
     "json_data.decode_flat",
-    "v2_binary.Blobs.check_used_up",
     *TO_THE_ENGINE_AND_BACK,
     "v2_rest.V2Rest.encode_infer_response",
     "v2_rest._response_head",
@@ -41,10 +41,8 @@ JSON_HOPS = [
     "json_data.encode_data",
 ]
 BINARY_INPUT = [
-    "json_data.decode_flat",  # finds no data
     "v2_rest.V2Rest._input",
     "v2_binary.Blobs.take",
-    "v2_rest._scalars",
 ]
 BINARY_OUTPUT = ["tensor.Tensor.view", "tensor.flat_view", "v2_rest._binary_size"]
 BINARY_HOPS = [
@@ -57,7 +55,6 @@ BINARY_HOPS = [
     "v2_binary.Blobs.__init__",
     *BINARY_INPUT,
     *BINARY_INPUT,
-    "v2_binary.Blobs.check_used_up",
     "v2_rest._set_parameters",  # binary_data_output
     "v2_rest._set_binary_output",
     "v2_rest._boolean",

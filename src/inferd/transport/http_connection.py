@@ -414,12 +414,13 @@ class HttpConnection(asyncio.BufferedProtocol):
         An interim answer is harmless (RFC 9110, section 15.2) and makes a client that has gone
         answer with a reset, which ends the request.
         """
+        if self._task is None or self._is_closing:
+            return
         # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
-        is_http_10 = self._last_request.is_http_10
-        if self._task is not None and not self._is_closing and not is_http_10:
+        if not self._last_request.is_http_10:
             self.write_pending()
             self._transport.write(_STILL_THERE)
-            asyncio.get_running_loop().call_later(PROBE_S, self._probe)
+        asyncio.get_running_loop().call_later(PROBE_S, self._probe)
 
     # --- the server calls these ---
 

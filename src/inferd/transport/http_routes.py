@@ -63,7 +63,11 @@ class HttpRoutes:
         json_size = len(body)
         if (declared := headers.get(_INFER_HEADER)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
-        infer_request = self._codec.decode_infer_request(model, version, body, json_size)
+        try:
+            infer_request = self._codec.decode_infer_request(model, version, body, json_size)
+        except InferdError:
+            self._engine.check_model(model, version)  # an unknown model is the greater mistake
+            raise
         response = await self._engine.infer(infer_request)
         buffers, json_size_out = self._codec.encode_infer_response(infer_request, response)
         answer = HttpAnswer(200, buffers)

@@ -41,11 +41,11 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
 class Blobs:
     """The bytes behind the JSON part, handed out in the order of the inputs."""
 
-    __slots__ = ("_body", "_offset")
+    __slots__ = ("_body", "offset")
 
     def __init__(self, body: memoryview, json_size: int) -> None:
         self._body = body
-        self._offset = json_size
+        self.offset = json_size
 
     def take(self, name: str, datatype: DataType, shape: tuple[int, ...], size: Any) -> Tensor:
         """Return the next `size` bytes as a tensor: a view.
@@ -62,7 +62,7 @@ class Blobs:
                 f"binary data need every dim"
             )
             raise InvalidRequest(msg)
-        start, end = self._offset, self._offset + size
+        start, end = self.offset, self.offset + size
         if end > len(self._body):
             msg = (
                 f"input '{name}' declares {size} bytes of binary data, "
@@ -70,7 +70,7 @@ class Blobs:
             )
             raise InvalidRequest(msg)
         data = self._body[start:end]
-        self._offset = end
+        self.offset = end
         if datatype is DataType.BYTES:
             check_strings(data, prod(shape), name)
         elif size != (expected := datatype.size_bytes * prod(shape)):
@@ -83,6 +83,6 @@ class Blobs:
 
     def check_used_up(self) -> None:
         """Raise InvalidRequest when bytes are left over."""
-        if left := len(self._body) - self._offset:
+        if left := len(self._body) - self.offset:
             msg = f"the body has {left} bytes more than its inputs declare"
             raise InvalidRequest(msg)

@@ -95,8 +95,10 @@ class V2Rest:
         blobs = Blobs(body, json_size)
         inputs = []
         for one in document.inputs:
-            inputs.append(decode_flat(one) or self._input(one, blobs))  # noqa: PERF401  no call
-        blobs.check_used_up()
+            flat = None if one.parameters else decode_flat(one)
+            inputs.append(flat or self._input(one, blobs))
+        if blobs.offset != len(body):
+            blobs.check_used_up()
         request = InferRequest(model, version, document.id or "", inputs)
         if document.outputs:
             request.outputs = _wanted_outputs(document.outputs)
@@ -127,7 +129,8 @@ class V2Rest:
             raise _two_sources(name)
         else:
             tensor = blobs.take(name, datatype, shape, size)
-        tensor.parameters = _scalars(parameters)
+        if len(parameters) > 1 or size is None:
+            tensor.parameters = _scalars(parameters)
         return tensor
 
     def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:
