@@ -238,8 +238,8 @@ class Served:
         for one in wanted:
             if one.top_k:
                 msg = (
-                    f"output '{one.name}' of model '{self.name}': this server does not offer "
-                    f"classification"
+                    f"output '{one.name}' of model '{self.name}' is asked for as classification, "
+                    f"which this server does not offer"
                 )
                 raise Unsupported(msg)
 
