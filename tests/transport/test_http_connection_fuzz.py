@@ -382,6 +382,22 @@ def test_whatever_happens_in_whatever_order_nothing_breaks(models, valid, binary
     assert 500 not in statuses
 
 
+def test_a_half_closed_client_that_stalls_after_each_answer_gets_them_all(engine):
+    wire = Wire(engine)
+    wire.connection.pause_writing()
+    wire.send(b"GET /v2 HTTP/1.1\r\n\r\n" * 3)
+    assert wire.connection.eof_received()
+    write = wire.transport.write
+    wire.transport.write = lambda data: (write(data), wire.connection.pause_writing())
+    for count in (1, 2, 3):
+        assert not wire.transport.is_closed
+        wire.connection.resume_writing()
+        assert [status for status, _ in wire.answers()] == [200] * count
+    wire.connection.resume_writing()
+    assert wire.transport.is_closed
+    wire.end()
+
+
 async def test_a_reader_may_stall_and_go_on_while_a_model_runs(models, infer):
     engine, held = models()
     wire = Wire(engine)

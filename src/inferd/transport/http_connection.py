@@ -358,7 +358,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         request.body = _NO_BODY  # the head is kept, an idle connection keeps nothing else
         if self._held_bytes:
             self._release_body()
-            request.body = _NO_BODY  # the request is kept as long as its head is repeated
         buffers = answer.buffers
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         keep_alive = request.is_kept_alive and not self._server.is_draining
@@ -463,7 +462,6 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._refuse(408, f"the body came too slowly: {filled} bytes in {lasts:.0f} s")
 
 
-_NO_BODY = memoryview(b"")
 _BARE_END = re.compile(rb"\n\r?\n")
 _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
 
