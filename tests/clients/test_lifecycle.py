@@ -24,9 +24,18 @@ def grpc_call():
         tensor = tritonclient.grpc.InferInput("INPUT0", [1], "FP32")
         tensor.set_data_from_numpy(np.array([2.5], np.float32))
         client.async_infer("slow", [tensor], lambda result, error: answers.put((result, error)))
+        assert client.is_server_ready()  # same connection, so the request has arrived
         return answers
 
     return send
+
+
+def answer_of(connection):
+    """Read the answer and close; return the status and the values."""
+    answer = connection.getresponse()
+    body = json.loads(answer.read())
+    connection.close()
+    return answer.status, body["outputs"][0]["data"]
 
 
 def sent(connection):
@@ -39,22 +48,39 @@ def sent(connection):
         other.close()
 
 
+def test_a_slow_http_request_is_answered_after_sigterm(start):
+    server = start()
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
+    sent(connection)
+    server.terminate()
+    assert answer_of(connection) == (200, [2.5])
+    assert server.end() == 0
+    assert "cut" not in server.said
+
+
+def test_a_slow_grpc_call_is_answered_after_sigterm(start, grpc_call):
+    server = start()
+    with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+        answers = grpc_call(client)
+        server.terminate()
+        result, error = answers.get(timeout=30)
+        assert error is None
+        assert result.as_numpy("OUTPUT0").tolist() == [2.5]
+    assert server.end() == 0
+    assert "cut" not in server.said
+
+
 def test_slow_requests_of_both_protocols_are_answered_after_sigterm(start, grpc_call):
     server = start()
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
     with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
-        assert client.is_server_ready()
-        sent(connection)
         answers = grpc_call(client)
-        assert client.is_server_ready()  # same connection, so the slow request has arrived
+        sent(connection)
         server.terminate()
-        answer = connection.getresponse()
-        body = json.loads(answer.read())
-        connection.close()
-        assert (answer.status, body["outputs"][0]["data"]) == (200, [2.5])
         result, error = answers.get(timeout=30)
         assert error is None
         assert result.as_numpy("OUTPUT0").tolist() == [2.5]
+        assert answer_of(connection) == (200, [2.5])
     assert server.end() == 0
     assert "cut" not in server.said
 
