@@ -18,6 +18,7 @@ from inferd.wire import json_document
 from inferd.wire.json_document import (
     KEEP_PARSER_BYTES,
     LARGE_BYTES,
+    MAX_EXACT_BYTES,
     MAX_RANK,
     JsonReader,
     NotFast,
@@ -471,11 +472,16 @@ def test_a_shape_has_so_many_dims_at_most():
         assert "'x' has 65 dims, expected at most 64" in refusal(text)
 
 
-def test_a_million_huge_dims_are_refused_at_once():
-    text = b'{"inputs":[{"name":"x","shape":[' + b"9223372036854775807," * 1_000_000
+def test_a_long_text_that_needs_the_exact_reader_is_refused_unread():
+    text = with_input(data=[1.0]) + b" " * MAX_EXACT_BYTES
+    assert f"{len(text)} bytes and is not plain" in refusal(text)
+
+
+def test_very_many_huge_dims_are_refused_at_once():
+    text = b'{"inputs":[{"name":"x","shape":[' + b"9223372036854775807," * 400_000
     text += b'1],"datatype":"INT8","data":[1]}]}'
     assert not is_fast(text)
-    assert "1000001 dims" in refusal(text)
+    assert "400001 dims" in refusal(text)
 
 
 # --- the readers agree ---

@@ -18,9 +18,11 @@ from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire import json_document
+from inferd.wire.json_document import NotFast
 from inferd.wire.v2_binary import HEADER, json_length
 from inferd.wire.v2_rest import (
     HTTP_STATUS,
+    INLINE_EXACT_BYTES,
     MAX_ERROR,
     JsonRules,
     V2Rest,
@@ -46,6 +48,14 @@ def codec(**rules):
     return V2Rest(JsonRules(**defaults | rules))
 
 
+def decode_whole(codec, *request):
+    """Decode as the server does: what takes long goes another way."""
+    try:
+        return codec.decode_infer_request(*request)
+    except NotFast:
+        return codec.decode_slowly(*request)
+
+
 def bodies(document):
     """Return `document` as the small, the large and (by its mark) the exact reader will read it."""
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
@@ -55,7 +65,7 @@ def bodies(document):
 def decode(document, **rules):
     """Return the request every reader makes of `document`."""
     first, *others = [
-        codec(**rules).decode_infer_request("m", "3", memoryview(body), len(body))
+        decode_whole(codec(**rules), "m", "3", memoryview(body), len(body))
         for body in bodies(document)
     ]
     for other in others:
@@ -74,7 +84,7 @@ def refusal(document, error=InvalidRequest, **rules):
     messages = set()
     for body in bodies(document):
         with pytest.raises(error) as caught:
-            codec(**rules).decode_infer_request("m", "", memoryview(body), len(body))
+            decode_whole(codec(**rules), "m", "", memoryview(body), len(body))
         messages.add(caught.value.message)
     assert len(messages) == 1
     return messages.pop()
@@ -339,10 +349,10 @@ def refusal_of_any_words(document):
     """Return one of the refusals: the exact reader shows a number as it was written."""
     text, *_ = bodies(document)
     with pytest.raises(InvalidRequest) as caught:
-        codec().decode_infer_request("m", "", memoryview(text), len(text))
+        decode_whole(codec(), "m", "", memoryview(text), len(text))
     for body in bodies(document)[1:]:
         with pytest.raises(InvalidRequest):
-            codec().decode_infer_request("m", "", memoryview(body), len(body))
+            decode_whole(codec(), "m", "", memoryview(body), len(body))
     return caught.value.message
 
 
@@ -419,7 +429,7 @@ SNIPPETS = [
 
 def decoded_or_refused(body, size):
     try:
-        return codec().decode_infer_request("m", "", memoryview(body), size)
+        return decode_whole(codec(), "m", "", memoryview(body), size)
     except InferdError as error:
         return error.message
 
@@ -467,7 +477,7 @@ def test_an_error_is_short_however_long_the_request(one):
     document = {"inputs": [INPUT | {"shape": [7]} | one]}
     for body in bodies(document):
         with pytest.raises(InferdError) as caught:
-            codec().decode_infer_request("m", "", memoryview(body), len(body))
+            decode_whole(codec(), "m", "", memoryview(body), len(body))
         answer = encode_error(caught.value.message)
         assert len(answer) < MAX_ERROR + 100
         assert json.loads(answer)["error"].startswith(("input 'n", "input 'x'", "tensor 'x'"))
@@ -752,7 +762,7 @@ def test_a_request_survives_the_way_to_the_server(data, binary):
         sequence=data.draw(st.none() | sequences),
     )
     body, size = sent(*encode_infer_request(request, binary=binary))
-    got = codec().decode_infer_request("m", "3", body, size)
+    got = decode_whole(codec(), "m", "3", body, size)
     for one, other in zip(inputs, got.inputs, strict=True):
         same(one, other)
     assert got.binary_output == (binary and not request.outputs)
@@ -910,3 +920,16 @@ def test_model_metadata_come_back_as_they_went():
 def test_other_metadata_are_refused(text):
     with pytest.raises(InvalidRequest, match="not model metadata"):
         decode_model_metadata(text)
+
+
+@pytest.mark.parametrize("count", [10, INLINE_EXACT_BYTES])
+def test_a_long_text_that_takes_long_is_left_to_a_thread(count):
+    body = json.dumps({"inputs": [INPUT | {"shape": [count], "data": [1.0] * count}]}).encode()
+    request = ("m", "", memoryview(body), len(body))
+    if count > 10:
+        with pytest.raises(NotFast):
+            codec().decode_infer_request(*request)
+        tensors = codec().decode_slowly(*request).inputs
+    else:
+        tensors = codec().decode_infer_request(*request).inputs
+    assert bytes(tensors[0].view()) == b"\1" * count

@@ -1,8 +1,10 @@
 """The URLs of V2: one line each, which call and which codec."""
 
+import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote_to_bytes
 
 from inferd.engine.engine import Engine
@@ -10,6 +12,7 @@ from inferd.errors import Code, InferdError, ModelNotFound
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.wire import v2_binary, v2_rest
+from inferd.wire.json_document import NotFast
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
 log = logging.getLogger("inferd.http")
@@ -26,6 +29,8 @@ class HttpRoutes:
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
         self._not_ready_status = not_ready_status
+        # One thread: what goes there is big, and two at a time would need twice the memory.
+        self._slow_lane = ThreadPoolExecutor(1, "inferd-slow-lane")
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
@@ -64,7 +69,12 @@ class HttpRoutes:
         if (declared := headers.get(_INFER_HEADER)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
         try:
-            infer_request = self._codec.decode_infer_request(model, version, body, json_size)
+            try:
+                infer_request = self._codec.decode_infer_request(model, version, body, json_size)
+            except NotFast:
+                infer_request = await asyncio.get_running_loop().run_in_executor(
+                    self._slow_lane, self._codec.decode_slowly, model, version, body, json_size
+                )
         except InferdError:
             self._engine.check_model(model, version)  # an unknown model is the greater mistake
             raise

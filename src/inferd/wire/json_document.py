@@ -25,6 +25,9 @@ except ImportError:  # no wheel for this interpreter: msgspec reads large bodies
 LARGE_BYTES = 16384
 """From this size on simdjson beats msgspec."""
 
+MAX_EXACT_BYTES = 8 << 20
+"""The exact reader needs some 30 times the memory of its text, and a second for a few MB."""
+
 KEEP_PARSER_BYTES = 8 << 20
 """simdjson's parser keeps the memory its largest document needed; beyond this it is thrown away."""
 
@@ -146,6 +149,13 @@ def read_exact(text: memoryview) -> Document:
 
     Raises InvalidRequest saying what is wrong and where.
     """
+    if len(text) > MAX_EXACT_BYTES:
+        msg = (
+            f"the JSON part has {len(text)} bytes and is not plain: it is malformed, or holds NaN, "
+            f"infinities, whole numbers written as 1.0, or integers beyond 64 bits. Only up to "
+            f"{MAX_EXACT_BYTES} bytes are read then; send large tensors as binary data"
+        )
+        raise InvalidRequest(msg)
     try:
         values = loads_exact(text)
         document = msgspec.convert(values, _ExactDocument)

@@ -31,6 +31,9 @@ HTTP_STATUS = {
 }
 """Reason -> HTTP status: Triton's classes; clients match on them."""
 
+INLINE_EXACT_BYTES = 65536
+"""The exact reader takes milliseconds from here on: too long for the event loop."""
+
 MAX_SHOWN = 200
 """Values of parameters in error texts are cut to this length."""
 
@@ -67,7 +70,8 @@ class V2Rest:
     ) -> InferRequest:
         """Return the request in `body`, whose first `json_size` bytes are JSON; tensors are views.
 
-        Raises InvalidRequest, or Unsupported for a feature this server does not have.
+        Raises InvalidRequest, Unsupported for a feature this server does not have, or NotFast for
+        a long text that should be given to `decode_slowly`, in a thread.
         """
         if (json_size or len(body)) > self._rules.max_json_bytes:
             raise self._too_large(json_size, len(body))
@@ -77,8 +81,15 @@ class V2Rest:
         try:
             return self._request(model, version, self._reader.read_fast(text), body, json_size)
         except NotFast:
-            pass
-        document = json_document.read_exact(text)
+            if json_size > INLINE_EXACT_BYTES:
+                raise
+        return self.decode_slowly(model, version, body, json_size)
+
+    def decode_slowly(
+        self, model: str, version: str, body: memoryview, json_size: int
+    ) -> InferRequest:
+        """Return what `decode_infer_request` could not; may run in a thread beside it."""
+        document = json_document.read_exact(body[:json_size])
         return self._request(model, version, document, body, json_size)
 
     def _too_large(self, json_size: int, body_size: int) -> InferdError:
