@@ -73,6 +73,18 @@ async def test_busy_connections_answer_before_they_close(serving, infer):
         assert await site.server.drain(30)
 
 
+async def test_connections_that_were_there_before_do_not_end_draining_early(serving, infer):
+    async with serving() as site:
+        first = await site.connect()
+        assert (await first.ask(LIVE)).status == 200
+        first.close()
+        await site.has_no_connections()
+        client = await site.connect()
+        await client.send(infer([1.5], model="held"))
+        await site.held.started.acquire()
+        assert not await site.server.drain(0.01)
+
+
 async def test_draining_gives_up_in_time(serving, infer):
     async with serving() as site:
         client = await site.connect()
@@ -105,6 +117,7 @@ async def test_closing_twice_is_harmless(serving):
         await site.connect()
         site.server.close()
         site.server.close()
+        assert site.server._sweeper.cancelled()
 
 
 @pytest.mark.slow
