@@ -682,8 +682,9 @@ async def test_a_client_that_never_reads_is_cut_and_memory_is_bounded(serving, b
         assert await site.server.drain(30)
 
 
+@pytest.mark.slow
 async def test_a_client_that_reads_slowly_is_waited_for(serving, binary):
-    data = bytes(20_000_000)
+    data = bytes(6_000_000)
     async with serving(write_timeout_s=10.0) as site:
         client = await site.connect(SO_RCVBUF=4096)
         sending = asyncio.ensure_future(client.send(binary(data)))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_server import HttpOptions, HttpServer
+from inferd.transport.turns import Turns
 
 OPTIONS = HttpOptions(
     max_header_bytes=300,
@@ -47,9 +48,10 @@ class FakeTransport(asyncio.Transport):
         self.is_reading = True
         self.is_ended = False
         self.is_closed = False
+        self.is_misused = False  # written to after its end
 
     def write(self, data):
-        assert not self.is_closed and not self.is_ended
+        self.is_misused |= self.is_closed or self.is_ended
         self.written.append(bytes(data))
 
     def writelines(self, buffers):
@@ -118,6 +120,7 @@ class Wire:
     def end(self):
         """Lose the connection; nothing may be held after that."""
         self.connection.connection_lost(None)
+        assert not self.transport.is_misused
         assert self.server.inflight_bytes == 0
         assert not self.server.connections
 
@@ -288,6 +291,7 @@ class Story:
 
     def __init__(self, engine, held, stream):
         self.wire = Wire(engine)
+        self.wire.server.turns = Turns()  # the real ones, which write later
         self.held = held
         self.stream = stream
         self.is_lost = False
@@ -356,6 +360,7 @@ class Story:
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert self.wire.server.inflight_bytes == 0
+        assert not self.wire.transport.is_misused
 
 
 @pytest.mark.slow
@@ -398,6 +403,58 @@ def test_a_half_closed_client_that_stalls_after_each_answer_gets_them_all(engine
     wire.end()
 
 
+async def has_answered(wire):
+    """Wait until there is an answer that is still to be written."""
+    while not wire.connection._pending:  # noqa: ASYNC110  nothing else tells
+        await asyncio.sleep(0)
+
+
+async def test_an_answer_is_not_lost_when_the_client_ends_before_it_is_written(models, infer):
+    engine, held = models()
+    wire = Wire(engine)
+    wire.server.turns = Turns()
+    wire.send(infer([1.5], model="held"))
+    await held.started.acquire()
+    held.release.set()
+    await has_answered(wire)
+    assert wire.answers() == []
+    assert not wire.connection.eof_received()
+    assert [status for status, _ in wire.answers()] == [200]
+    wire.transport.close()
+    await asyncio.sleep(0)
+    wire.end()
+
+
+async def test_an_answer_of_a_lost_connection_is_not_written(models, infer, caplog):
+    engine, held = models()
+    for lose in ("end", "abort"):
+        wire = Wire(engine)
+        wire.server.turns = Turns()
+        held.release.clear()
+        wire.send(infer([1.5], model="held"))
+        await held.started.acquire()
+        held.release.set()
+        await has_answered(wire)
+        wire.end() if lose == "end" else wire.connection.abort()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert wire.answers() == []
+    assert caplog.text == ""
+
+
+async def test_a_half_closed_client_with_many_slow_requests_is_probed_once_at_a_time(models, infer):
+    engine, held = models()
+    wire = Wire(engine)
+    wire.send(infer([1.5], model="held") * 5)
+    assert wire.connection.eof_received()
+    held.release.set()
+    while not wire.transport.is_closed:  # noqa: ASYNC110  nothing else tells that all is done
+        await asyncio.sleep(0)
+    assert b"".join(wire.transport.written).count(b"102 Processing") == 1
+    assert [status for status, _ in wire.answers()] == [200] * 5
+    wire.end()
+
+
 async def test_a_reader_may_stall_and_go_on_while_a_model_runs(models, infer):
     engine, held = models()
     wire = Wire(engine)
@@ -436,8 +493,9 @@ def test_a_body_that_is_refused_is_not_asked_for(engine, binary):
 
 def test_bytes_after_a_refusal_are_dropped_in_little_memory(engine):
     wire = Wire(engine)
-    wire.send(b"GARBAGE\r\n\r\n")
-    wire.send(bytes(1_000_000))
+    wire.send(b"GARBAGE\r\n\r\n" + bytes(8000))
+    wire.send(bytes(1_000_001))
+    assert len(wire.connection.get_buffer(65536)) >= 8192  # so that dropping costs little
     assert [status for status, _ in wire.answers()] == [400]
     assert len(wire.connection._buffer) <= 16384
     assert wire.transport.is_ended and not wire.transport.is_closed

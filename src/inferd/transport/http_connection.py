@@ -69,6 +69,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_paused = False  # the client does not read; nothing more is answered till it does
         self._is_reading = True
         self._is_eof = False
+        self._is_probing = False
         self._is_closing = False
         self._is_turned_away = False  # there were too many connections
         self._is_due = False  # its turn to answer what it has read comes in this loop iteration
@@ -97,6 +98,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._task.cancel()
         self._release_body()
         self._request = self._chunks = None
+        self._pending = []
         if self._is_turned_away:
             self._server.turned_away_count -= 1
         self._server.forget(self)
@@ -106,7 +108,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._body is not None:
             return self._body[self._body_filled :]
         if self._is_closing:
-            self._start = self._end = 0  # what a refused client still sends is dropped
+            self._start = self._end = 0  # what is dropped comes in large pieces
         if self._end == len(self._buffer):
             self._make_room()
         return memoryview(self._buffer)[self._end :] if self._end else memoryview(self._buffer)
@@ -114,7 +116,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         if self._is_closing:
-            return
+            return  # what a refused client still sends is dropped
         if self._body is not None:
             self._body_filled += nbytes
             self._hold(nbytes)
@@ -135,9 +137,12 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""
+        if self._is_due:
+            self.take_turn()
         self._is_eof = True
-        is_done = self._task is None and not self._is_paused and not self._is_due
+        is_done = self._task is None and not self._is_paused
         if is_done or not self._transport.can_write_eof():  # over TLS nothing is half closed
+            self.write_pending()
             self._is_closing = True
             return False
         self._probe()
@@ -206,12 +211,15 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._refuse(error.status, error.message)
             return
         if self._is_eof and not self._is_closing:
-            if self._task is not None:
-                self._probe()
-            elif not self._is_paused:
-                self._close()
+            self._go_on_half_closed()
         if not self._is_reading:
             self._go_on_reading()
+
+    def _go_on_half_closed(self) -> None:
+        if self._task is None and not self._is_paused:
+            self._close()
+        elif not self._is_probing:
+            self._probe()
 
     def _read_request(self) -> bool:
         """Read one request if its head is there; tell whether to try for the next one."""
@@ -413,7 +421,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         An interim answer is harmless (RFC 9110, section 15.2) and makes a client that has gone
         answer with a reset, which ends the request.
         """
-        if self._task is None or self._is_closing:
+        self._is_probing = self._task is not None and not self._is_closing
+        if not self._is_probing:
             return
         # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
         if not self._last_request.is_http_10:
@@ -431,6 +440,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Cut the connection now."""
         self._is_closing = True
+        self._pending = []
         self._transport.abort()
 
     def check_time(self, now: float) -> None:
@@ -452,7 +462,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         elif self._start != self._end:
             if lasts > options.header_timeout_s:
                 self._refuse(408, f"no whole request head within {options.header_timeout_s:g} s")
-        elif self._task is None and lasts > options.idle_timeout_s:
+        elif lasts > options.idle_timeout_s:
             self._close()
 
     def _check_body_time(self, lasts: float) -> None:

@@ -58,12 +58,11 @@ class Turns:
         """Let everyone take their turn, and write."""
         self._is_running = True
         try:
-            while self._readers:
+            while self._readers or self._writers:  # a write may let its connection go on
                 now, self._readers = self._readers[:TURN_COUNT], self._readers[TURN_COUNT:]
                 for connection in now:
                     self._guard(connection, connection.take_turn)
                 self._write()
-            self._write()
         finally:
             self._is_running = False
 
