@@ -217,6 +217,18 @@ async def test_json_is_answered_with_json(serving, infer, version):
         assert "inference-header-content-length" not in answer.headers
 
 
+@pytest.mark.parametrize("count", [2, 100_000])
+async def test_json_that_needs_a_slower_reader_is_read(serving, post, count):
+    data = b"1.5," * (count - 2) + b"NaN,-Infinity"
+    body = b'{"inputs":[{"name":"T","datatype":"FP32","shape":[%d],"data":[%b]}]}' % (count, data)
+    async with serving() as site:
+        client = await site.connect()
+        answer = await client.ask(post("/v2/models/id/infer", body))
+        assert answer.status == 200
+        assert data in answer.body.replace(b" ", b"")
+        assert (await client.ask(post("/v2/models/none/infer", body))).status == 404
+
+
 @pytest.mark.parametrize("line", ["Content-Type: text/plain", "Authorization: Basic x", "X: y"])
 async def test_other_headers_do_not_matter(serving, infer, line):
     async with serving() as site:

@@ -60,6 +60,17 @@ async def test_an_answer_outside_of_turns_is_written_by_the_next_iteration():
     assert log == ["write a"]
 
 
+async def test_a_connection_that_goes_on_when_it_is_written_is_written_again():
+    turns, log = Turns(), []
+    first, second = Recorder("a", turns, log), Recorder("b", turns, log)
+    write = first.write_pending
+    first.write_pending = lambda: (write(), len(log) < 5 and turns.write_soon(first))
+    await after_turns(turns, first, second)
+    assert log == ["answer a", "answer b", "write a", "write b", "write a"]
+    await after_turns(turns, second)
+    assert log[-2:] == ["answer b", "write b"]
+
+
 async def test_a_connection_that_fails_is_cut_and_the_others_go_on(caplog):
     turns, log = Turns(), []
     with caplog.at_level(logging.ERROR, "inferd.transport"):
