@@ -19,6 +19,7 @@ from inferd.wire.json_document import (
     KEEP_PARSER_BYTES,
     LARGE_BYTES,
     MAX_EXACT_BYTES,
+    MAX_LIST_BYTES,
     MAX_RANK,
     JsonReader,
     NotFast,
@@ -195,6 +196,41 @@ def test_the_memory_of_a_huge_document_is_not_kept():
     huge = DOCUMENT + b" " * KEEP_PARSER_BYTES
     reader.read_fast(memoryview(huge))
     assert reader._parser is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("datatype", "element"), [("BYTES", b'""'), ("STRING", b'""'), ("BOOL", b"true")]
+)
+def test_arrays_of_more_elements_than_simdjson_can_count_are_read_whole(datatype, element):
+    count = 2**24 + 1
+    text = (
+        b'{"parameters":{"p":1.5},"outputs":[{"name":"y"}],"inputs":'
+        b'[{"name":"x","datatype":"%b","shape":[%d],"data":[%b]}]}'
+    ) % (datatype.encode(), count, b",".join([element] * count))
+    assert len(text) > MAX_LIST_BYTES
+    document = read_fast(text)
+    assert (document.parameters, document.outputs[0].name) == ({"p": 1.5}, "y")
+    assert bytes(document.inputs[0].data).count(element) == count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"inputs":[{"name":"x","datatype":"INT8","data":[],"shape":[%b]}]}',
+        b'{"inputs":[],"outputs":[%b]}',
+        b'{"inputs":[],"parameters":{"p":[[%b]]}}',
+        b'{"inputs":[{"name":"x","datatype":"BYTES","shape":[1],"data":["a"],"parameters":[%b]}]}',
+    ],
+)
+def test_small_keys_with_more_elements_than_simdjson_can_count_are_no_danger(text):
+    text %= b",".join([b"1"] * (2**24 + 99))
+    # What as_list writes past its end shows at the latest when the list is freed.
+    with contextlib.suppress(NotFast):
+        assert read_fast(text).parameters["p"][0][-1] == 1
+    gc.collect()
+    assert read_fast(DOCUMENT + PADDING).inputs[0].name == "x"
 
 
 @pytest.mark.parametrize("padding", [b"", PADDING])

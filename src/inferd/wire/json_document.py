@@ -31,6 +31,11 @@ MAX_EXACT_BYTES = 8 << 20
 KEEP_PARSER_BYTES = 8 << 20
 """simdjson's parser keeps the memory its largest document needed; beyond this it is thrown away."""
 
+MAX_LIST_BYTES = 32 << 20
+"""simdjson counts an array's elements in 24 bits, and pysimdjson's as_list makes a list of that
+many and writes the rest past its end. In a text up to this size no array has more: each element
+takes two bytes at least."""
+
 
 MAX_RANK = 64
 """The most dims a shape may have: numpy's own limit, far above any model's."""
@@ -120,19 +125,22 @@ class JsonReader:
                 if len(set(one.keys())) != len(one):  # the other readers take the last, not this
                     raise NotFast
             large = [one.get("data", msgspec.UNSET) for one in inputs]
+            plain_of = _plain if len(text) <= MAX_LIST_BYTES else _plain_of_any_size
             plain = {
-                key: _plain(root[key]) for key in ("id", "parameters", "outputs") if key in root
+                key: plain_of(root[key]) for key in ("id", "parameters", "outputs") if key in root
             }
             plain["inputs"] = [
-                {key: _plain(one[key]) for key in one.keys() if key != "data"}  # noqa: SIM118
+                {key: plain_of(one[key]) for key in one.keys() if key != "data"}  # noqa: SIM118
                 for one in inputs
             ]
             # simdjson has no schema: the rest of the document is read as msgspec would.
             document = msgspec.convert(plain, Document)
+            for one, data in zip(document.inputs, large, strict=True):
+                one.data = data
+                if one.datatype in _READ_AS_LISTS and len(text) > MAX_LIST_BYTES:
+                    one.data = msgspec.Raw(data.mini) if hasattr(data, "mini") else data
         except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             raise NotFast from error
-        for one, data in zip(document.inputs, large, strict=True):
-            one.data = data
         if len(text) <= KEEP_PARSER_BYTES:
             self._parser = parser
         return document
@@ -142,6 +150,14 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "as_dict"):
         return value.as_dict()
     return value.as_list() if hasattr(value, "as_list") else value
+
+
+def _plain_of_any_size(value: Any) -> Any:
+    return msgspec.json.decode(value.mini) if hasattr(value, "mini") else value
+
+
+_READ_AS_LISTS = ("BOOL", "BYTES", "STRING")
+"""The datatypes whose elements do not go through a buffer of numbers."""
 
 
 def read_exact(text: memoryview) -> Document:
