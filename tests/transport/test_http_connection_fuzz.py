@@ -425,6 +425,18 @@ async def test_an_answer_is_not_lost_when_the_client_ends_before_it_is_written(m
     wire.end()
 
 
+async def test_a_request_is_answered_though_its_client_ends_before_its_turn(engine):
+    wire = Wire(engine)
+    wire.server.turns = Turns()
+    wire.send(b"GET /v2 HTTP/1.1\r\n\r\n")
+    assert wire.answers() == []
+    assert not wire.connection.eof_received()
+    assert [status for status, _ in wire.answers()] == [200]
+    wire.transport.close()
+    await asyncio.sleep(0)
+    wire.end()
+
+
 async def test_an_answer_of_a_lost_connection_is_not_written(models, infer, caplog):
     engine, held = models()
     for lose in ("end", "abort"):
@@ -447,7 +459,10 @@ async def test_a_half_closed_client_with_many_slow_requests_is_probed_once_at_a_
     wire = Wire(engine)
     wire.send(infer([1.5], model="held") * 5)
     assert wire.connection.eof_received()
-    held.release.set()
+    for _ in range(5):
+        await held.started.acquire()
+        held.release.set()
+        held.release.clear()  # the next one is slow again
     while not wire.transport.is_closed:  # noqa: ASYNC110  nothing else tells that all is done
         await asyncio.sleep(0)
     assert b"".join(wire.transport.written).count(b"102 Processing") == 1
