@@ -167,7 +167,7 @@ def _by_pattern() -> dict[tuple[str, ...], dict[bytes, Call]]:
 _PATTERNS = _by_pattern()
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(1024)  # of targets up to the limit of heads, so 16 MiB at most
 def find_route(target: bytes) -> Route | None:
     """Return what a request target means, None for nothing.
 
