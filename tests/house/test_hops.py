@@ -30,8 +30,8 @@ JSON_HOPS = [
     "http_routes.HttpRoutes.infer",
     "v2_rest.V2Rest.decode_infer_request",
     "json_document.JsonReader.read_fast",
-    "v2_rest.V2Rest._request",
     "v2_binary.Blobs.__init__",
+    "v2_rest.V2Rest._request",
     "json_data.decode_flat",  # once for each input
     "json_data.decode_flat",
     *TO_THE_ENGINE_AND_BACK,
@@ -51,8 +51,8 @@ BINARY_HOPS = [
     "v2_binary.json_length",
     "v2_rest.V2Rest.decode_infer_request",
     "json_document.JsonReader.read_fast",
-    "v2_rest.V2Rest._request",
     "v2_binary.Blobs.__init__",
+    "v2_rest.V2Rest._request",
     *BINARY_INPUT,
     *BINARY_INPUT,
     "v2_rest._set_parameters",  # binary_data_output

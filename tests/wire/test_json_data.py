@@ -17,7 +17,7 @@ from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire import json_document
 from inferd.wire.json_data import decode_data, encode_data, flatten, json_text, resolve_shape
-from inferd.wire.json_document import NotFast
+from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import JsonRules, V2Rest
 
 PADDING = b" " * json_document.LARGE_BYTES
@@ -709,3 +709,21 @@ def test_decode_data_takes_values_without_a_reader():
 )
 def test_json_text_never_fails(value, text):
     assert json_text(value) == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("datatype", "element", "size_bytes"), [("BYTES", b'""', 4), ("BOOL", b"true", 1)]
+)
+def test_arrays_of_more_elements_than_simdjson_can_count_are_read_whole(
+    datatype, element, size_bytes
+):
+    count = 2**24 + 1
+    text = (
+        b'{"parameters":{"p":1.5},"inputs":[{"name":"x","datatype":"%b","shape":[%d],"data":[%b]}]}'
+    ) % (datatype.encode(), count, b",".join([element] * count))
+    assert len(text) > json_document.MAX_LIST_BYTES
+    codec = V2Rest(JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**30))
+    request = codec.decode_large("m", "", memoryview(text), len(text))
+    assert request.parameters == {"p": 1.5}
+    assert request.inputs[0].size_bytes == count * size_bytes

@@ -19,7 +19,6 @@ from inferd.wire.json_document import (
     KEEP_PARSER_BYTES,
     LARGE_BYTES,
     MAX_EXACT_BYTES,
-    MAX_LIST_BYTES,
     MAX_RANK,
     JsonReader,
     NotFast,
@@ -196,22 +195,6 @@ def test_the_memory_of_a_huge_document_is_not_kept():
     huge = DOCUMENT + b" " * KEEP_PARSER_BYTES
     reader.read_fast(memoryview(huge))
     assert reader._parser is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("datatype", "element"), [("BYTES", b'""'), ("STRING", b'""'), ("BOOL", b"true")]
-)
-def test_arrays_of_more_elements_than_simdjson_can_count_are_read_whole(datatype, element):
-    count = 2**24 + 1
-    text = (
-        b'{"parameters":{"p":1.5},"outputs":[{"name":"y"}],"inputs":'
-        b'[{"name":"x","datatype":"%b","shape":[%d],"data":[%b]}]}'
-    ) % (datatype.encode(), count, b",".join([element] * count))
-    assert len(text) > MAX_LIST_BYTES
-    document = read_fast(text)
-    assert (document.parameters, document.outputs[0].name) == ({"p": 1.5}, "y")
-    assert bytes(document.inputs[0].data).count(element) == count
 
 
 @pytest.mark.slow

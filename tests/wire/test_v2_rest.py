@@ -18,11 +18,17 @@ from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire import json_document
-from inferd.wire.json_document import NotFast
+from inferd.wire.inline import (
+    INLINE_EXACT_BYTES,
+    INLINE_JSON_BYTES,
+    INLINE_STRING_BYTES,
+    INLINE_STRINGS,
+    PIECE,
+    NotFast,
+)
 from inferd.wire.v2_binary import HEADER, json_length
 from inferd.wire.v2_rest import (
     HTTP_STATUS,
-    INLINE_EXACT_BYTES,
     MAX_ERROR,
     JsonRules,
     V2Rest,
@@ -656,9 +662,40 @@ def test_binary_outputs_are_not_copied():
 @pytest.mark.parametrize("more", [0, 1])
 def test_large_answers_are_whole(count, more):
     outputs = [tensor("y", DataType.INT32, range(count))] + [Y] * more
-    document = json.loads(text_of(response_with(*outputs)))
+    buffers, _ = codec().encode_infer_response(
+        InferRequest("m"), response_with(*outputs), in_thread=True
+    )
+    document = json.loads(b"".join(buffers))
     assert document["outputs"][0]["data"] == list(range(count))
     assert [o["data"] for o in document["outputs"][1:]] == [[1, 2]] * more
+
+
+@pytest.mark.parametrize("datatype", [DataType.FP32, DataType.FP16, DataType.BOOL, DataType.UINT8])
+def test_an_answer_in_several_pieces_says_all_of_it(datatype):
+    array = np.zeros(2 * PIECE + 1, datatype.numpy)
+    array[[0, PIECE - 1, PIECE, 2 * PIECE]] = 1
+    if datatype.value.startswith("FP"):
+        array[PIECE + 1] = math.nan
+    one = Tensor.from_numpy("y", array, datatype)
+    request = InferRequest("m")
+    with pytest.raises(NotFast):
+        codec().encode_infer_response(request, response_with(one))
+    [text, *rest], _ = codec().encode_infer_response(request, response_with(one), in_thread=True)
+    found = json.loads(b"".join((text, *rest)))["outputs"][0]["data"]
+    np.testing.assert_array_equal(np.array(found, datatype.numpy), array)
+
+
+@pytest.mark.parametrize(
+    "elements", [[b"x"] * (INLINE_STRINGS + 1), [bytes(INLINE_STRING_BYTES)], ["é"] * PIECE * 2]
+)
+def test_strings_that_take_long_to_write_are_left_to_a_thread(elements):
+    one = tensor("y", DataType.BYTES, elements)
+    request = InferRequest("m")
+    with pytest.raises(NotFast):
+        codec().encode_infer_response(request, response_with(one))
+    buffers, _ = codec().encode_infer_response(request, response_with(one), in_thread=True)
+    found = json.loads(b"".join(buffers))["outputs"][0]["data"]
+    assert found == [e if isinstance(e, str) else e.decode() for e in elements]
 
 
 @pytest.mark.parametrize("rule", ["tokens", "null", "error"])
@@ -933,3 +970,38 @@ def test_a_long_text_that_takes_long_is_left_to_a_thread(count):
     else:
         tensors = codec().decode_infer_request(*request).inputs
     assert bytes(tensors[0].view()) == b"\1" * count
+
+
+def test_json_that_takes_long_to_read_is_left_to_a_thread():
+    body = json.dumps({"inputs": [INPUT]}).encode() + b" " * INLINE_JSON_BYTES
+    request = ("m", "", memoryview(body), len(body))
+    with pytest.raises(NotFast):
+        codec().decode_infer_request(*request)
+    assert bytes(codec().decode_large(*request).inputs[0].view()) == b"\1"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_many_strings_in_json_are_left_to_a_thread(nested):
+    count = INLINE_STRINGS + 1
+    data = [["é"]] * count if nested else ["é"] * count
+    body = json.dumps(
+        {"inputs": [INPUT | {"datatype": "BYTES", "shape": [count], "data": data}]}
+    ).encode()
+    request = ("m", "", memoryview(body), len(body))
+    with pytest.raises(NotFast):
+        codec().decode_infer_request(*request)
+    assert codec().decode_large(*request).inputs[0].strings() == ["é".encode()] * count
+
+
+def test_many_binary_strings_are_left_to_a_thread():
+    count = INLINE_STRINGS + 1
+    parameters = {"binary_data_size": 4 * count}
+    one = {"name": "x", "datatype": "BYTES", "shape": [count], "parameters": parameters}
+    text = json.dumps({"inputs": [one]}).encode()
+    request = ("m", "", memoryview(text + bytes(4 * count)), len(text))
+    with pytest.raises(NotFast):
+        codec().decode_infer_request(*request)
+    assert codec().decode_large(*request).inputs[0].strings() == [b""] * count
+    cut = ("m", "", memoryview(text + bytes(4 * count - 1)), len(text))
+    with pytest.raises(InvalidRequest, match="declares"):  # what is refused unread needs no thread
+        codec().decode_infer_request(*cut)

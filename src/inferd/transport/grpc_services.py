@@ -10,8 +10,10 @@ from typing import Any
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound, Unsupported
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
+from inferd.transport.lane import Lane
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
+from inferd.wire.inline import NotFast
 from inferd.wire.proto import pool
 
 V2_SERVICE = "inference.GRPCInferenceService"
@@ -46,6 +48,7 @@ class _V2:
     def __init__(self, engine: Engine, *, typed_answers: bool) -> None:
         self._engine = engine
         self._typed_answers = typed_answers
+        self._decoding = Lane("inferd-decode")
 
     def methods(self) -> dict[str, Method]:
         """Return the service's methods by path; those without a handler here say so."""
@@ -91,7 +94,10 @@ class _V2:
         return [v2_grpc_metadata.encode_model_metadata(metadata)]
 
     async def model_infer(self, data: bytes, call: Call) -> list[Any]:
-        request = v2_grpc.decode_infer_request(data)
+        try:
+            request = v2_grpc.decode_infer_request(data, on_loop=True)
+        except NotFast:
+            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
         request.arrived_ns = monotonic_ns()
         response = await self._engine.infer(request)
         return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)

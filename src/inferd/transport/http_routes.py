@@ -1,18 +1,18 @@
 """The URLs of V2: one line each, which call and which codec."""
 
-import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote_to_bytes
 
+from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.errors import Code, InferdError, ModelNotFound
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
-from inferd.wire.json_document import NotFast
+from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
 log = logging.getLogger("inferd.http")
@@ -29,8 +29,9 @@ class HttpRoutes:
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
         self._not_ready_status = not_ready_status
-        # One thread: what goes there is big, and two at a time would need twice the memory.
-        self._slow_lane = ThreadPoolExecutor(1, "inferd-slow-lane")
+        self._decoding = Lane("inferd-decode")
+        self._slow_decoding = Lane("inferd-decode-slowly")
+        self._encoding = Lane("inferd-encode")
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
@@ -72,14 +73,17 @@ class HttpRoutes:
             try:
                 infer_request = self._codec.decode_infer_request(model, version, body, json_size)
             except NotFast:
-                infer_request = await asyncio.get_running_loop().run_in_executor(
-                    self._slow_lane, self._codec.decode_slowly, model, version, body, json_size
-                )
+                infer_request = await self._decode_in_thread(model, version, body, json_size)
         except InferdError:
             self._engine.check_model(model, version)  # an unknown model is the greater mistake
             raise
         response = await self._engine.infer(infer_request)
-        buffers, json_size_out = self._codec.encode_infer_response(infer_request, response)
+        try:
+            encoded = self._codec.encode_infer_response(infer_request, response)
+        except NotFast:
+            encode = functools.partial(self._codec.encode_infer_response, in_thread=True)
+            encoded = await self._encoding.run(encode, infer_request, response)
+        buffers, json_size_out = encoded
         answer = HttpAnswer(200, buffers)
         if json_size_out is not None:
             answer.content_type = _OCTETS
@@ -87,6 +91,17 @@ class HttpRoutes:
         if accept := headers.get(b"accept-encoding"):
             await _compress(answer, accept)
         return answer
+
+    async def _decode_in_thread(
+        self, model: str, version: str, body: memoryview, json_size: int
+    ) -> InferRequest:
+        """Decode what is too long for the event loop."""
+        decode = self._codec.decode_large
+        try:
+            return await self._decoding.run(decode, model, version, body, json_size)
+        except NotFast:
+            decode = self._codec.decode_slowly
+            return await self._slow_decoding.run(decode, model, version, body, json_size)
 
     async def live(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
         """V2 Server Live."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from inferd.errors import InvalidRequest
+from inferd.wire.inline import NotFast
 
 try:
     import simdjson
@@ -44,10 +45,6 @@ _MAX_DIM = 2**63 - 1
 
 Dim = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_DIM)]
 Shape = Annotated[tuple[Dim, ...], msgspec.Meta(max_length=MAX_RANK)]
-
-
-class NotFast(Exception):
-    """A fast reader met something only the exact one may judge."""
 
 
 class Input(msgspec.Struct, gc=False):
@@ -137,8 +134,6 @@ class JsonReader:
             document = msgspec.convert(plain, Document)
             for one, data in zip(document.inputs, large, strict=True):
                 one.data = data
-                if one.datatype in _READ_AS_LISTS and len(text) > MAX_LIST_BYTES:
-                    one.data = msgspec.Raw(data.mini) if hasattr(data, "mini") else data
         except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             raise NotFast from error
         if len(text) <= KEEP_PARSER_BYTES:
@@ -154,10 +149,6 @@ def _plain(value: Any) -> Any:
 
 def _plain_of_any_size(value: Any) -> Any:
     return msgspec.json.decode(value.mini) if hasattr(value, "mini") else value
-
-
-_READ_AS_LISTS = ("BOOL", "BYTES", "STRING")
-"""The datatypes whose elements do not go through a buffer of numbers."""
 
 
 def read_exact(text: memoryview) -> Document:

@@ -8,6 +8,7 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import INLINE_STRINGS, NotFast
 
 HEADER = "Inference-Header-Content-Length"
 """The header that says how many bytes of a body are JSON."""
@@ -39,19 +40,25 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
 
 
 class Blobs:
-    """The bytes behind the JSON part, handed out in the order of the inputs."""
+    """The bytes behind the JSON part, handed out in the order of the inputs.
 
-    __slots__ = ("_body", "offset")
+    `on_loop`: others wait meanwhile, so BYTES of many elements are not looked at here.
+    """
 
-    def __init__(self, body: memoryview, json_size: int) -> None:
+    __slots__ = ("_body", "end", "offset", "on_loop")
+
+    def __init__(self, body: memoryview, json_size: int, *, on_loop: bool = False) -> None:
         self._body = body
+        self.end = len(body)
         self.offset = json_size
+        self.on_loop = on_loop
 
     def take(self, name: str, datatype: DataType, shape: tuple[int, ...], size: Any) -> Tensor:
         """Return the next `size` bytes as a tensor: a view.
 
         Raises InvalidRequest when `size` is no byte count, does not fit datatype and shape, or
-        runs past the end, and when BYTES are not well-formed.
+        runs past the end, and when BYTES are not well-formed; NotFast for so many BYTES that they
+        belong in a thread.
         """
         if type(size) is not int or size < 0:
             msg = f"input '{name}': binary_data_size must be a number of bytes"
@@ -72,7 +79,10 @@ class Blobs:
         data = self._body[start:end]
         self.offset = end
         if datatype is DataType.BYTES:
-            check_strings(data, prod(shape), name)
+            count = prod(shape)
+            if self.on_loop and INLINE_STRINGS < count <= size // 4:
+                raise NotFast
+            check_strings(data, count, name)
         elif size != (expected := datatype.size_bytes * prod(shape)):
             msg = (
                 f"input '{name}' has {size} bytes of binary data, "
