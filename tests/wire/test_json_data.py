@@ -16,8 +16,8 @@ from inferd.tensor.halves import float64_to_half
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire import json_document
-from inferd.wire.json_data import decode_data, encode_data, flatten, json_text, resolve_shape
 from inferd.wire.inline import NotFast
+from inferd.wire.json_data import decode_data, encode_data, flatten, json_text, resolve_shape
 from inferd.wire.v2_rest import JsonRules, V2Rest
 
 PADDING = b" " * json_document.LARGE_BYTES
