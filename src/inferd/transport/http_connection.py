@@ -355,8 +355,10 @@ class HttpConnection(asyncio.BufferedProtocol):
     async def _answer_later(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
     ) -> None:
-        answer = await _resume(answering, waits_for)
-        self._task = None
+        try:
+            answer = await _resume(answering, waits_for)
+        finally:
+            self._task = None  # a cancelled task holds its frames, and with them the body
         if self._is_closing:
             return
         self._send(request, answer)
@@ -486,6 +488,7 @@ def _resume(
             try:
                 got = yield waits_for
             except BaseException as error:  # noqa: BLE001  a cancellation is passed on as well
+                waits_for = None  # it holds the error, whose traceback holds this frame
                 waits_for = answering.throw(error)
             else:
                 waits_for = answering.send(got)
