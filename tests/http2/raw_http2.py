@@ -190,9 +190,10 @@ def framed(message: bytes, compressed: int = 0) -> bytes:
     return struct.pack(">BI", compressed, len(message)) + message
 
 
-def infer(elements: int, model: str = "echo") -> bytes:
-    """Return a framed ModelInferRequest of that many FP32, which come back."""
-    message = pb.ModelInferRequest(model_name=model, raw_input_contents=[b"\1\2\3\4" * elements])
+def infer(elements: int, model: str = "echo", *, name: str = "") -> bytes:
+    """Return a framed ModelInferRequest of that many FP32, which come back; `name` is its id."""
+    contents = [b"\1\2\3\4" * elements]
+    message = pb.ModelInferRequest(model_name=model, raw_input_contents=contents, id=name)
     message.inputs.add(name="INPUT0", datatype="FP32", shape=[elements])
     return framed(message.SerializeToString())
 
