@@ -9,7 +9,7 @@ from inferd.observe.log import LogSettings
 from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
-    from inferd.transport.grpc_server import GrpcOptions
+    from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
@@ -39,7 +39,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
 
 def grpc_options(config: ServerConfig) -> "GrpcOptions":
     """Return the options of the gRPC server."""
-    from inferd.transport.grpc_server import GrpcOptions
+    from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
         typed_answers=config.grpc_typed_answers,
