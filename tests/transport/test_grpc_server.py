@@ -59,6 +59,13 @@ OPTIONS = GrpcOptions(
     server_cert=None,
     server_key=None,
     root_cert=None,
+    max_connections=10_000,
+    max_streams=1000,
+    max_metadata_bytes=16384,
+    max_inflight_bytes=2**32,
+    write_timeout_s=60.0,
+    handshake_timeout_s=20.0,
+    max_connection_idle_ms=None,
 )
 
 

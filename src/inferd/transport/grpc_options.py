@@ -34,13 +34,13 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     server_cert: str | None
     server_key: str | None
     root_cert: str | None
-    max_connections: int = 10_000
-    max_streams: int = 1000
-    max_metadata_bytes: int = 16384
-    max_inflight_bytes: int = 2**32
-    write_timeout_s: float = 60.0
-    handshake_timeout_s: float = 20.0
-    max_connection_idle_ms: int | None = None
+    max_connections: int
+    max_streams: int
+    max_metadata_bytes: int
+    max_inflight_bytes: int
+    write_timeout_s: float
+    handshake_timeout_s: float
+    max_connection_idle_ms: int | None
 
 
 def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext | None:

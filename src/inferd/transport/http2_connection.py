@@ -133,6 +133,11 @@ class Http2Connection(asyncio.BufferedProtocol):
             self._h2.pump()
             self.flush()
 
+    def take(self, data: bytes) -> None:
+        """Take what came before this was the connection's protocol."""
+        self._h2.receive(data)
+        self.flush()
+
     # --- writing ---
 
     def flush(self) -> None:
