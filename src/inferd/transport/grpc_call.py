@@ -36,7 +36,7 @@ from inferd.wire.grpc_messages import (
 )
 from inferd.wire.h2_connection import H2Connection, H2Stream
 from inferd.wire.h2_frames import ErrorCode
-from inferd.wire.h2_hpack import Field
+from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ class GrpcCall(H2Stream):
         self._is_head_sent = True
         block = grpc_messages.encode_response_head(encoding)
         if self._initial is not None:
-            block += grpc_messages.encode_fields(self._initial)
+            block += encode_fields(self._initial)
         self.connection.send_headers(self, block)
 
     def _fail(self, error: Exception) -> None:
@@ -404,7 +404,7 @@ class GrpcCall(H2Stream):
             else:
                 block = grpc_messages.encode_status_only(status, message)
                 for fields in (self._initial, self._trailing):
-                    block += grpc_messages.encode_fields(fields or ())
+                    block += encode_fields(fields or ())
                 self.connection.send_headers(self, block, ends=True)
         self._clean_up()
 

@@ -327,5 +327,3 @@ def encode_message(buffers: list[Any], *, is_compressed: bool = False) -> list[A
     """Return one message with its prefix, as buffers."""
     length = sum(map(len, buffers))
     return [PREFIX.pack(is_compressed, length), *buffers]
-
-

@@ -373,9 +373,7 @@ class H2Connection:
             self._note_empty()
         stream.on_data(data, start, stop, ends=ends)
 
-    def _begin_data(
-        self, flags: int, stream_id: int, data: Buffer, start: int, length: int
-    ) -> int:
+    def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
         """Begin a frame of which a part is still to come; return the end of `data`.
 
         Returns -1 when not even its pad length has come.
@@ -776,7 +774,8 @@ class H2Connection:
                         continue
                     self._send_frame(stream, min(room, stream.pending_bytes))
                     has_moved = True
-                if not stream.pending_bytes and self._blocked.pop(stream.id, None):
+                if not stream.pending_bytes and stream.id in self._blocked:
+                    del self._blocked[stream.id]
                     self._finish(stream)
                 if self.out_bytes >= OUTPUT_BYTES:
                     return

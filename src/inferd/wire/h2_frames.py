@@ -147,10 +147,7 @@ def decode_settings(payload: bytes) -> list[tuple[int, int]]:
         if name == Setting.INITIAL_WINDOW_SIZE and value > MAX_WINDOW:
             msg = f"SETTINGS_INITIAL_WINDOW_SIZE is {value}, expected at most {MAX_WINDOW}"
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
-        if (
-            name == Setting.MAX_FRAME_SIZE
-            and not DEFAULT_FRAME_BYTES <= value <= MAX_FRAME_BYTES
-        ):
+        if name == Setting.MAX_FRAME_SIZE and not DEFAULT_FRAME_BYTES <= value <= MAX_FRAME_BYTES:
             msg = f"SETTINGS_MAX_FRAME_SIZE is {value}, expected 16384 to 16777215"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
         settings.append((name, value))
