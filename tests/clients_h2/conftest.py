@@ -111,9 +111,8 @@ def service(seen):
         try:
             async for message in messages:
                 yield [b"re: ", message]
-        except asyncio.CancelledError:
+        finally:  # grpcio ends the messages of a cancelled call, we cancel the handler
             seen.cancelled.set()
-            raise
 
     async def fail_late(messages, call):
         async for message in messages:

@@ -176,8 +176,9 @@ def test_a_reader_that_waits_holds_the_server_back(channel, server):
 
 def test_a_closed_channel_cancels_its_calls(server):
     with grpc.insecure_channel(server.address, options=UNLIMITED) as channel:
-        channel.unary_unary(path("Wait")).future(b"")
+        running = channel.unary_unary(path("Wait")).future(b"")
         assert server.seen.started.wait(WAIT_S)
+        assert not running.done()
     assert server.seen.cancelled.wait(WAIT_S)
 
 

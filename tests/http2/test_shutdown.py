@@ -90,12 +90,12 @@ def test_a_client_that_does_not_answer_pings_is_dropped(connect, start):
         awake, gone = connect(port=server.port), connect(port=server.port, polite=False)
         awake.send(call(1, WATCH))
         gone.send(call(1, WATCH))
-        gone.wait_end()
-        assert [f for f in gone.find(Type.PING) if not f.flags & ACK]
         for turn in range(1, 4):
             awake.wait_for(
                 lambda f, n=turn: len([p for p in awake.find(Type.PING) if not p.flags & ACK]) >= n
             )
+        gone.wait_end()
+        assert [f for f in gone.find(Type.PING) if not f.flags & ACK]
         awake.send(call(3))
         awake.expect_ok(3)
 
