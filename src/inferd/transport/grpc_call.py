@@ -147,10 +147,13 @@ class GrpcCall(H2Stream):
         """See H2Stream."""
         if ends and self._reader is None and self._queue is None:
             size = stop - start - PREFIX_BYTES
-            if 0 <= size <= SMALL_BYTES and PREFIX.unpack_from(data, start) == (0, size):
-                if size <= self._port.options.max_receive_bytes:
-                    self._run(bytes(data[start + PREFIX_BYTES : stop]))
-                    return
+            if (
+                0 <= size <= SMALL_BYTES
+                and PREFIX.unpack_from(data, start) == (0, size)
+                and size <= self._port.options.max_receive_bytes
+            ):
+                self._run(bytes(data[start + PREFIX_BYTES : stop]))
+                return
         self._read(data, start, stop)
         if ends and not self.is_local_done:
             self.on_end()

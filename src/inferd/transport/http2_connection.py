@@ -6,6 +6,7 @@ straight into its own memory. What one read causes is written at once, in one ca
 """
 
 import asyncio
+import logging
 import random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,8 @@ from inferd.wire.h2_request import RequestHead
 
 if TYPE_CHECKING:
     from inferd.transport.http2_server import Http2Server
+
+logger = logging.getLogger("inferd.grpc")
 
 JOIN_BYTES = 16384
 """What is written together is joined up to this size."""
@@ -52,6 +55,7 @@ class Http2Connection(asyncio.BufferedProtocol):
             on_pong=self._on_pong,
         )
         self._scratch = server.scratch
+        self._came = b""
         self._is_direct = False
         self._is_closing = False
         self._is_paused = False
@@ -62,7 +66,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._moved = 0
         self._age_limit_s = _NOT_REACHED
         if (age_ms := server.options.max_connection_age_ms) is not None:
-            self._age_limit_s = age_ms / 1000 * random.uniform(0.9, 1.1)  # noqa: S311
+            self._age_limit_s = age_ms / 1000 * random.uniform(0.9, 1.1)
         self._draining_since: float | None = None
         # keepalive and the ping policy
         self._pinged_at: float | None = None
@@ -95,24 +99,36 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        if self._h2.data_left >= DEFAULT_FRAME_BYTES and (room := self._h2.room()) is not None:
+        if (
+            self._h2.data_left >= DEFAULT_FRAME_BYTES
+            and not self._came
+            and (room := self._h2.room()) is not None
+        ):
             self._is_direct = True
             return room
         return self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        h2 = self._h2
-        if self._is_direct:
-            self._is_direct = False
-            h2.filled(nbytes)
-        elif nbytes <= JOIN_BYTES:
-            h2.receive(bytes(self._scratch[:nbytes]))
-        else:
-            h2.receive(self._scratch[:nbytes])
         self._read_at = self.server.now
-        if h2.out or h2.is_failed:
-            self.flush()
+        if not self._is_direct and nbytes <= JOIN_BYTES:
+            data = bytes(self._scratch[:nbytes])
+            if self._came:
+                self._came += data
+            else:
+                self._came = data
+                self.server.note_ready(self)
+            return
+        try:
+            if self._is_direct:
+                self._is_direct = False
+                self._h2.filled(nbytes)
+            else:
+                self._take_what_came()
+                self._h2.receive(self._scratch[:nbytes])
+        except Exception:
+            self._give_up()
+        self.flush()
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""
@@ -135,15 +151,32 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def take(self, data: bytes) -> None:
         """Take what came before this was the connection's protocol."""
-        self._h2.receive(data)
-        self.flush()
+        self._came = data
+        self.server.note_ready(self)
+
+    def work(self) -> None:
+        """Act on what was read; the answers are not written yet."""
+        try:
+            self._take_what_came()
+        except Exception:
+            self._give_up()
+
+    def _take_what_came(self) -> None:
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
+
+    def _give_up(self) -> None:
+        """End the one connection whose bytes were too much for us; the others go on."""
+        logger.exception("unexpected failure on an HTTP/2 connection")
+        self._h2.fail(ErrorCode.INTERNAL_ERROR, "")
 
     # --- writing ---
 
     def flush(self) -> None:
         """Write what there is to send; close when nothing is left to be done."""
         h2 = self._h2
-        while h2.out:
+        while h2.out and not self._is_closing:
             out, size = h2.out, h2.out_bytes
             h2.out, h2.out_bytes = [], 0
             if self._transport.is_closing():
@@ -182,7 +215,8 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
         if head.use is None:
-            head.use = prepare(head, self.server.methods) if is_grpc(head) else False
+            is_call = head.method == b"POST" and is_grpc(head)
+            head.use = prepare(head, self.server.methods) if is_call else False
         if head.use is not False:
             return GrpcCall(h2, stream_id, head, self)
         return self.server.open_other(h2, stream_id, head, self)

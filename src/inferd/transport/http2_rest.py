@@ -12,6 +12,7 @@ import numpy as np
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_routes import HttpRoutes, error_answer
 from inferd.transport.resume import resume
+from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection, H2Stream
 from inferd.wire.h2_frames import ErrorCode
 from inferd.wire.h2_hpack import encode_fields
@@ -21,14 +22,21 @@ if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
 
 _WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
+_WRONG_METHOD = encode_fields(
+    [(b":status", b"405"), (b"allow", b"POST"), (b"content-length", b"0")]
+)
 
 
 class WrongExchange(H2Stream):
-    """A request on the gRPC port that is not gRPC: 415 (gRPC over HTTP2, Requests)."""
+    """A request that cannot be gRPC (gRPC over HTTP2, Requests).
+
+    415 for another Content-Type, 405 for another method than POST.
+    """
 
     def on_open(self) -> None:
         """See H2Stream."""
-        self.connection.send_headers(self, _WRONG_TYPE, ends=True)
+        block = _WRONG_METHOD if is_grpc(self.head) else _WRONG_TYPE
+        self.connection.send_headers(self, block, ends=True)
 
     def on_reset(self) -> None:
         """See H2Stream."""

@@ -85,6 +85,7 @@ EMPTY_FRAMES_PER_STREAM = 16
 RESETS = 500
 """Streams a peer may open and reset between two ticks, beside one for each that it lets end."""
 
+_SMALL_INCREMENT = 1024
 _REMEMBERED_HEADS = 64
 _REMEMBERED_BYTES = 4096
 _REMEMBERED_RESETS = 2000
@@ -646,6 +647,8 @@ class H2Connection:
         """Section 6.9.2: a window may become negative, but not larger than 2^31 - 1."""
         for stream in self.streams.values():
             stream.send_window += difference
+            if stream.pending_bytes:
+                self._blocked[stream.id] = stream
             if stream.send_window > MAX_WINDOW:
                 msg = "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large"
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
@@ -686,7 +689,7 @@ class H2Connection:
             msg = f"WINDOW_UPDATE has {len(payload)} bytes, expected 4"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         increment = int.from_bytes(payload, "big") & STREAM_MASK
-        if increment < 1024:
+        if increment < _SMALL_INCREMENT and not self._blocked and not self._is_waiting(stream_id):
             self._note_empty()
         if not stream_id:
             self.send_window += increment
@@ -711,6 +714,10 @@ class H2Connection:
         if stream.pending:
             self._blocked[stream_id] = stream
             self.pump()
+
+    def _is_waiting(self, stream_id: int) -> bool:
+        stream = self.streams.get(stream_id)
+        return stream is not None and stream.pending_bytes > 0
 
     def _note_empty(self) -> None:
         """Count a frame that carries nothing (section 10.5)."""
