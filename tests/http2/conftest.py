@@ -1,12 +1,13 @@
 """A server process to send raw frames to, and the count of the points at the end."""
 
+import os
 import re
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os import environ
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from raw_http2 import Peer
 
-TRANSPORT = environ.get("GRPC_TRANSPORT", "own")
+TRANSPORT = os.environ.get("GRPC_TRANSPORT", "own")
 """Which transport the points are asked of: own or grpcio."""
 
 ECHO = """
@@ -71,6 +72,18 @@ class Running:
     def resident_bytes(self):
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
+
+    @property
+    def socket_count(self):
+        links = Path(f"/proc/{self.process.pid}/fd").iterdir()
+        return sum(str(os.readlink(link)).startswith("socket:") for link in links)
+
+    def wait_for(self, is_true):
+        """Return whether something about the process becomes true in ten seconds."""
+        pause, deadline = threading.Event(), time.monotonic() + 10
+        while not is_true() and time.monotonic() < deadline:
+            pause.wait(0.02)
+        return is_true()
 
     @property
     def cpu_s(self):

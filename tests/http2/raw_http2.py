@@ -290,9 +290,17 @@ class Peer:
         self._buffer = bytearray()
         self._block = b""
         if start:
-            self.send(PREFACE, settings(*values))
-            self.wait_for(lambda f: f.kind == Type.SETTINGS and not f.flags & ACK)
-            self.wait_for(lambda f: f.kind == Type.SETTINGS and f.flags & ACK)
+            try:
+                self.start(*values)
+            except BaseException:
+                self.close()
+                raise
+
+    def start(self, *values: tuple[int, int]) -> None:
+        """Send the preface, and wait for the SETTINGS of the server and their acknowledgement."""
+        self.send(PREFACE, settings(*values))
+        self.wait_for(lambda f: f.kind == Type.SETTINGS and not f.flags & ACK)
+        self.wait_for(lambda f: f.kind == Type.SETTINGS and f.flags & ACK)
 
     def close(self) -> None:
         """Close the socket."""

@@ -2,27 +2,32 @@
 
 import signal
 import socket
+import struct
 
 import pytest
 from raw_http2 import (
     ACK,
     INFER,
+    LARGEST,
     LIST_SERVICES,
     NOTHING,
     PREFACE,
     REFLECT,
     WATCH,
     Error,
+    Setting,
     Type,
     block,
     call,
     data,
     headers,
     infer,
+    pieces,
     ping,
     point,
     request,
     settings,
+    window_update,
 )
 
 pytestmark = pytest.mark.slow
@@ -36,6 +41,14 @@ def is_refused(port):
             return not stranger.recv(100)
     except ConnectionError:
         return True
+
+
+def send_message(peer, stream, message, *, end=True):
+    """Send a message in frames, faster than the server could ask for."""
+    for piece in pieces(message, 16_384):
+        peer.send(data(stream, piece))
+    if end:
+        peer.send(data(stream, end=True))
 
 
 def goaway(peer):
@@ -139,3 +152,82 @@ def test_calls_beyond_the_grace_are_cut(connect, start):
         peer.send(call(1, WATCH, NOTHING))
         goaway(peer)
         peer.wait_end()
+
+
+# --- limits of a connection ---------------------------------------------------------------------
+
+
+@point("RFC 9113 §10.5", "SHOULD", "a connection that does not come to speak HTTP/2 is closed")
+@pytest.mark.parametrize("begin", [b"", PREFACE[:10], PREFACE])
+def test_a_connection_that_says_nothing_is_closed(connect, start, begin):
+    with start("--grpc-handshake-timeout-secs=0.5") as server:
+        silent, user = connect(port=server.port, start=False), connect(port=server.port)
+        silent.send(begin)
+        silent.wait_end()
+        user.send(call(1))
+        user.expect_ok(1)
+
+
+@point("RFC 9113 §10.5", "SHOULD", "connections beyond the limit are closed, those within go on")
+def test_connections_beyond_the_limit_are_closed(connect, start):
+    with start("--grpc-max-connections=4") as server:
+        within = [connect(port=server.port) for _ in range(4)]
+        beyond = connect(port=server.port, start=False)
+        beyond.send(PREFACE, settings())
+        beyond.wait_end()
+        for peer in within:
+            peer.send(call(1))
+            peer.expect_ok(1)
+        sockets = server.socket_count
+        within[0].close()
+        assert server.wait_for(lambda: server.socket_count < sockets)
+        another = connect(port=server.port)
+        another.send(call(1))
+        another.expect_ok(1)
+
+
+@point("RFC 9113 §10.5", "SHOULD", "a client that does not read its answer is cut off after a time")
+def test_a_client_that_does_not_read_is_cut_off(connect, start):
+    with start("--grpc-write-timeout-secs=0.5") as server:
+        user = connect(port=server.port)
+        before = server.socket_count
+        stalled = connect((Setting.INITIAL_WINDOW_SIZE, LARGEST), port=server.port)
+        stalled.send(window_update(0, LARGEST - 65_535), headers(1, block(request(INFER))))
+        send_message(stalled, 1, infer(5_000_000))
+        stalled.wait_for(lambda f: f.kind == Type.HEADERS)  # and then it reads no more
+        assert server.wait_for(lambda: server.socket_count == before)
+        user.send(call(1))
+        user.expect_ok(1)
+
+
+@point("gRPC connection age", "SHOULD", "a connection without calls is closed after a time, if asked")
+def test_an_idle_connection_is_closed(connect, start):
+    with start("--grpc-max-connection-idle=300") as server:
+        idle, busy = connect(port=server.port), connect(port=server.port)
+        busy.send(call(1, WATCH))
+        assert goaway(idle).code == Error.NO_ERROR
+        idle.wait_end()
+        busy.send(call(3))
+        busy.expect_ok(3)
+
+
+@point("RFC 9113 §10.5", "SHOULD", "messages of all calls together are limited, and counted exactly")
+def test_messages_of_all_calls_are_limited(connect, start):
+    with start("--grpc-max-inflight-bytes=20000000") as server:
+        before, sockets = server.resident_bytes, server.socket_count
+        part = b"\0" + struct.pack(">I", 5_000_000) + bytes(900_000)
+        for _ in range(3):
+            hoarder = connect(port=server.port)
+            for stream in range(1, 101, 2):  # 45 MB in all
+                hoarder.send(headers(stream, block(request(INFER))))
+                send_message(hoarder, stream, part, end=False)
+            assert hoarder.answer(99).status == 8
+            assert server.resident_bytes - before < 60_000_000
+            hoarder.close()
+            assert server.wait_for(lambda: server.socket_count == sockets)
+            # There is room again for a large message.
+            user = connect((Setting.INITIAL_WINDOW_SIZE, LARGEST), port=server.port)
+            user.send(window_update(0, LARGEST - 65_535), headers(1, block(request(INFER))))
+            send_message(user, 1, infer(3_000_000))
+            user.expect_ok(1)
+            user.close()
