@@ -53,7 +53,9 @@ COMPRESS_BYTES = 1024
 LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
 
-_MESSAGE_COST = 64  # bytes a waiting message counts beside its own
+_READ_AHEAD = 64  # messages of a stream
+_READ_BYTES = 4096
+_CUT_SHORT = "the call ended inside a message"
 _LATE = "the deadline has passed"
 _QUEUED_BYTES = 65536  # a handler that streams waits while more than this is unsent
 
@@ -66,6 +68,7 @@ class GrpcCall(H2Stream):
     _reader: MessageReader | None = None
     _message: tuple[Any, bool] | None = None  # a unary call's, before the client ends its side
     _queue: deque[tuple[Any, bool]] | None = None  # a stream's
+    _backlog: deque[bytes] | None = None
     _untaken = 0
     _is_input_done = False
     _waiter: asyncio.Future[None] | None = None
@@ -111,13 +114,18 @@ class GrpcCall(H2Stream):
         """Return the next message. Raises StopAsyncIteration when the client sends no more."""
         queue = cast("deque[tuple[Any, bool]]", self._queue)
         while not queue:
-            if self._is_input_done:
+            if self._backlog:
+                self._read_some(self._backlog.popleft())
+            elif self._is_input_done:
+                if self._reader is not None and not self._reader.is_between_messages:
+                    raise GrpcFault(INTERNAL, _CUT_SHORT)
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
         message, is_compressed = queue.popleft()
-        self._release(len(message) + _MESSAGE_COST)
-        if not queue and self._untaken:
+        self._release(len(message) + PREFIX_BYTES)
+        if self._untaken and not queue and not self._backlog:
             self._credit_taken()
             self._port.flush()
         if is_compressed:
@@ -160,7 +168,7 @@ class GrpcCall(H2Stream):
 
     def room(self) -> memoryview | None:
         """See H2Stream."""
-        return None if self._reader is None else self._reader.room()
+        return None if self._reader is None or self._backlog else self._reader.room()
 
     def on_filled(self, count: int, *, ends: bool) -> None:
         """See H2Stream."""
@@ -172,11 +180,11 @@ class GrpcCall(H2Stream):
 
     def on_end(self) -> None:
         """See H2Stream."""
-        if self._reader is not None and not self._reader.is_between_messages:
-            self._end(INTERNAL, "the call ended inside a message")
-        elif self._queue is not None:
+        if self._queue is not None:
             self._is_input_done = True
             self._wake()
+        elif self._reader is not None and not self._reader.is_between_messages:
+            self._end(INTERNAL, _CUT_SHORT)
         elif self._message is None:
             self._end(UNIMPLEMENTED, "the call ended without a message, expected one")
         elif self._message[1]:
@@ -199,17 +207,38 @@ class GrpcCall(H2Stream):
             self._reader = MessageReader(self._port.options.max_receive_bytes, self._on_message)
         try:
             if self._hold(stop - start):
-                self._reader.feed(data, start, stop)
+                if self._queue is None:
+                    self._reader.feed(data, start, stop)
+                elif self._backlog:
+                    self._backlog.append(bytes(data[start:stop]))
+                else:
+                    self._read_some(data, start, stop)
                 self._take(stop - start)
         except GrpcFault as fault:
             self._end(fault.status, fault.message)
+
+    def _read_some(self, data: Any, start: int = 0, stop: int | None = None) -> None:
+        """Read a stream's messages, but no more of them than its handler soon takes.
+
+        The rest is kept as it came: many small messages are much larger as objects.
+        """
+        stop = len(data) if stop is None else stop
+        reader, queue = cast("MessageReader", self._reader), cast("deque[Any]", self._queue)
+        while start < stop and len(queue) < _READ_AHEAD:
+            size = reader.missing_bytes or _READ_BYTES
+            reader.feed(data, start, min(stop, start + size))
+            start += size
+        if start < stop:
+            if self._backlog is None:
+                self._backlog = deque()
+            self._backlog.appendleft(bytes(data[start:stop]))
 
     def _take(self, count: int) -> None:
         """Open the stream's window again, unless messages wait for a handler to take them."""
         if self.is_local_done:
             return
         self._untaken += count
-        if not self._queue:
+        if not self._queue and not self._backlog:
             self._credit_taken()
 
     def _credit_taken(self) -> None:
@@ -221,7 +250,6 @@ class GrpcCall(H2Stream):
             return
         if self._queue is not None:
             self._queue.append((message, is_compressed))
-            self._hold(_MESSAGE_COST)
             self._wake()
         elif self._message is not None:
             self._end(UNIMPLEMENTED, "the call has more than one message, expected one")
@@ -458,6 +486,7 @@ class GrpcCall(H2Stream):
         self._reader = self._message = None
         if self._queue:
             self._queue.clear()
+        self._backlog = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -30,6 +30,9 @@ WRITE_BUFFER_BYTES = 1 << 20
 LINGER_S = 2.0
 """How long a client that broke a rule may go on sending before the connection is cut."""
 
+LINGER_BYTES = 1 << 20
+"""How much it may send."""
+
 PING_WITHOUT_CALLS_S = 7200.0
 """Least time between a client's pings while it has no call (gRPC's keepalive, ping strikes)."""
 
@@ -62,6 +65,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         # times, as the server's sweep knows them
         self._made = self._read_at = self._busy_at = self._moved_at = server.now
         self._closing_since = 0.0
+        self._dropped_bytes = 0
         self._unsent = 0
         self._moved = 0
         self._age_limit_s = _NOT_REACHED
@@ -111,6 +115,9 @@ class Http2Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         self._read_at = self.server.now
+        if self._closing_since:
+            self._drop(nbytes)
+            return
         if not self._is_direct and nbytes <= JOIN_BYTES:
             data = bytes(self._scratch[:nbytes])
             if self._came:
@@ -206,10 +213,16 @@ class Http2Connection(asyncio.BufferedProtocol):
         if self._closing_since or self._is_closing:
             return
         self._closing_since = self.server.now
+        self._is_direct = False
         if self._transport.can_write_eof():
             self._transport.write_eof()
         else:
             self._close()
+
+    def _drop(self, nbytes: int) -> None:
+        self._dropped_bytes += nbytes
+        if self._dropped_bytes > LINGER_BYTES:
+            self.abort()
 
     # --- streams ---
 

@@ -163,9 +163,9 @@ class MessageReader:
         return self._message is None and not self._prefix
 
     @property
-    def held_bytes(self) -> int:
-        """How many bytes of an unfinished message are there."""
-        return self._filled if self._message is not None else 0
+    def missing_bytes(self) -> int:
+        """How many bytes the message that is coming still lacks, 0 between messages."""
+        return 0 if self._message is None else len(self._message) - self._filled
 
     def feed(self, data: Any, at: int, stop: int) -> None:
         """Take data[at:stop]. Raises GrpcFault for a message that is too large or badly marked."""

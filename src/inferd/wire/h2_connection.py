@@ -66,7 +66,7 @@ Buffer = Any
 FRAME_BYTES = 1 << 20
 """SETTINGS_MAX_FRAME_SIZE as we offer it: a large message comes in few frames."""
 
-STREAM_WINDOW = 1 << 24
+STREAM_WINDOW = 1 << 22
 """SETTINGS_INITIAL_WINDOW_SIZE as we offer it."""
 
 CONNECTION_WINDOW = 1 << 30
@@ -439,8 +439,9 @@ class H2Connection:
             raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, msg)
         stream.receive_window -= length
         if stream.receive_window < 0:
+            # A peer that does not count would go on with the next stream.
             msg = "DATA exceeds the window of the stream"
-            raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, msg)
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
         return stream
 
     def _padding(self, data: Buffer, start: int, length: int) -> int:
