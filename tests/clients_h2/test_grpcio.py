@@ -307,7 +307,9 @@ def with_aio(server, talk, **options):
 def test_asyncio_clients_use_all_kinds(server):
     async def talk(channel):
         assert await channel.unary_unary(path("Echo"))(b"one", timeout=WAIT_S) == b"one"
-        assert await channel.stream_unary(path("Sum"))(questions(20, 5), timeout=WAIT_S) == b"20 100"
+        assert (
+            await channel.stream_unary(path("Sum"))(questions(20, 5), timeout=WAIT_S) == b"20 100"
+        )
         answers = channel.unary_stream(path("Repeat"))(b"30 1000", timeout=WAIT_S)
         assert [len(answer) async for answer in answers] == [1000] * 30
         chat = channel.stream_stream(path("Chat"))(timeout=WAIT_S)

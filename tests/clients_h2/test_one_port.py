@@ -164,7 +164,9 @@ def test_all_protocols_work_at_once(one, program):
         with channel_to(one) as channel:
             assert check(channel) == b"\x08\1"
 
-    threads = [threading.Thread(target=repeat, args=[a]) for a in (ask_http_1, ask_http_2, ask_grpc)]
+    threads = [
+        threading.Thread(target=repeat, args=[a]) for a in (ask_http_1, ask_http_2, ask_grpc)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

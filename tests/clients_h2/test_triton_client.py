@@ -116,7 +116,9 @@ def test_an_inference_runs_over_tls(start, transport, certificates):
             answer = client.infer("echo", tensor(values))
             assert np.array_equal(answer.as_numpy("OUTPUT0"), values)
         address = server.address
-        with triton.InferenceServerClient(address, ssl=True, root_certificates=named["root_certificates"]) as client:
+        with triton.InferenceServerClient(
+            address, ssl=True, root_certificates=named["root_certificates"]
+        ) as client:
             with pytest.raises(InferenceServerException):
                 client.is_server_live()
 

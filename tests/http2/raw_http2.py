@@ -404,8 +404,10 @@ class Peer:
     def expect_reset(self, stream: int, *codes: Error) -> None:
         """Expect that the stream ends with one of `codes`, and the connection goes on."""
         found = self.wait_for(
-            lambda f: f.kind in (Type.RST_STREAM, Type.GOAWAY)
-            and (f.stream == stream or f.kind == Type.GOAWAY),
+            lambda f: (
+                f.kind in (Type.RST_STREAM, Type.GOAWAY)
+                and (f.stream == stream or f.kind == Type.GOAWAY)
+            ),
             f"RST_STREAM on stream {stream}",
         )
         assert found.kind == Type.RST_STREAM, self._said()
@@ -436,8 +438,10 @@ class Peer:
     def expect_error(self, stream: int, *codes: Error) -> None:
         """Expect one of `codes` on the stream, or for the whole connection, as both are allowed."""
         found = self.wait_for(
-            lambda f: (f.kind == Type.RST_STREAM and f.stream == stream)
-            or (f.kind == Type.GOAWAY and f.code != Error.NO_ERROR),
+            lambda f: (
+                (f.kind == Type.RST_STREAM and f.stream == stream)
+                or (f.kind == Type.GOAWAY and f.code != Error.NO_ERROR)
+            ),
             f"an error on stream {stream}",
         )
         assert found.code in codes, self._said()

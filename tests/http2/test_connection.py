@@ -254,7 +254,9 @@ def test_the_last_of_repeated_settings_stays(connect):
     peer.expect_ok(1)
 
 
-@point("RFC 9113 §6.5.2", "MUST", "a client that allows no streams of the server's gets its answers")
+@point(
+    "RFC 9113 §6.5.2", "MUST", "a client that allows no streams of the server's gets its answers"
+)
 def test_no_streams_for_the_server_is_fine(connect):
     peer = connect((Setting.MAX_CONCURRENT_STREAMS, 0), (Setting.ENABLE_PUSH, 0))
     peer.send(call(1))

@@ -59,7 +59,9 @@ def of_model(name):
 # --- the shape of an answer ---------------------------------------------------------------------
 
 
-@point("gRPC Responses", "MUST", "an answer is headers, a framed message, and trailers with a status")
+@point(
+    "gRPC Responses", "MUST", "an answer is headers, a framed message, and trailers with a status"
+)
 def test_an_answer_is_headers_message_trailers(peer):
     peer.send(call(1))
     answer = peer.expect_ok(1)
@@ -171,7 +173,9 @@ def test_a_timeout_is_understood(peer, timeout):
 
 
 @point("gRPC Requests", "MUST", "a grpc-timeout of another form does not pass as none or as some")
-@pytest.mark.parametrize("timeout", ["", "10", "S", "10s", "-1S", "+1S", "1.5S", "1 S", "123456789S"])
+@pytest.mark.parametrize(
+    "timeout", ["", "10", "S", "10s", "-1S", "+1S", "1.5S", "1 S", "123456789S"]
+)
 def test_a_timeout_of_another_form_is_refused(peer, timeout):
     answer = ask(peer, 1, request(CHECK, ("grpc-timeout", timeout)))
     if answer.sections and answer.headers[":status"] == "200":
@@ -303,7 +307,9 @@ def test_the_largest_message_is_taken(connect, small):
     assert len(peer.answer(1, credit=True).body) > 99_000
 
 
-@point("gRPC compression", "MUST", "what inflates to more than the server takes: RESOURCE_EXHAUSTED")
+@point(
+    "gRPC compression", "MUST", "what inflates to more than the server takes: RESOURCE_EXHAUSTED"
+)
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_a_message_that_inflates_too_far_is_resource_exhausted(connect, small, coding):
     peer = connect(port=small.port)

@@ -191,9 +191,7 @@ def test_a_continuation_flood_is_stopped(attack, part):
     peer = attack()
     peer.send(headers(1, block(request()), whole=False))
     flood(peer, continuation(1, part, whole=False) * 100, 1000)
-    peer.expect_goaway(
-        Error.ENHANCE_YOUR_CALM, Error.PROTOCOL_ERROR, Error.COMPRESSION_ERROR
-    )
+    peer.expect_goaway(Error.ENHANCE_YOUR_CALM, Error.PROTOCOL_ERROR, Error.COMPRESSION_ERROR)
 
 
 @point("RFC 9113 §10.5.1", "SHOULD", "an endless field list is not kept")
@@ -254,7 +252,9 @@ def test_streams_that_are_left_are_limited(attack):
     assert len(peer.find(Type.RST_STREAM)) > 1000
 
 
-@point("RFC 9113 §10.5", "SHOULD", "large answers that nobody takes are few, or made only when taken")
+@point(
+    "RFC 9113 §10.5", "SHOULD", "large answers that nobody takes are few, or made only when taken"
+)
 def test_answers_that_nobody_takes_are_limited(attack, victim):
     peer = attack((Setting.INITIAL_WINDOW_SIZE, 0))
     message = infer(250_000)
@@ -270,7 +270,9 @@ def test_answers_that_nobody_takes_are_limited(attack, victim):
     peer.expect_alive()
 
 
-@point("RFC 9113 §10.5", "SHOULD", "a reader that stalls with open windows does not fill the memory")
+@point(
+    "RFC 9113 §10.5", "SHOULD", "a reader that stalls with open windows does not fill the memory"
+)
 def test_a_reader_that_stalls_does_not_fill_the_memory(attack, victim):
     peer = attack((Setting.INITIAL_WINDOW_SIZE, LARGEST), polite=False)
     before = victim.resident_bytes
@@ -296,8 +298,10 @@ def test_a_window_of_one_byte_costs_others_nothing(attack):
     for _ in range(3000):
         peer.send(window_update(1, 1))
     peer.wait_for(
-        lambda f: len(peer.find(Type.DATA)) >= 2000
-        or (f.kind == Type.GOAWAY and f.code == Error.ENHANCE_YOUR_CALM)
+        lambda f: (
+            len(peer.find(Type.DATA)) >= 2000
+            or (f.kind == Type.GOAWAY and f.code == Error.ENHANCE_YOUR_CALM)
+        )
     )
 
 
@@ -311,8 +315,9 @@ def test_windows_that_change_all_the_time_cost_little(attack):
         peer.send(settings((Setting.INITIAL_WINDOW_SIZE, turn % 2 * 100_000)))
     peer.send(settings((Setting.INITIAL_WINDOW_SIZE, 100_000)))
     peer.wait_for(
-        lambda f: len([s for s in peer.find(Type.SETTINGS) if s.flags & 1]) >= 52
-        or f.kind == Type.GOAWAY
+        lambda f: (
+            len([s for s in peer.find(Type.SETTINGS) if s.flags & 1]) >= 52 or f.kind == Type.GOAWAY
+        )
     )
 
 

@@ -113,7 +113,9 @@ def test_a_client_that_does_not_answer_pings_is_dropped(connect, start):
         awake.expect_ok(3)
 
 
-@point("gRPC keepalive", "SHOULD", "a client that pings too often: ENHANCE_YOUR_CALM, too_many_pings")
+@point(
+    "gRPC keepalive", "SHOULD", "a client that pings too often: ENHANCE_YOUR_CALM, too_many_pings"
+)
 def test_a_client_that_pings_too_often_is_sent_away(connect, start):
     with start() as server:
         peer = connect(port=server.port)
@@ -178,6 +180,7 @@ def test_connections_beyond_the_limit_are_closed(connect, start):
         for peer in within:
             peer.send(call(1))
             peer.expect_ok(1)
+        beyond.close()
         sockets = server.socket_count
         within[0].close()
         assert server.wait_for(lambda: server.socket_count < sockets)
@@ -200,7 +203,9 @@ def test_a_client_that_does_not_read_is_cut_off(connect, start):
         user.expect_ok(1)
 
 
-@point("gRPC connection age", "SHOULD", "a connection without calls is closed after a time, if asked")
+@point(
+    "gRPC connection age", "SHOULD", "a connection without calls is closed after a time, if asked"
+)
 def test_an_idle_connection_is_closed(connect, start):
     with start("--grpc-max-connection-idle=300") as server:
         idle, busy = connect(port=server.port), connect(port=server.port)
@@ -211,7 +216,9 @@ def test_an_idle_connection_is_closed(connect, start):
         busy.expect_ok(3)
 
 
-@point("RFC 9113 §10.5", "SHOULD", "messages of all calls together are limited, and counted exactly")
+@point(
+    "RFC 9113 §10.5", "SHOULD", "messages of all calls together are limited, and counted exactly"
+)
 def test_messages_of_all_calls_are_limited(connect, start):
     with start("--grpc-max-inflight-bytes=20000000") as server:
         before, sockets = server.resident_bytes, server.socket_count

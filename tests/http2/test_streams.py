@@ -89,7 +89,9 @@ def test_window_updates_after_the_end_are_fine(peer):
     assert not peer.find(Type.RST_STREAM)
 
 
-@point("RFC 9113 §5.1", "MUST", "RST_STREAM after END_STREAM ends the stream; nothing follows on it")
+@point(
+    "RFC 9113 §5.1", "MUST", "RST_STREAM after END_STREAM ends the stream; nothing follows on it"
+)
 def test_a_reset_ends_a_half_closed_stream(peer):
     watching(peer)
     peer.send(rst_stream(1))
