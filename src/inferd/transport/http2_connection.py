@@ -87,9 +87,10 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.peer = _peer(transport.get_extra_info("peername"))
-        connections = self.server.connections
-        connections.add(self)
-        if len(connections) > self.options.max_connections:
+        server = self.server
+        server.connections.add(self)
+        server.open_count += 1
+        if server.open_count > self.options.max_connections:
             self._h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "the server has all its connections taken")
         elif self.server.is_stopping:
             self._h2.go_away()
@@ -99,6 +100,8 @@ class Http2Connection(asyncio.BufferedProtocol):
         """See asyncio.BufferedProtocol."""
         self._is_closing = True
         self._h2.lose()
+        if not self._closing_since:
+            self.server.open_count -= 1
         self.server.forget(self)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
@@ -213,6 +216,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         if self._closing_since or self._is_closing:
             return
         self._closing_since = self.server.now
+        self.server.open_count -= 1
         self._is_direct = False
         if self._transport.can_write_eof():
             self._transport.write_eof()

@@ -54,6 +54,7 @@ class Http2Server:
         self.routes = routes
         self.max_body_bytes = max_body_bytes
         self.connections: set[Http2Connection] = set()
+        self.open_count = 0  # connections, without those that only linger
         self.inflight_bytes = 0
         self.is_stopping = False
         self.clock = clock
