@@ -455,13 +455,12 @@ async def run_round(
     port: int, calls: int, turn: int, answers: dict[int, int], tally: Tally
 ) -> None:
     """Send `calls` calls of all kinds, at the same time."""
-    async with Client(port, turn, tally) as client:
-        async with asyncio.TaskGroup() as group:
-            bulk = round(calls * BULK / 1000)
-            group.create_task(send_bulk(port, bulk, turn, answers, tally))
-            group.create_task(client.send(calls / 1000))
-            group.create_task(reset_calls(port, round(calls * RESET / 1000), tally))
-            group.create_task(break_rules(port, tally))
+    async with Client(port, turn, tally) as client, asyncio.TaskGroup() as group:
+        bulk = round(calls * BULK / 1000)
+        group.create_task(send_bulk(port, bulk, turn, answers, tally))
+        group.create_task(client.send(calls / 1000))
+        group.create_task(reset_calls(port, round(calls * RESET / 1000), tally))
+        group.create_task(break_rules(port, tally))
 
 
 def soak(soaked: Soaked, calls: int) -> int:

@@ -67,80 +67,85 @@ class Seen:
     peers: list = field(default_factory=list)
 
 
-def service(seen):
-    """Return the methods of the test service."""
+class Service:
+    """The handlers of the test service; they tell `seen` what happens to them."""
 
-    async def echo(data, call):
-        seen.metadata = call.metadata
-        seen.peers.append(call.peer)
+    def __init__(self, seen):
+        self._seen = seen
+
+    def methods(self):
+        """Return them by path."""
+        found = {
+            "Echo": Unary(self.echo),
+            "Fail": Unary(self.fail),
+            "BreakDown": Unary(self.break_down),
+            "Wait": Unary(self.wait),
+            "Sum": Stream(self.total),
+            "Repeat": Stream(self.repeat),
+            "Chat": Stream(self.chat),
+            "FailLate": Stream(self.fail_late),
+            "Endless": Stream(self.endless),
+        }
+        return {f"/test.Service/{name}": method for name, method in found.items()}
+
+    async def echo(self, data, call):
+        self._seen.metadata = call.metadata
+        self._seen.peers.append(call.peer)
         call.add_initial([("x-initial", "first"), ("x-initial-bin", b"\0\xff")])
         call.add_trailing([("x-trailing", "last"), ("x-trailing-bin", bytes(range(256)))])
         return [data[: len(data) // 2], data[len(data) // 2 :]]
 
-    async def fail(data, call):
+    async def fail(self, data, call):
         call.add_trailing([("x-trailing", "last")])
         msg = "100 % wrong: \u00fc\u6a21"
         raise InvalidRequest(msg)
 
-    async def break_down(data, call):
+    async def break_down(self, data, call):
         msg = "a secret"
         raise ZeroDivisionError(msg)
 
-    async def wait(data, call):
-        seen.started.set()
+    async def wait(self, data, call):
+        self._seen.started.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            seen.cancelled.set()
+            self._seen.cancelled.set()
             raise
 
-    async def total(messages, call):
+    async def total(self, messages, call):
         count = size = 0
         async for message in messages:
             count, size = count + 1, size + len(message)
         yield [f"{count} {size}".encode()]
 
-    async def repeat(messages, call):
+    async def repeat(self, messages, call):
         async for message in messages:
             count, size = map(int, bytes(message).split())
             for number in range(count):
                 yield [bytes([number % 256]) * size]
 
-    async def chat(messages, call):
-        seen.started.set()
+    async def chat(self, messages, call):
+        self._seen.started.set()
         try:
             async for message in messages:
                 yield [b"re: ", message]
         finally:  # grpcio ends the messages of a cancelled call, we cancel the handler
-            seen.cancelled.set()
+            self._seen.cancelled.set()
 
-    async def fail_late(messages, call):
+    async def fail_late(self, messages, call):
         async for message in messages:
             yield [message]
         msg = "late"
         raise InvalidRequest(msg)
 
-    async def endless(messages, call):
-        seen.started.set()
+    async def endless(self, messages, call):
+        self._seen.started.set()
         try:
             while True:
                 yield [bytes(1000)]
                 await asyncio.sleep(0)
         finally:
-            seen.cancelled.set()
-
-    methods = {
-        "Echo": Unary(echo),
-        "Fail": Unary(fail),
-        "BreakDown": Unary(break_down),
-        "Wait": Unary(wait),
-        "Sum": Stream(total),
-        "Repeat": Stream(repeat),
-        "Chat": Stream(chat),
-        "FailLate": Stream(fail_late),
-        "Endless": Stream(endless),
-    }
-    return {f"/test.Service/{name}": method for name, method in methods.items()}
+            self._seen.cancelled.set()
 
 
 @dataclass
@@ -166,7 +171,7 @@ def serving(transport, **options):
     async def serve():
         engine = Engine()
         engine.finish_loading()
-        server = kind(engine, settings, service(seen))
+        server = kind(engine, settings, Service(seen).methods())
         state["port"] = await server.start("127.0.0.1", 0)
         state["loop"], state["end"] = asyncio.get_running_loop(), asyncio.Event()
         started.set()

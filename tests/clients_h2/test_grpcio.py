@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 import time
+from contextlib import contextmanager
 
 import grpc
 import grpc.aio
@@ -31,6 +32,18 @@ def channel(server):
 
 def questions(count, size=1):
     return (bytes([number % 256]) * size for number in range(count))
+
+
+@contextmanager
+def connected(served, secure=None, options=UNLIMITED, **more):
+    """Run a server and give a channel to it."""
+    with served as server:
+        if secure is None:
+            opened = grpc.insecure_channel(server.address, options=options, **more)
+        else:
+            opened = grpc.secure_channel(server.address, secure, options=options)
+        with opened as channel:
+            yield channel
 
 
 # --- blocking -----------------------------------------------------------------------------------
@@ -186,25 +199,22 @@ def test_a_closed_channel_cancels_its_calls(server):
 @pytest.mark.parametrize("level", ["none", "high"])
 def test_compressed_messages_go_both_ways(serve, coding, level):
     message = b"again and again " * 100_000
-    with serve(compression_level=level) as server:
-        address = server.address
-        with grpc.insecure_channel(address, options=UNLIMITED, compression=coding) as channel:
-            assert channel.unary_unary(path("Echo"))(message, timeout=WAIT_S) == message
-            sizes = channel.stream_unary(path("Sum"))(questions(10, 1000), timeout=WAIT_S)
-            assert sizes == b"10 10000"
-            answers = list(channel.unary_stream(path("Repeat"))(b"10 100000", timeout=WAIT_S))
-            assert [len(answer) for answer in answers] == [100_000] * 10
+    with connected(serve(compression_level=level), compression=coding) as channel:
+        assert channel.unary_unary(path("Echo"))(message, timeout=WAIT_S) == message
+        sizes = channel.stream_unary(path("Sum"))(questions(10, 1000), timeout=WAIT_S)
+        assert sizes == b"10 10000"
+        answers = list(channel.unary_stream(path("Repeat"))(b"10 100000", timeout=WAIT_S))
+        assert [len(answer) for answer in answers] == [100_000] * 10
 
 
 def test_too_large_a_message_is_resource_exhausted(serve):
-    with serve(max_receive_bytes=1000) as server:
-        with grpc.insecure_channel(server.address, options=UNLIMITED) as channel:
-            call = channel.unary_unary(path("Echo"))
-            assert call(bytes(1000), timeout=WAIT_S) == bytes(1000)
-            for compression in (None, grpc.Compression.Gzip):
-                with pytest.raises(grpc.RpcError) as caught:
-                    call(bytes(50_000), timeout=WAIT_S, compression=compression)
-                assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with connected(serve(max_receive_bytes=1000)) as channel:
+        call = channel.unary_unary(path("Echo"))
+        assert call(bytes(1000), timeout=WAIT_S) == bytes(1000)
+        for compression in (None, grpc.Compression.Gzip):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(bytes(50_000), timeout=WAIT_S, compression=compression)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_keepalive_pings_keep_a_quiet_call_alive(serve):
@@ -215,30 +225,29 @@ def test_keepalive_pings_keep_a_quiet_call_alive(serve):
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
-    with serve(min_recv_ping_interval_without_data_ms=10) as server:
-        with grpc.insecure_channel(server.address, options=options) as channel:
-            with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(path("Wait"))(b"", timeout=1.5)
-            assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-            assert channel.unary_unary(path("Echo"))(b"ok", timeout=WAIT_S) == b"ok"
+    with connected(serve(min_recv_ping_interval_without_data_ms=10), options=options) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path("Wait"))(b"", timeout=1.5)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert channel.unary_unary(path("Echo"))(b"ok", timeout=WAIT_S) == b"ok"
 
 
 def test_the_servers_pings_are_answered(serve):
     times = {"keepalive_time_ms": 100, "keepalive_timeout_ms": 500}
-    with serve(**times, keepalive_permit_without_calls=True, max_pings_without_data=0) as server:
-        with grpc.insecure_channel(server.address, options=UNLIMITED) as channel:
-            with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(path("Wait"))(b"", timeout=1.5)
-            assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    with connected(
+        serve(**times, keepalive_permit_without_calls=True, max_pings_without_data=0)
+    ) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path("Wait"))(b"", timeout=1.5)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def test_a_channel_outlives_its_connections_age(serve):
-    with serve(max_connection_age_ms=100, max_connection_age_grace_ms=2000) as server:
-        with grpc.insecure_channel(server.address, options=UNLIMITED) as channel:
-            call = channel.unary_unary(path("Echo"))
-            until = time.monotonic() + 1.5
-            while time.monotonic() < until:
-                assert call(b"still", timeout=WAIT_S, wait_for_ready=True) == b"still"
+    with connected(serve(max_connection_age_ms=100, max_connection_age_grace_ms=2000)) as channel:
+        call = channel.unary_unary(path("Echo"))
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            assert call(b"still", timeout=WAIT_S, wait_for_ready=True) == b"still"
 
 
 # --- TLS ----------------------------------------------------------------------------------------
@@ -250,24 +259,20 @@ def credentials(certificates, *, client=False, root="ca.pem"):
 
 
 def test_tls_carries_all_kinds(serve, tls_options, certificates):
-    with serve(**tls_options) as server:
-        secure = credentials(certificates)
-        with grpc.secure_channel(server.address, secure, options=UNLIMITED) as channel:
-            message = bytes(5_000_000)
-            assert channel.unary_unary(path("Echo"))(message, timeout=WAIT_S) == message
-            assert channel.stream_unary(path("Sum"))(questions(9), timeout=WAIT_S) == b"9 9"
-            assert len(list(channel.unary_stream(path("Repeat"))(b"9 99", timeout=WAIT_S))) == 9
-            answers = list(channel.stream_stream(path("Chat"))(questions(3), timeout=WAIT_S))
-            assert len(answers) == 3
+    with connected(serve(**tls_options), credentials(certificates)) as channel:
+        message = bytes(5_000_000)
+        assert channel.unary_unary(path("Echo"))(message, timeout=WAIT_S) == message
+        assert channel.stream_unary(path("Sum"))(questions(9), timeout=WAIT_S) == b"9 9"
+        assert len(list(channel.unary_stream(path("Repeat"))(b"9 99", timeout=WAIT_S))) == 9
+        answers = list(channel.stream_stream(path("Chat"))(questions(3), timeout=WAIT_S))
+        assert len(answers) == 3
 
 
 def test_a_stranger_does_not_trust_the_server(serve, tls_options, certificates):
-    with serve(**tls_options) as server:
-        secure = credentials(certificates, root="client.pem")
-        with grpc.secure_channel(server.address, secure, options=UNLIMITED) as channel:
-            with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(path("Echo"))(b"", timeout=WAIT_S)
-            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    with connected(serve(**tls_options), credentials(certificates, root="client.pem")) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path("Echo"))(b"", timeout=WAIT_S)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_mutual_tls_wants_a_certificate(serve, tls_options, certificates):
@@ -284,11 +289,10 @@ def test_mutual_tls_wants_a_certificate(serve, tls_options, certificates):
 
 
 def test_plain_text_does_not_pass_on_a_tls_port(serve, tls_options):
-    with serve(**tls_options) as server:
-        with grpc.insecure_channel(server.address, options=UNLIMITED) as channel:
-            with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(path("Echo"))(b"", timeout=WAIT_S)
-            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    with connected(serve(**tls_options)) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(path("Echo"))(b"", timeout=WAIT_S)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 # --- asyncio ------------------------------------------------------------------------------------

@@ -202,15 +202,15 @@ def test_alpn_chooses(one_tls, certificates, offered, chosen):
     context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
     if offered:
         context.set_alpn_protocols(offered)
-    with socket.create_connection(("127.0.0.1", one_tls.http_port), timeout=10) as plain:
-        with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
-            assert secure.selected_alpn_protocol() == chosen
-            if chosen == "h2":
-                secure.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
-                assert secure.recv(9)[3] == 4
-            else:
-                secure.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert secure.recv(1000).startswith(b"HTTP/1.1 200")
+    plain = socket.create_connection(("127.0.0.1", one_tls.http_port), timeout=10)
+    with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+        assert secure.selected_alpn_protocol() == chosen
+        if chosen == "h2":
+            secure.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            assert secure.recv(9)[3] == 4
+        else:
+            secure.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert secure.recv(1000).startswith(b"HTTP/1.1 200")
 
 
 def test_everything_works_over_tls(one_tls, program, certificates):

@@ -115,12 +115,11 @@ def test_an_inference_runs_over_tls(start, transport, certificates):
             values = np.arange(1_000_000, dtype=np.float32)
             answer = client.infer("echo", tensor(values))
             assert np.array_equal(answer.as_numpy("OUTPUT0"), values)
-        address = server.address
-        with triton.InferenceServerClient(
-            address, ssl=True, root_certificates=named["root_certificates"]
-        ) as client:
-            with pytest.raises(InferenceServerException):
-                client.is_server_live()
+        strange = triton.InferenceServerClient(
+            server.address, ssl=True, root_certificates=named["root_certificates"]
+        )
+        with strange, pytest.raises(InferenceServerException):
+            strange.is_server_live()
 
 
 def test_keepalive_options_are_taken(inferd):

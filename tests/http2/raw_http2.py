@@ -459,7 +459,7 @@ class Peer:
                 self._block = b""
         if found.kind == Type.SETTINGS and not found.flags & ACK:
             values = struct.iter_unpack(">HI", found.payload)
-            self.settings.update({name: value for name, value in values})
+            self.settings.update(dict(values))
             if self.polite:
                 self.send(frame(Type.SETTINGS, ACK, 0))
         if found.kind == Type.PING and not found.flags & ACK and self.polite:

@@ -141,7 +141,7 @@ def test_late_small_frames_are_ignored(peer):
 
 @point("RFC 9113 §5.1", "MUST", "the server forgives DATA on a stream that it has itself reset")
 def test_data_on_a_stream_the_server_has_reset_is_forgiven(peer):
-    peer.send(headers(1, block(request(**{"method": None}))))
+    peer.send(headers(1, block(request(method=None))))
     peer.send(data(1, NOTHING), data(1, NOTHING, end=True))
     peer.expect_malformed(1)
     peer.send(call(3))
