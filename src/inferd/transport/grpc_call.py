@@ -34,10 +34,11 @@ from inferd.wire.grpc_messages import (
     GrpcHead,
     MessageReader,
 )
-from inferd.wire.h2_connection import H2Connection, H2Stream
+from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode
 from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from inferd.transport.grpc_call import LEVELS, GrpcCall, prepare
 from inferd.wire.grpc_messages import is_grpc
-from inferd.wire.h2_connection import H2Connection, H2Stream
+from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import DEFAULT_FRAME_BYTES, ErrorCode
 from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_server import Http2Server
@@ -36,6 +37,7 @@ LINGER_BYTES = 1 << 20
 PING_WITHOUT_CALLS_S = 7200.0
 """Least time between a client's pings while it has no call (gRPC's keepalive, ping strikes)."""
 
+_GAVE_UP = "unexpected failure on an HTTP/2 connection"
 _DRAIN_PING = b"draining"
 _KEEPALIVE_PING = b"areuhere"
 _NOT_REACHED = float("inf")
@@ -64,7 +66,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._is_paused = False
         # times, as the server's sweep knows them
         self._made = self._read_at = self._busy_at = self._moved_at = server.now
-        self._closing_since = 0.0
+        self._closing_since: float | None = None
         self._dropped_bytes = 0
         self._unsent = 0
         self._moved = 0
@@ -100,7 +102,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         """See asyncio.BufferedProtocol."""
         self._is_closing = True
         self._h2.lose()
-        if not self._closing_since:
+        if self._closing_since is None:
             self.server.open_count -= 1
         self.server.forget(self)
 
@@ -118,7 +120,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         self._read_at = self.server.now
-        if self._closing_since:
+        if self._closing_since is not None:
             self._drop(nbytes)
             return
         if not self._is_direct and nbytes <= JOIN_BYTES:
@@ -137,6 +139,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._take_what_came()
                 self._h2.receive(self._scratch[:nbytes])
         except Exception:
+            logger.exception(_GAVE_UP)
             self._give_up()
         self.flush()
 
@@ -169,6 +172,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         try:
             self._take_what_came()
         except Exception:
+            logger.exception(_GAVE_UP)
             self._give_up()
 
     def _take_what_came(self) -> None:
@@ -178,7 +182,6 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def _give_up(self) -> None:
         """End the one connection whose bytes were too much for us; the others go on."""
-        logger.exception("unexpected failure on an HTTP/2 connection")
         self._h2.fail(ErrorCode.INTERNAL_ERROR, "")
 
     # --- writing ---
@@ -213,7 +216,7 @@ class Http2Connection(asyncio.BufferedProtocol):
 
         Closing at once would reset the connection, and the client might never see the GOAWAY.
         """
-        if self._closing_since or self._is_closing:
+        if self._closing_since is not None or self._is_closing:
             return
         self._closing_since = self.server.now
         self.server.open_count -= 1
@@ -298,7 +301,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._unsent = unsent
         if now - self._busy_at > options.write_timeout_s:
             self.abort()
-        elif self._closing_since:
+        elif self._closing_since is not None:
             if now - self._closing_since > LINGER_S:
                 self.abort()
         elif not h2.is_ready:

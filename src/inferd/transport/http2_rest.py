@@ -13,10 +13,11 @@ from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_routes import HttpRoutes, error_answer
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
-from inferd.wire.h2_connection import H2Connection, H2Stream
+from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode
 from inferd.wire.h2_hpack import encode_fields
 from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection

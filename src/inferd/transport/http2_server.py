@@ -14,8 +14,9 @@ from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_rest import RestExchange, WrongExchange
 from inferd.transport.http_routes import HttpRoutes
 from inferd.wire.grpc_messages import is_grpc
-from inferd.wire.h2_connection import H2Connection, H2Stream
+from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
 
 SWEEP_S = 1.0
 """How often timeouts are looked at, at least; they are exact to about this much."""

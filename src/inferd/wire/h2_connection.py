@@ -1,24 +1,21 @@
 """The server's side of one HTTP/2 connection without its socket (RFC 9113).
 
 Bytes go into `receive`, and what they mean reaches the application as calls on its H2Stream
-objects. What is to be sent gathers in `out`: buffers, views among them, to be written in order.
+objects; what is to be sent is the sender's (h2_sender.py), which this class adds the reading to.
 
 Both flow-control windows are kept here. The connection's window is opened again as soon as DATA
 has come; a stream's only when the application has taken it, so a reader that is slow holds up its
-own stream and nothing else. What a stream has to send waits in its `pending` buffers and is cut
-into frames, never copied, as far as the peer's windows and our own output limit allow.
-
-Against peers that make work without doing any (RFC 9113, section 10.5) there are budgets, filled
-up at each `tick`, which is called about once a second.
+own stream and nothing else.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
+from inferd.wire.h2_budget import FloodBudget
 from inferd.wire.h2_frames import (
     ACK,
     CONTINUATION,
+    CONTROL_FRAME_BYTES,
     DATA,
     DEFAULT_FRAME_BYTES,
     DEFAULT_WINDOW,
@@ -45,113 +42,30 @@ from inferd.wire.h2_frames import (
     StreamFault,
     decode_settings,
     encode_frame,
-    encode_goaway,
-    encode_headers,
-    encode_rst_stream,
     encode_settings,
     encode_window_update,
-    frame_header,
 )
-from inferd.wire.h2_hpack import NO_TABLE, TABLE_BYTES, HeaderDecoder
-from inferd.wire.h2_request import (
-    MalformedRequest,
-    RequestHead,
-    check_fields,
-    decode_request_head,
-)
-
-Buffer = Any
-"""bytes, or a memoryview of bytes."""
+from inferd.wire.h2_heads import HeaderBlocks
+from inferd.wire.h2_hpack import NO_TABLE, TABLE_BYTES
+from inferd.wire.h2_request import MalformedRequest, RequestHead, check_fields
+from inferd.wire.h2_sender import H2Sender
+from inferd.wire.h2_stream import STREAM_WINDOW, Buffer, H2Stream
 
 FRAME_BYTES = 1 << 20
 """SETTINGS_MAX_FRAME_SIZE as we offer it: a large message comes in few frames."""
 
-STREAM_WINDOW = 1 << 22
-"""SETTINGS_INITIAL_WINDOW_SIZE as we offer it."""
-
 CONNECTION_WINDOW = 1 << 30
 
-CONTROL_FRAME_BYTES = 16384
-"""No frame but DATA may be larger: it would have to be kept until it is whole."""
-
-OUTPUT_BYTES = 1 << 20
-"""About how much is put into `out` before the socket takes it."""
-
-EMPTY_FRAMES = 1000
-"""Frames without use that a peer may send between two ticks, beside some for each request."""
-
-EMPTY_FRAMES_PER_STREAM = 16
-
-RESETS = 500
-"""Streams a peer may open and reset between two ticks, beside one for each that it lets end."""
-
 _SMALL_INCREMENT = 1024
-_REMEMBERED_HEADS = 64
-_REMEMBERED_BYTES = 4096
-_REMEMBERED_RESETS = 2000
 _REMEMBERED_GAPS = 100
-_DECODED_LISTS = 8  # times the limit: so much is decoded, to refuse the one stream alone
-_UNDECODED_BLOCKS = 4  # times the limit
 
 
-class H2Stream:
-    """One stream, as the connection knows it; the application subclasses it and is called."""
-
-    is_remote_done = False  # the peer has ended its side
-    is_local_done = False  # we have ended ours, or the stream was reset
-    uncredited = 0  # bytes taken, the peer not yet told
-    pending_bytes = 0
-    ending: bytes | None = None  # trailers to send after `pending`, b"" for none
-    received_bytes = 0  # counted only where the head declares a length
-    deadline_s: float | None = None  # when `expire` is due, on the application's clock
-
-    def __init__(self, connection: "H2Connection", stream_id: int, head: RequestHead) -> None:
-        self.connection = connection
-        self.id = stream_id
-        self.head = head
-        self.send_window = connection.peer_stream_window
-        self.receive_window = STREAM_WINDOW
-        self.pending: deque[Buffer] | None = None
-
-    def on_open(self) -> None:
-        """Act on the head; called once. DATA may follow, or `on_end`."""
-
-    def on_data(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
-        """Take data[start:stop], which is only valid now; `ends`: nothing follows."""
-        raise NotImplementedError
-
-    def on_end(self) -> None:
-        """Take note that the peer has ended its side without more DATA."""
-        raise NotImplementedError
-
-    def on_reset(self) -> None:
-        """Take note that the stream is gone: reset by either side, or the connection lost."""
-        raise NotImplementedError
-
-    def on_drained(self) -> None:
-        """Go on sending: what was pending has been put into frames."""
-
-    def room(self) -> memoryview | None:
-        """Return memory that DATA may be received into directly, None for none."""
-        return None
-
-    def on_filled(self, count: int, *, ends: bool) -> None:
-        """Take note that `count` bytes of `room` have been filled."""
-        raise NotImplementedError
-
-    def expire(self) -> None:
-        """End because the deadline has passed."""
-
-    def cut(self) -> None:
-        """End because the server does."""
-
-
-class H2Connection:
+class H2Connection(H2Sender):
     """Frames in, calls out; calls in, frames out.
 
     `open_stream` makes the application's object of a new request. `on_ping` is called for each
-    PING that asks for an answer, and may end the connection with `fail`. `is_failed`: nothing
-    more is read, `out` ends with GOAWAY, and the socket is to be closed.
+    PING that asks for an answer, and may end the connection with `fail`; `on_pong` for answers
+    to ours. `data_left` is what is still to come of a DATA frame that has begun.
     """
 
     def __init__(
@@ -163,46 +77,24 @@ class H2Connection:
         on_ping: Callable[[], None] = lambda: None,
         on_pong: Callable[[bytes], None] = lambda _payload: None,
     ) -> None:
+        super().__init__()
+        self.max_header_bytes = max_header_bytes
+        self.data_left = 0
         self._open_stream = open_stream
         self._on_ping = on_ping
         self._on_pong = on_pong
         self._max_streams = max_streams
-        self._max_header_bytes = max_header_bytes
-        self.max_header_bytes = max_header_bytes
-        self.streams: dict[int, H2Stream] = {}
-        self.last_stream_id = 0
-        self.out: list[Buffer] = []
-        self.out_bytes = 0
-        self.is_paused = False  # the socket takes no more at the moment
-        self.is_failed = False
-        self.is_going_away = False
-        self.peer_is_going_away = False
-        self.frames_sent = 0  # HEADERS and DATA, for the ping policy
-        # reading
         self._preface_left = PREFACE
         self._gate = -1  # -1: SETTINGS must come; else the stream whose header block goes on
         self._rest = b""
-        self.data_left = 0
-        self._skip_left = 0  # padding, or a frame of a type that is not known
+        self._skip_left = 0  # padding, or a frame that nobody is to have
         self._data_stream: H2Stream | None = None
         self._data_ends = False
-        self._block = bytearray()
+        self._blocks = HeaderBlocks(max_header_bytes)
         self._block_flags = 0
-        self._block_frames = 0
-        self._decoder = HeaderDecoder(_DECODED_LISTS * max_header_bytes)
-        self._heads: dict[bytes, RequestHead | MalformedRequest] = {}
-        self._resets: dict[int, None] = {}  # streams that we reset, the newest last
         self._gaps: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED_GAPS)
         self._receive_window = CONNECTION_WINDOW
-        self._empty_count = 0
-        self._reset_count = 0
-        self._ticked_stream_id = 0
-        # writing
-        self.send_window = DEFAULT_WINDOW
-        self.peer_stream_window = DEFAULT_WINDOW
-        self.peer_frame_bytes = DEFAULT_FRAME_BYTES
-        self.table_update = b""
-        self._blocked: dict[int, H2Stream] = {}
+        self._budget = FloodBudget()
         self._other = {
             PRIORITY: self._priority,
             RST_STREAM: self._rst_stream,
@@ -230,10 +122,9 @@ class H2Connection:
         """Whether the peer has proved to speak HTTP/2: preface and SETTINGS have come."""
         return self._gate != -1
 
-    @property
-    def has_pending(self) -> bool:
-        """Whether any stream waits for the peer, or the socket, to take its data."""
-        return any(stream.pending_bytes for stream in self.streams.values())
+    def tick(self) -> None:
+        """Let time pass, for what a peer may do in it; to be called about once a second."""
+        self._budget.tick(self.last_stream_id)
 
     # --- reading ---
 
@@ -244,6 +135,8 @@ class H2Connection:
         try:
             if self._preface_left and not (data := self._read_preface(data)):
                 return
+            if self._rest:
+                data, self._rest = b"".join((self._rest, data)), b""
             self._read_frames(data)
         except ConnectionFault as fault:
             self.fail(fault.code, fault.message)
@@ -253,9 +146,10 @@ class H2Connection:
 
         That is while a large DATA frame is coming; then `filled` is to be called.
         """
-        if self.data_left < DEFAULT_FRAME_BYTES or self._data_stream is None or self.is_failed:
+        stream = self._data_stream
+        if self.data_left < DEFAULT_FRAME_BYTES or stream is None or stream.is_local_done:
             return None
-        memory = self._data_stream.room()
+        memory = stream.room()
         return None if memory is None else memory[: self.data_left]
 
     def filled(self, count: int) -> None:
@@ -263,7 +157,7 @@ class H2Connection:
         stream = self._data_stream
         self.data_left -= count
         is_last = not self.data_left
-        if stream is not None:
+        if stream is not None and not stream.is_local_done:
             stream.on_filled(count, ends=is_last and self._data_ends)
         if is_last:
             self._data_stream = None
@@ -278,38 +172,28 @@ class H2Connection:
         return data[count:]
 
     def _read_frames(self, data: Buffer) -> None:
-        if self._rest:
-            data = b"".join((self._rest, data))
-            self._rest = b""
         at, end = 0, len(data)
         if self.data_left or self._skip_left:
             at = self._go_on_with_data(data, end)
-        unpack, others = FRAME_HEADER.unpack_from, self._other
+        unpack = FRAME_HEADER.unpack_from
         while at + HEADER_BYTES <= end:
             high, low, kind, flags, stream_id = unpack(data, at)
             length = high << 8 | low
             start = at + HEADER_BYTES
             at = stop = start + length
+            stream_id &= STREAM_MASK
             if self._gate or length > CONTROL_FRAME_BYTES:
-                self._check_frame(kind, flags, stream_id & STREAM_MASK, length)
+                self._check_frame(kind, flags, stream_id, length)
             try:
-                if kind == DATA:
-                    if stop > end:
-                        at = self._begin_data(flags, stream_id & STREAM_MASK, data, start, length)
-                        if at < 0:
-                            at = start - HEADER_BYTES
-                            break
-                        continue
-                    self._data(flags, stream_id & STREAM_MASK, data, start, stop)
-                elif stop > end:
-                    at = self._begin_frame(kind, start, stop, end)
+                if stop > end:
+                    at = self._begin(kind, flags, stream_id, data, start, length)
                     break
+                if kind == DATA:
+                    self._data(flags, stream_id, data, start, stop)
                 elif kind == HEADERS:
-                    self._headers(flags, stream_id & STREAM_MASK, data, start, stop)
-                elif handle := others.get(kind):
-                    handle(flags, stream_id & STREAM_MASK, bytes(data[start:stop]))
+                    self._headers(flags, stream_id, data, start, stop)
                 else:
-                    self._note_empty()  # unknown types are ignored, section 4.1
+                    self._other_frame(kind, flags, stream_id, bytes(data[start:stop]))
             except StreamFault as fault:
                 self._end_faulty(fault)
             if self.is_failed:
@@ -336,20 +220,31 @@ class H2Connection:
             msg = "a header block is interrupted by another frame"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
 
-    def _begin_frame(self, kind: int, start: int, stop: int, end: int) -> int:
-        """Return from where the bytes of a frame that is not whole are kept."""
+    def _other_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        handle = self._other.get(kind)
+        if handle is not None:
+            handle(flags, stream_id, payload)
+        else:  # unknown types are ignored, section 4.1
+            self._budget.note_empty(self.last_stream_id)
+
+    def _begin(
+        self, kind: int, flags: int, stream_id: int, data: Buffer, start: int, length: int
+    ) -> int:
+        """Begin a frame that is not whole; return from where its bytes are kept till it is."""
         if kind == HEADERS or kind in self._other:
             return start - HEADER_BYTES
-        self._note_empty()
-        self._skip_left = stop - end
-        return end
+        if kind == DATA:
+            return self._begin_data(flags, stream_id, data, start, length)
+        self._budget.note_empty(self.last_stream_id)
+        self._skip_left = length - (len(data) - start)
+        return len(data)
 
     def _end_faulty(self, fault: StreamFault) -> None:
         """Reset a stream on which a rule was broken; that costs us as much as the peer's resets."""
         if fault.code is ErrorCode.REFUSED_STREAM:
-            self._note_empty()
+            self._budget.note_empty(self.last_stream_id)
         else:
-            self._note_reset()
+            self._budget.note_reset(self.last_stream_id)
         self.reset(fault.stream_id, fault.code)
 
     # --- DATA, section 6.1 ---
@@ -371,33 +266,31 @@ class H2Connection:
         if ends:
             stream.is_remote_done = True
         elif start == stop:
-            self._note_empty()
+            self._budget.note_empty(self.last_stream_id)
         stream.on_data(data, start, stop, ends=ends)
 
     def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
-        """Begin a frame of which a part is still to come; return the end of `data`.
+        """Begin a DATA frame; return from where bytes are kept: its header, until its pad length.
 
-        Returns -1 when not even its pad length has come.
+        What is still to come is dropped when a rule was broken.
         """
         end = len(data)
         padding, has_padding = 0, bool(flags & PADDED)
         if has_padding:
             if start == end:
-                return -1
+                return start - HEADER_BYTES
             padding = self._padding(data, start, length)
+        self._skip_left = length - (end - start)
         stream = self._receiver(stream_id, length)
         data_length = length - padding - has_padding
+        ends = bool(flags & END_STREAM)
         if stream is not None:
-            if has_padding:
-                stream.uncredited += padding + 1
+            stream.uncredited += padding + has_padding
             if stream.head.content_length >= 0:
-                _check_length(stream, data_length, ends=bool(flags & END_STREAM))
-        self._data_stream = stream
-        self._data_ends = bool(flags & END_STREAM)
-        self.data_left = data_length
-        self._skip_left = padding
-        if self._data_ends and stream is not None:
-            stream.is_remote_done = True
+                _check_length(stream, data_length, ends=ends)
+            stream.is_remote_done = ends
+        self._data_stream, self._data_ends = stream, ends
+        self.data_left, self._skip_left = data_length, padding
         return self._go_on_with_data(data, end, start + has_padding)
 
     def _go_on_with_data(self, data: Buffer, end: int, at: int = 0) -> int:
@@ -408,7 +301,7 @@ class H2Connection:
             stream, is_last = self._data_stream, not self.data_left
             if is_last:
                 self._data_stream = None
-            if stream is not None and (stop > at or is_last):
+            if stream is not None and not stream.is_local_done and (stop > at or is_last):
                 try:
                     stream.on_data(data, at, stop, ends=is_last and self._data_ends)
                 except StreamFault as fault:
@@ -456,8 +349,8 @@ class H2Connection:
 
     def _check_gone(self, stream_id: int, frame: str) -> None:
         """Check a frame on a stream that is not open (section 5.1): those we reset are pardoned."""
-        if stream_id in self._resets:
-            self._note_empty()
+        if stream_id in self.resets:
+            self._budget.note_empty(self.last_stream_id)
         elif self._is_idle(stream_id):
             msg = f"{frame} on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
@@ -495,40 +388,30 @@ class H2Connection:
             self._head(stream_id, block, flags)
         else:
             self._gate = stream_id
-            self._block = bytearray(block)
             self._block_flags = flags
-            self._block_frames = 0
+            self._blocks.begin(block)
 
     def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not self._gate:
             msg = "CONTINUATION without a header block"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        self._block += payload
-        self._block_frames += 1
-        limit = max(_UNDECODED_BLOCKS * self._max_header_bytes, CONTROL_FRAME_BYTES)
-        if len(self._block) > limit or self._block_frames > 8 + len(self._block) // 256:
-            msg = "a header block goes on for too long"
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
+        self._blocks.go_on(payload)
         if flags & END_HEADERS:
-            block, self._block, self._gate = bytes(self._block), bytearray(), 0
-            self._head(stream_id, block, self._block_flags)
+            self._gate = 0
+            self._head(stream_id, self._blocks.take(), self._block_flags)
 
     def _head(self, stream_id: int, block: bytes, flags: int) -> None:
         if stream_id in self.streams or stream_id <= self.last_stream_id:
             self._trailers(stream_id, block, flags)
             return
-        head = self._heads.get(block)
-        if head is None:
-            head = self._decode_head(block)
+        head = self._blocks.head(block)
         if self.is_going_away:
             return  # section 6.8: what we said we would not answer is ignored
         if stream_id != self.last_stream_id + 2 and stream_id != 1:
             self._gaps.append((self.last_stream_id, stream_id))
         self.last_stream_id = stream_id
-        if flags >> 8:
-            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "the stream depends on itself")
-        if isinstance(head, MalformedRequest):
-            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, str(head))
+        if isinstance(head, MalformedRequest) or flags >> 8:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "the request is malformed")
         if len(self.streams) >= self._max_streams:
             msg = "there are as many streams as may be"
             raise StreamFault(stream_id, ErrorCode.REFUSED_STREAM, msg)
@@ -541,31 +424,9 @@ class H2Connection:
         if flags & END_STREAM and not stream.is_local_done:
             stream.on_end()
 
-    def _decode_head(self, block: bytes) -> RequestHead | MalformedRequest:
-        """Decode a block that is not remembered.
-
-        A block means the same as long as the dynamic table does not change.
-        """
-        fields, size = self._decoder.decode(block)
-        head: RequestHead | MalformedRequest
-        try:
-            head = decode_request_head(fields, size)
-        except MalformedRequest as error:
-            head = error
-        if self._decoder.is_table_changed:
-            self._heads.clear()
-        else:
-            if len(self._heads) >= _REMEMBERED_HEADS:
-                self._heads.clear()
-            if len(block) <= _REMEMBERED_BYTES and size <= _REMEMBERED_BYTES:
-                self._heads[block] = head
-        return head
-
     def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:
         """Take a block on a stream that has had one (section 8.1)."""
-        fields, _ = self._decoder.decode(block)
-        if self._decoder.is_table_changed:
-            self._heads.clear()
+        fields = self._blocks.trailers(block)
         stream = self.streams.get(stream_id)
         if stream is None:
             if any(low < stream_id < high for low, high in self._gaps):
@@ -594,7 +455,7 @@ class H2Connection:
 
     def _priority(self, _flags: int, stream_id: int, payload: bytes) -> None:
         """Check and ignore (section 6.3; priorities are deprecated, section 5.3.2)."""
-        self._note_empty()
+        self._budget.note_empty(self.last_stream_id)
         if not stream_id:
             msg = "PRIORITY on stream 0"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
@@ -614,12 +475,12 @@ class H2Connection:
         if self._is_idle(stream_id):
             msg = "RST_STREAM on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        self._note_empty()
+        self._budget.note_empty(self.last_stream_id)
         stream = self.streams.get(stream_id)
         if stream is None:
             return
-        self._note_reset()
-        self._forget(stream)
+        self._budget.note_reset(self.last_stream_id)
+        self.forget(stream)
         stream.on_reset()
 
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -627,7 +488,7 @@ class H2Connection:
         if stream_id:
             msg = "SETTINGS on a stream"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        self._note_empty()
+        self._budget.note_empty(self.last_stream_id)
         if flags & ACK:
             if payload:
                 msg = "an acknowledgement of SETTINGS has a payload"
@@ -639,20 +500,9 @@ class H2Connection:
             elif name == Setting.MAX_FRAME_SIZE:
                 self.peer_frame_bytes = value
             elif name == Setting.INITIAL_WINDOW_SIZE:
-                self._move_windows(value - self.peer_stream_window)
-                self.peer_stream_window = value
+                self.move_windows(value)
         self._put(encode_frame(SETTINGS, ACK, 0))
         self.pump()
-
-    def _move_windows(self, difference: int) -> None:
-        """Section 6.9.2: a window may become negative, but not larger than 2^31 - 1."""
-        for stream in self.streams.values():
-            stream.send_window += difference
-            if stream.pending_bytes:
-                self._blocked[stream.id] = stream
-            if stream.send_window > MAX_WINDOW:
-                msg = "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large"
-                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
 
     def _push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
         msg = "PUSH_PROMISE from a client"  # section 8.4
@@ -666,7 +516,7 @@ class H2Connection:
         if len(payload) != 8:
             msg = f"PING has {len(payload)} bytes, expected 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        self._note_empty()
+        self._budget.note_empty(self.last_stream_id)
         if flags & ACK:
             self._on_pong(payload)
             return
@@ -681,7 +531,7 @@ class H2Connection:
         if len(payload) < 8:
             msg = f"GOAWAY has {len(payload)} bytes, expected at least 8"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        self._note_empty()
+        self._budget.note_empty(self.last_stream_id)
         self.peer_is_going_away = True
 
     def _window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
@@ -690,245 +540,22 @@ class H2Connection:
             msg = f"WINDOW_UPDATE has {len(payload)} bytes, expected 4"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         increment = int.from_bytes(payload, "big") & STREAM_MASK
-        if increment < _SMALL_INCREMENT and not self._blocked and not self._is_waiting(stream_id):
-            self._note_empty()
+        stream = self.streams.get(stream_id)
+        is_of_use = self.has_blocked or (stream is not None and stream.pending_bytes)
+        if increment < _SMALL_INCREMENT and not is_of_use:
+            self._budget.note_empty(self.last_stream_id)
         if not stream_id:
             self.send_window += increment
             if not increment or self.send_window > MAX_WINDOW:
-                code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
-                msg = "the window of the connection grows by nothing, or too large"
-                raise ConnectionFault(code, msg)
-            if self._blocked:
-                self.pump()
-            return
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            if self._is_idle(stream_id):
-                msg = "WINDOW_UPDATE on a stream that is idle"
-                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-            return
-        stream.send_window += increment
-        if not increment or stream.send_window > MAX_WINDOW:
-            code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
-            msg = "the window of a stream grows by nothing, or too large"
-            raise StreamFault(stream_id, code, msg)
-        if stream.pending:
-            self._blocked[stream_id] = stream
-            self.pump()
-
-    def _is_waiting(self, stream_id: int) -> bool:
-        stream = self.streams.get(stream_id)
-        return stream is not None and stream.pending_bytes > 0
-
-    def _note_empty(self) -> None:
-        """Count a frame that carries nothing (section 10.5)."""
-        self._empty_count += 1
-        if self._empty_count > EMPTY_FRAMES:
-            opened = (self.last_stream_id - self._ticked_stream_id) // 2
-            if self._empty_count > EMPTY_FRAMES + EMPTY_FRAMES_PER_STREAM * opened:
-                msg = "too many frames that carry nothing"
-                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
-
-    def _note_reset(self) -> None:
-        self._reset_count += 1
-        opened = (self.last_stream_id - self._ticked_stream_id) // 2
-        if 2 * self._reset_count > RESETS + opened:
-            msg = "too many streams are opened only to be reset"
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
-
-    def tick(self) -> None:
-        """Fill the budgets up; to be called about once a second."""
-        self._empty_count = self._reset_count = 0
-        self._ticked_stream_id = self.last_stream_id
-
-    # --- writing ---
-
-    def send_headers(self, stream: H2Stream, block: bytes, *, ends: bool = False) -> None:
-        """Send a header block; `ends`: nothing follows. What is pending must have gone before."""
-        if self.table_update:
-            block, self.table_update = self.table_update + block, b""
-        flags = END_STREAM if ends else 0
-        self._put(encode_headers(stream.id, block, flags, self.peer_frame_bytes))
-        self.frames_sent += 1
-        if ends:
-            self._end(stream)
-
-    def send_data(self, stream: H2Stream, buffers: list[Buffer], ending: bytes | None) -> None:
-        """Send `buffers` as the windows allow, then trailers.
-
-        `ending` is the block of the trailers, b"" to end without any, None if more is to come.
-        """
-        if stream.pending is None:
-            stream.pending = deque()
-        for buffer in buffers:
-            if size := len(buffer):
-                stream.pending.append(buffer)
-                stream.pending_bytes += size
-        stream.ending = ending
-        self._blocked[stream.id] = stream
+                raise ConnectionFault(*_bad_increment(increment))
+        elif stream is not None:
+            self.widen(stream, increment)
+            if not increment or stream.send_window > MAX_WINDOW:
+                raise StreamFault(stream_id, *_bad_increment(increment))
+        elif self._is_idle(stream_id):
+            msg = "WINDOW_UPDATE on a stream that is idle"
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
         self.pump()
-
-    def pump(self) -> None:
-        """Turn what is pending into frames, the streams by turns, as far as it may go now."""
-        while self._blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
-            has_moved = False
-            for stream in list(self._blocked.values()):
-                if stream.pending_bytes:
-                    room = min(stream.send_window, self.send_window, self.peer_frame_bytes)
-                    if stream.send_window <= 0:
-                        del self._blocked[stream.id]  # its WINDOW_UPDATE brings it back
-                        continue
-                    if room <= 0:
-                        continue
-                    self._send_frame(stream, min(room, stream.pending_bytes))
-                    has_moved = True
-                if not stream.pending_bytes and stream.id in self._blocked:
-                    del self._blocked[stream.id]
-                    self._finish(stream)
-                if self.out_bytes >= OUTPUT_BYTES:
-                    return
-            if not has_moved:
-                return
-
-    @property
-    def is_blocked_by_output(self) -> bool:
-        """Whether more could be sent as soon as `out` has been taken."""
-        return bool(self._blocked) and self.send_window > 0
-
-    def _send_frame(self, stream: H2Stream, length: int) -> None:
-        """Send one DATA frame of `length` pending bytes; nothing is copied."""
-        pending: deque[Buffer] = stream.pending or deque()
-        stream.send_window -= length
-        self.send_window -= length
-        stream.pending_bytes -= length
-        ends = stream.ending == b"" and not stream.pending_bytes
-        out = self.out
-        out.append(frame_header(length, DATA, END_STREAM if ends else 0, stream.id))
-        self.out_bytes += length + HEADER_BYTES
-        self.frames_sent += 1
-        while length:
-            buffer = pending.popleft()
-            size = len(buffer)
-            if size > length:
-                view = memoryview(buffer)
-                buffer, size = view[:length], length
-                pending.appendleft(view[length:])
-            out.append(buffer)
-            length -= size
-        if ends:
-            self._blocked.pop(stream.id, None)
-            self._end(stream)
-
-    def _finish(self, stream: H2Stream) -> None:
-        """Act on a stream whose pending data are all in frames."""
-        if stream.is_local_done:
-            return
-        if stream.ending is None:
-            stream.on_drained()
-        elif stream.ending:
-            self.send_headers(stream, stream.ending, ends=True)
-        else:
-            self._put(encode_frame(DATA, END_STREAM, stream.id))
-            self._end(stream)
-
-    def send_at_once(self, stream: H2Stream, frames: Buffer, data_length: int) -> None:
-        """Send whole frames that end the stream, with `data_length` bytes of DATA among them.
-
-        The caller has seen that the windows allow it (`may_send_at_once`).
-        """
-        self.send_window -= data_length
-        self.out.append(frames)
-        self.out_bytes += len(frames)
-        self.frames_sent += 2
-        self._end(stream)
-
-    def may_send_at_once(self, stream: H2Stream, data_length: int) -> bool:
-        """Tell whether one DATA frame of that length may go now."""
-        return (
-            data_length <= self.send_window
-            and data_length <= stream.send_window
-            and data_length <= self.peer_frame_bytes
-            and not self.table_update
-            and not self.is_paused
-            and self.out_bytes < OUTPUT_BYTES
-        )
-
-    def _end(self, stream: H2Stream) -> None:
-        """Take note that our side of the stream has ended."""
-        stream.is_local_done = True
-        if stream.is_remote_done:
-            self.streams.pop(stream.id, None)
-            if self._data_stream is stream:
-                self._data_stream = None
-        else:
-            # Section 8.1: the answer is complete, the rest of the request is not needed.
-            self.reset(stream.id, ErrorCode.NO_ERROR)
-
-    def credit(self, stream: H2Stream, count: int) -> None:
-        """Let the peer send `count` bytes more on a stream; they have been taken."""
-        stream.uncredited += count
-        if stream.uncredited >= STREAM_WINDOW // 2 and not stream.is_remote_done:
-            self._put(encode_window_update(stream.id, stream.uncredited))
-            stream.receive_window += stream.uncredited
-            stream.uncredited = 0
-
-    def reset(self, stream_id: int, code: ErrorCode) -> None:
-        """End one stream; the application hears of it unless its answer was complete."""
-        self._put(encode_rst_stream(stream_id, code))
-        self._resets[stream_id] = None
-        if len(self._resets) > _REMEMBERED_RESETS:
-            del self._resets[next(iter(self._resets))]
-        stream = self.streams.get(stream_id)
-        if stream is not None:
-            was_done = stream.is_local_done
-            self._forget(stream)
-            if not was_done:
-                stream.on_reset()
-
-    def _forget(self, stream: H2Stream) -> None:
-        self.streams.pop(stream.id, None)
-        self._blocked.pop(stream.id, None)
-        if self._data_stream is stream:
-            self._data_stream = None
-        stream.is_local_done = True
-        stream.pending = None
-        stream.pending_bytes = 0
-
-    def ping(self, payload: bytes) -> None:
-        """Send a PING of eight bytes; its answer is given to `on_pong`."""
-        self._put(encode_frame(PING, 0, 0, payload))
-
-    def announce_end(self) -> None:
-        """Ask the peer to open no more streams; those it has under way are still taken."""
-        self._put(encode_goaway(MAX_WINDOW, ErrorCode.NO_ERROR))
-
-    def go_away(self) -> None:
-        """Take no more streams; those that are open go on (section 6.8)."""
-        if not self.is_going_away:
-            self.is_going_away = True
-            self._put(encode_goaway(self.last_stream_id, ErrorCode.NO_ERROR))
-
-    def fail(self, code: ErrorCode, message: str) -> None:
-        """End the connection with GOAWAY; every stream hears of it."""
-        if self.is_failed:
-            return
-        self.is_failed = True
-        self._put(encode_goaway(self.last_stream_id, code, message))
-        self.lose()
-
-    def lose(self) -> None:
-        """Tell every stream that the connection is gone."""
-        self.is_failed = True
-        self._rest = b""
-        self._block = bytearray()
-        self._data_stream = None
-        for stream in list(self.streams.values()):
-            self._forget(stream)
-            stream.on_reset()
-
-    def _put(self, frame: bytes) -> None:
-        self.out.append(frame)
-        self.out_bytes += len(frame)
 
 
 def _check_length(stream: H2Stream, count: int, *, ends: bool) -> None:
@@ -938,3 +565,9 @@ def _check_length(stream: H2Stream, count: int, *, ends: bool) -> None:
     if stream.received_bytes > declared or (ends and stream.received_bytes != declared):
         msg = f"content-length says {declared} bytes, the body has another length"
         raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, msg)
+
+
+def _bad_increment(increment: int) -> tuple[ErrorCode, str]:
+    if not increment:
+        return ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE adds nothing"
+    return ErrorCode.FLOW_CONTROL_ERROR, "WINDOW_UPDATE makes a window too large"

@@ -33,6 +33,7 @@ WITH_PRIORITY = 0x20
 MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65535
 DEFAULT_FRAME_BYTES = 16384
+CONTROL_FRAME_BYTES = 16384  # no frame but DATA may be larger: it is kept until it is whole
 MAX_FRAME_BYTES = 2**24 - 1
 STREAM_MASK = 2**31 - 1
 
