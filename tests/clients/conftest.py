@@ -1,5 +1,6 @@
 """One server process for all client tests, its model repository, and a sample of each datatype."""
 
+import http.client
 import json
 import re
 import signal
@@ -16,7 +17,7 @@ from onnx import TensorProto, helper
 
 PRINTED = [1.0, 1.1, 2.0, 2.1, 3.0, 3.1]
 BFLOAT16 = ml_dtypes.bfloat16
-PLACE = r"^(HTTP|gRPC)  (?:https?://)?(\S+)"
+PLACE = r"^(HTTP|gRPC)  (?:https?://)?([0-9.]+:\d+)"
 
 
 @dataclass
@@ -268,6 +269,35 @@ def server(repository):
         process.kill()
 
 
+@dataclass
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    def json(self):
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@pytest.fixture(scope="session")
+def ask(server):
+    """ask(path, body=..., headers=...) returns the Answer; a body makes it a POST."""
+
+    def send(path, body=None, headers=None, port=server.http_port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        try:
+            connection.request("GET" if body is None else "POST", path, body, headers or {})
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    return send
+
+
 @pytest.fixture
 def start(repository):
     """start(arguments...) starts another server, of the same models unless others are given."""
@@ -314,23 +344,6 @@ def _openssl(folder, *arguments):
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     command = ["openssl", "req", "-x509", *key, *arguments]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
-
-
-@pytest.fixture(scope="session")
-def printed_request():
-    """The inference request the specs print, input1 with as many values as its shape says."""
-    return json.loads(
-        """{
-            "id" : "42",
-            "inputs" : [
-                {"name" : "input0", "shape" : [ 2, 2 ], "datatype" : "UINT32",
-                 "data" : [ 1, 2, 3, 4 ]},
-                {"name" : "input1", "shape" : [ 3 ], "datatype" : "BOOL",
-                 "data" : [ true, false, true ]}
-            ],
-            "outputs" : [{"name" : "output0"}]
-        }"""
-    )
 
 
 @pytest.fixture(scope="session")

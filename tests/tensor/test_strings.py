@@ -81,6 +81,16 @@ def test_another_number_of_elements_is_refused():
         check_strings(encode_strings([b"ab", b""], "x"), 3, "x")
 
 
+def test_far_too_many_elements_are_not_all_looked_at():
+    with pytest.raises(InvalidRequest, match="asks for 3 elements, the data hold more than 1003"):
+        check_strings(bytes(4 * 1004) + b"malformed from here on", 3, "x")
+
+
+def test_far_too_few_elements_are_not_looked_at():
+    with pytest.raises(InvalidRequest, match="asks for 600 elements, the data hold only 2398 byt"):
+        check_strings(b"malformed " * 239 + b"........", 600, "x")
+
+
 class Huge(bytes):
     """Bytes that claim a size nobody wants to allocate in a test."""
 

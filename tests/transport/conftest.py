@@ -192,19 +192,25 @@ class Client:
         self.socket.close()
 
 
+def models_for_tests(held):
+    """Return an engine with models, FP32 [-1] in and out: see Site."""
+    engine = Engine()
+    for version in (1, 3):
+        engine.add(served("id", Identity(), version))
+    engine.add(served("a/b c", Identity()))
+    engine.add(served("held", held))
+    engine.add(served("failing", Failing(BackendFailed("the model broke"))))
+    engine.add(served("crashing", Failing(ArithmeticError("a secret"))))
+    return engine
+
+
 class Site:
     """A server with models, FP32 [-1] in and out: id (versions 1, 3), held, failing, crashing."""
 
     def __init__(self, options):
         self.now = 1000.0
         self.held = Held()
-        self.engine = Engine()
-        for version in (1, 3):
-            self.engine.add(served("id", Identity(), version))
-        self.engine.add(served("a/b c", Identity()))
-        self.engine.add(served("held", self.held))
-        self.engine.add(served("failing", Failing(BackendFailed("the model broke"))))
-        self.engine.add(served("crashing", Failing(ArithmeticError("a secret"))))
+        self.engine = models_for_tests(self.held)
         self.server = HttpServer(self.engine, options, clock=lambda: self.now)
         self.clients = []
         self.port = 0
@@ -242,7 +248,7 @@ class Site:
     async def has_no_connections(self):
         """Wait until every connection has gone; then nothing may be held any more."""
         assert await self.server.drain(30)
-        assert self.server.inflight_bytes == 0
+        assert self.server.inflight_bytes == self.server.turned_away_count == 0
 
 
 @pytest.fixture
@@ -266,7 +272,18 @@ def serving():
     return serve
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def models():
+    """models() is an engine with the models of `serving`, and what holds the model "held"."""
+
+    def build():
+        held = Held()
+        return models_for_tests(held), held
+
+    return build
+
+
+@pytest.fixture(scope="session")
 def infer():
     """infer(values, model, *header lines) is the bytes of an inference request, JSON in and out."""
     return infer_bytes
@@ -278,7 +295,7 @@ def infer_bytes(values=(1.5,), *lines, model="id", **how):
     return post_bytes(f"/v2/models/{model}/infer", body, *lines, **how)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def post():
     """post(path, body, *header lines) is the bytes of a request; as_chunks cuts the body."""
     return post_bytes
@@ -294,7 +311,7 @@ def post_bytes(path, body=b"", *lines, as_chunks=0, version="1.1", length=None):
     return head.encode() + b"\r\n\r\n" + body
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def binary():
     """binary(data, *header lines) is a raw binary request: FP32 in, the same bytes out."""
 

@@ -179,6 +179,19 @@ async def test_fast_requests_wait_for_the_slow_one_before_them(serving, infer, b
         await sending
 
 
+async def test_a_small_body_is_not_changed_by_what_comes_behind_it(serving, binary):
+    async with serving() as site:
+        client = await site.connect()
+        await client.send(binary(b"abcdefgh", model="held"))
+        await site.held.started.acquire()
+        await client.send(LIVE * 10)
+        await until_idle()
+        site.held.release.set()
+        assert (await client.answer()).body.endswith(b"abcdefgh")
+        for _ in range(10):
+            assert (await client.answer()).status == 200
+
+
 async def test_slow_requests_in_a_row_are_answered_one_by_one(serving, infer):
     async with serving() as site:
         client = await site.connect()
@@ -294,6 +307,17 @@ async def test_what_http_forbids_is_refused_and_ends_the_connection(serving, sen
         assert answer.error
         assert answer.headers["connection"] == "close"
         assert await client.rest() == b""
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\n", b"\n\r\n"])
+async def test_a_head_that_ends_in_bare_lf_is_refused_at_once(serving, end):
+    async with serving() as site:
+        client = await site.connect()
+        answer = await client.ask(b"GET /v2 HTTP/1.1\r\nHost: there" + end)
+        assert (answer.status, answer.error) == (
+            400,
+            "the lines of a request head must end in CR LF",
+        )
 
 
 async def test_one_connections_fault_does_not_touch_another(serving, infer):
@@ -574,6 +598,19 @@ async def test_a_body_that_trickles_in_is_refused(serving, infer, as_chunks):
         assert site.server.inflight_bytes == 0
 
 
+async def test_a_body_has_its_time_from_the_end_of_its_head(serving, infer):
+    head, body = infer([1.5]).split(b"\r\n\r\n")
+    async with serving() as site:
+        client = await site.connect()
+        await client.send(head)
+        await until_idle()
+        site.pass_time(50)
+        await client.send(b"\r\n\r\n")
+        await until_idle()
+        site.pass_time(50)
+        assert (await client.ask(body)).status == 200
+
+
 async def test_a_body_that_comes_fast_enough_may_take_long(serving, binary):
     stream = binary(LARGE)
     async with serving(body_timeout_s=5.0) as site:
@@ -643,6 +680,23 @@ async def test_a_client_that_never_reads_is_cut_and_memory_is_bounded(serving, b
         with pytest.raises(ConnectionError):
             await sending
         assert await site.server.drain(30)
+
+
+@pytest.mark.slow
+async def test_a_client_that_reads_slowly_is_waited_for(serving, binary):
+    data = bytes(6_000_000)
+    async with serving(write_timeout_s=10.0) as site:
+        client = await site.connect(SO_RCVBUF=4096)
+        sending = asyncio.ensure_future(client.send(binary(data)))
+        await until(lambda: is_paused(site))
+        [connection] = site.server.connections
+        while is_paused(site):
+            left = connection._transport.get_write_buffer_size()
+            while connection._transport.get_write_buffer_size() == left:
+                await client._more()
+            site.pass_time(9)
+        assert (await client.answer()).body.endswith(data)
+        await sending
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
 from inferd.wire.v2_grpc import (
     GRPC_STATUS,
     decode_infer_request,
@@ -53,6 +54,37 @@ def sample(datatype, name="T", count=3):
     else:
         data = (np.arange(count * datatype.size_bytes) % 2).astype(np.uint8).tobytes()
     return Tensor(name, datatype, (count,), data)
+
+
+# --- what takes long ---
+
+
+def test_many_strings_are_left_to_a_thread():
+    count = INLINE_STRINGS + 1
+    made = message(item("T", "BYTES", (count,)), raw=[bytes(4 * count)]).SerializeToString()
+    with pytest.raises(NotFast):
+        decode_infer_request(made, on_loop=True)
+    assert decode_infer_request(made).inputs[0].strings() == [b""] * count
+
+
+def test_long_typed_contents_are_left_to_a_thread():
+    count = INLINE_TYPED_BYTES // 4 + 1
+    made = message(item("T", "FP32", (count,), fp32_contents=[1.5] * count)).SerializeToString()
+    with pytest.raises(NotFast):
+        decode_infer_request(made, on_loop=True)
+    assert (decode_infer_request(made).inputs[0].numpy() == 1.5).all()
+
+
+def test_a_long_description_of_raw_contents_is_left_to_a_thread():
+    made = message(item("T" * INLINE_TYPED_BYTES), raw=[FOUR]).SerializeToString()
+    with pytest.raises(NotFast):
+        decode_infer_request(made, on_loop=True)
+    assert decode_infer_request(made).inputs[0].numpy().tolist() == [[1, 2, 3, 4]]
+
+
+def test_long_raw_contents_are_read_at_once():
+    made = message(item("T", "UINT8", (10**6,)), raw=[bytes(10**6)]).SerializeToString()
+    assert decode_infer_request(made, on_loop=True).inputs[0].size_bytes == 10**6
 
 
 # --- raw requests ---

@@ -145,6 +145,10 @@ class Engine:
             raise ModelNotFound(_no_version(name, version, model))
         return model.versions[number].served is not None
 
+    def check_model(self, name: str, version: str) -> None:
+        """Raise as `infer` does when that model, or that version of it, cannot be asked."""
+        self._find(name, version)
+
     def server_metadata(self) -> ServerMetadata:
         """Return the server's name, version and extensions (V2, Server Metadata)."""
         return ServerMetadata(self._name, inferd.__version__, EXTENSIONS)

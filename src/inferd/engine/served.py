@@ -84,7 +84,7 @@ class Served:
             request.inputs = [self._deduced(request.inputs[0].data)]
         rules = self._inputs
         batch_dims = self._batch_dims
-        seen_bits = count = 0
+        seen_bits = 0
         batch_size = None
         for tensor in request.inputs:
             rule = rules.get(tensor.name)
@@ -100,8 +100,7 @@ class Served:
                     raise self._bad_batch(tensor, batch_size)
                 batch_size = shape[0]
             seen_bits |= rule.bit
-            count += 1
-        if seen_bits != self._all_bits or count != len(rules):
+        if seen_bits != self._all_bits or len(request.inputs) != len(rules):
             self._check_absent(request.inputs)
         if request.outputs:
             self._check_outputs(request)
@@ -113,12 +112,8 @@ class Served:
         """
         expected: Sequence[WantedOutput | _Rule] = request.outputs or self._all_outputs
         outputs = response.outputs
-        if len(outputs) != len(expected):
+        if len(outputs) != len(expected) or not _are_named(outputs, expected):
             outputs = self._picked(request, response)
-        for want, tensor in zip(expected, outputs, strict=False):
-            if tensor.name != want.name:
-                outputs = self._picked(request, response)
-                break
         batch_dims = self._batch_dims
         for tensor in outputs:
             rule = self._outputs[tensor.name]
@@ -238,12 +233,8 @@ class Served:
 
     def _check_outputs(self, request: InferRequest) -> None:
         wanted = request.outputs
-        if len(wanted) != len(self._all_outputs):
+        if len(wanted) != len(self._all_outputs) or not _are_named(wanted, self._all_outputs):
             wanted = self._in_order(request)
-        for one, rule in zip(wanted, self._all_outputs, strict=False):
-            if one.name != rule.name:
-                wanted = self._in_order(request)
-                break
         for one in wanted:
             if one.top_k:
                 msg = (
@@ -263,6 +254,16 @@ class Served:
             raise InvalidRequest(msg)
         request.outputs = [by_name[name] for name in self._outputs if name in by_name]
         return request.outputs
+
+
+def _are_named(
+    some: Sequence[Tensor | WantedOutput], others: Sequence[WantedOutput | _Rule]
+) -> bool:
+    """Tell whether `some` have the names of `others`, in the same order; a hot loop."""
+    for one, other in zip(some, others, strict=True):  # noqa: SIM110  no generator
+        if one.name != other.name:
+            return False
+    return True
 
 
 def _quoted(names: Iterable[str]) -> str:

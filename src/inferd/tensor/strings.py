@@ -11,6 +11,7 @@ from inferd.errors import InvalidRequest
 
 MAX_ELEMENT_BYTES = 2**32 - 1
 _LENGTH = struct.Struct("<I")
+_MORE_SHOWN = 1000  # so many too many elements are still counted for the error text
 
 
 def encode_strings(elements: Iterable[bytes | str], tensor: str) -> bytearray:
@@ -59,19 +60,19 @@ def decode_strings(data: Any, tensor: str) -> list[bytes]:
     return elements
 
 
-def count_strings(data: Any, tensor: str) -> int:
+def count_strings(data: Any, tensor: str, most: int = MAX_ELEMENT_BYTES) -> int:
     """Return how many elements the length-prefixed buffer `data` holds; copies nothing.
 
-    Raises InvalidRequest as `decode_strings` does.
+    Looks at `most` + 1 elements, not further. Raises InvalidRequest as `decode_strings` does.
     """
     view = memoryview(data)
     end = view.nbytes
     unpack = _LENGTH.unpack_from
     offset = count = 0
-    while offset + 4 <= end:
+    while offset + 4 <= end and count <= most:
         offset += 4 + unpack(view, offset)[0]
         count += 1
-    if offset != end:
+    if offset > end or (offset < end and count <= most):
         decode_strings(data, tensor)  # finds and words the fault
     return count
 
@@ -81,9 +82,16 @@ def check_strings(data: Any, count: int, tensor: str) -> None:
 
     Raises InvalidRequest naming `tensor`.
     """
-    found = count_strings(data, tensor)
+    size = memoryview(data).nbytes
+    if 4 * count > size:  # each length takes 4 bytes; only few elements are counted for the text
+        holds = str(count_strings(data, tensor)) if size <= _MORE_SHOWN else f"only {size} bytes"
+        msg = f"tensor '{tensor}': the shape asks for {count} elements, the data hold {holds}"
+        raise InvalidRequest(msg)
+    most = count + _MORE_SHOWN
+    found = count_strings(data, tensor, most)
     if found != count:
-        msg = f"tensor '{tensor}': the shape asks for {count} elements, the data hold {found}"
+        holds = str(found) if found <= most else f"more than {most}"
+        msg = f"tensor '{tensor}': the shape asks for {count} elements, the data hold {holds}"
         raise InvalidRequest(msg)
 
 

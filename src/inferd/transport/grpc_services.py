@@ -21,8 +21,10 @@ from inferd.errors import (
 )
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.grpc_status import status_of
+from inferd.transport.lane import Lane
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
+from inferd.wire.inline import NotFast
 from inferd.wire.proto import pool
 
 logger = logging.getLogger("inferd.grpc")
@@ -59,6 +61,7 @@ class _V2:
     def __init__(self, engine: Engine, *, typed_answers: bool) -> None:
         self._engine = engine
         self._typed_answers = typed_answers
+        self._decoding = Lane("inferd-decode")
 
     def methods(self) -> dict[str, Method]:
         """Return the service's methods by path; those without a handler here say so."""
@@ -105,7 +108,10 @@ class _V2:
         return [v2_grpc_metadata.encode_model_metadata(metadata)]
 
     async def model_infer(self, data: bytes, call: Call) -> list[Any]:
-        request = v2_grpc.decode_infer_request(data)
+        try:
+            request = v2_grpc.decode_infer_request(data, on_loop=True)
+        except NotFast:
+            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
         request.arrived_ns = monotonic_ns()
         response = await self._engine.infer(request)
         return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
@@ -122,8 +128,7 @@ class _V2:
         async for data in messages:
             request = None
             try:
-                request = v2_grpc.decode_infer_request(data)
-                request.arrived_ns = monotonic_ns()
+                request = await self._decoded(data)
                 async with aclosing(self._answers(request)) as answers:
                     async for response in answers:
                         yield v2_grpc.encode_stream_response(
@@ -141,6 +146,14 @@ class _V2:
                     v2_grpc.request_id(data) if request is None else request.id,
                     request.model if request is not None and has_run else "",
                 )
+
+    async def _decoded(self, data: bytes) -> InferRequest:
+        try:
+            request = v2_grpc.decode_infer_request(data, on_loop=True)
+        except NotFast:
+            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
+        request.arrived_ns = monotonic_ns()
+        return request
 
     async def _answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         if not self._engine.is_decoupled(request.model, request.version):

@@ -69,8 +69,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_paused = False  # the client does not read; nothing more is answered till it does
         self._is_reading = True
         self._is_eof = False
+        self._is_probing = False
         self._is_closing = False
         self._is_turned_away = False  # there were too many connections
+        self._is_due = False  # its turn to answer what it has read comes in this loop iteration
+        self._pending: list[bytes] = []  # answers that are written at the end of the turns
         self._since = 0.0  # since when the present state lasts, for the sweep
         self._unsent = 0
 
@@ -95,6 +98,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._task.cancel()
         self._release_body()
         self._request = self._chunks = None
+        self._pending = []
         if self._is_turned_away:
             self._server.turned_away_count -= 1
         self._server.forget(self)
@@ -104,7 +108,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._body is not None:
             return self._body[self._body_filled :]
         if self._is_closing:
-            self._start = self._end = 0  # what a refused client still sends is dropped
+            self._start = self._end = 0  # what is dropped comes in large pieces
         if self._end == len(self._buffer):
             self._make_room()
         return memoryview(self._buffer)[self._end :] if self._end else memoryview(self._buffer)
@@ -112,7 +116,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         if self._is_closing:
-            return
+            return  # what a refused client still sends is dropped
         if self._body is not None:
             self._body_filled += nbytes
             self._hold(nbytes)
@@ -123,20 +127,24 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._since = self._server.now
         self._end += nbytes
         if self._task is None and not self._is_paused:
-            self._advance()
+            if self._end == len(self._buffer):
+                self._advance()  # a large request: its body is to go where it stays
+            elif not self._is_due:
+                self._is_due = True
+                self._server.turns.answer_soon(self)
         elif self._end == len(self._buffer):
             self._stop_reading()
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""
+        if self._is_due:
+            self.take_turn()
         self._is_eof = True
         is_done = self._task is None and not self._is_paused
         if is_done or not self._transport.can_write_eof():  # over TLS nothing is half closed
+            self.write_pending()
             self._is_closing = True
             return False
-        # The client may have closed, or only have said all it has to say: both look the same
-        # until something is sent. An interim answer is harmless (RFC 9110, section 15.2) and
-        # makes a client that has gone answer with a reset, which ends the request.
         self._probe()
         return True
 
@@ -149,6 +157,20 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         if self._task is None:
             self._advance()
+
+    # --- turns call these ---
+
+    def take_turn(self) -> None:
+        """See Connection.take_turn."""
+        self._is_due = False
+        if self._task is None and not self._is_paused:
+            self._advance()
+
+    def write_pending(self) -> None:
+        """See Connection.write_pending."""
+        if self._pending:
+            pending, self._pending = self._pending, []
+            self._transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
 
     # --- reading ---
 
@@ -188,10 +210,16 @@ class HttpConnection(asyncio.BufferedProtocol):
         except HttpError as error:
             self._refuse(error.status, error.message)
             return
-        if self._is_eof and self._task is None and not self._is_paused and not self._is_closing:
-            self._close()
+        if self._is_eof and not self._is_closing:
+            self._go_on_half_closed()
         if not self._is_reading:
             self._go_on_reading()
+
+    def _go_on_half_closed(self) -> None:
+        if self._task is None and not self._is_paused:
+            self._close()
+        elif not self._is_probing:
+            self._probe()
 
     def _read_request(self) -> bool:
         """Read one request if its head is there; tell whether to try for the next one."""
@@ -266,8 +294,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         before = chunks.size_bytes
         finished = chunks.feed(data)
         self._start = self._end = 0
-        if finished is None:
-            self._hold(chunks.size_bytes - before)
+        self._hold(chunks.size_bytes - before)
+        if finished is None or self._is_closing:
             return False
         request = cast("HttpRequest", self._request)
         request.body, rest = finished
@@ -297,7 +325,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _invite_body(self, request: HttpRequest) -> None:
         if b"expect" in request.headers and not request.is_http_10:
-            self._transport.write(_CONTINUE)
+            self._write(_CONTINUE)
 
     def _hold(self, nbytes: int) -> None:
         """Count body bytes in memory, over all connections together."""
@@ -338,7 +366,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         request.body = _NO_BODY  # the head is kept, an idle connection keeps nothing else
         if self._held_bytes:
             self._release_body()
-            request.body = _NO_BODY  # the request is kept as long as its head is repeated
         buffers = answer.buffers
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         keep_alive = request.is_kept_alive and not self._server.is_draining
@@ -348,26 +375,32 @@ class HttpConnection(asyncio.BufferedProtocol):
             answer.headers += b"Connection: keep-alive\r\n"
         head = encode_head(answer, length)
         if request.method == b"HEAD":
-            self._transport.write(head)
+            self._write(head)
         elif length <= _JOIN_BYTES:
-            self._transport.write(b"".join((head, *buffers)))
+            self._write(b"".join((head, *buffers)))
         else:
+            self.write_pending()
             self._transport.writelines([head, *buffers])
         if not keep_alive:
             self._close()
         self._since = self._server.now
+
+    def _write(self, data: bytes) -> None:
+        """Write `data` when the connections that were read together have all been answered."""
+        self._pending.append(data)
+        if len(self._pending) == 1:
+            self._server.turns.write_soon(self)
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
 
         Closing at once would reset the connection, and the client might never see the answer.
         """
-        if self._is_closing:
-            return
         self._release_body()
         self._request = self._chunks = None
         answer = error_answer(status, message, _CLOSE)
-        self._transport.write(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
+        self._pending.append(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
+        self.write_pending()
         self._go_on_reading()
         self._is_closing = True
         self._since = self._server.now
@@ -378,14 +411,24 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         self._is_closing = True
+        self.write_pending()
         self._transport.close()
 
     def _probe(self) -> None:
+        """Ask a client that has said all it has to say whether it is still there.
+
+        It may have closed, or only its sending half: both look the same until something is sent.
+        An interim answer is harmless (RFC 9110, section 15.2) and makes a client that has gone
+        answer with a reset, which ends the request.
+        """
+        self._is_probing = self._task is not None and not self._is_closing
+        if not self._is_probing:
+            return
         # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
-        is_http_10 = self._last_request.is_http_10
-        if self._task is not None and not self._is_closing and not is_http_10:
+        if not self._last_request.is_http_10:
+            self.write_pending()
             self._transport.write(_STILL_THERE)
-            asyncio.get_running_loop().call_later(PROBE_S, self._probe)
+        asyncio.get_running_loop().call_later(PROBE_S, self._probe)
 
     # --- the server calls these ---
 
@@ -397,6 +440,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Cut the connection now."""
         self._is_closing = True
+        self._pending = []
         self._transport.abort()
 
     def check_time(self, now: float) -> None:
@@ -418,7 +462,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         elif self._start != self._end:
             if lasts > options.header_timeout_s:
                 self._refuse(408, f"no whole request head within {options.header_timeout_s:g} s")
-        elif self._task is None and lasts > options.idle_timeout_s:
+        elif lasts > options.idle_timeout_s:
             self._close()
 
     def _check_body_time(self, lasts: float) -> None:
@@ -428,6 +472,5 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._refuse(408, f"the body came too slowly: {filled} bytes in {lasts:.0f} s")
 
 
-_NO_BODY = memoryview(b"")
 _BARE_END = re.compile(rb"\n\r?\n")
 _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")

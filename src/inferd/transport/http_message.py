@@ -47,6 +47,7 @@ class _Head:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         key = name.lower()
+        value = value.rstrip(b" \t")  # the parser leaves the white space behind a value
         headers = self.headers
         # A field sent twice means the list of both (RFC 9110, section 5.3).
         headers[key] = headers[key] + b", " + value if key in headers else value

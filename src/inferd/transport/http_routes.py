@@ -5,11 +5,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from urllib.parse import unquote_to_bytes
 
+from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.errors import Code, InferdError, ModelNotFound
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
+from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
 log = logging.getLogger("inferd.http")
@@ -26,6 +29,9 @@ class HttpRoutes:
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
         self._not_ready_status = not_ready_status
+        self._decoding = Lane("inferd-decode")
+        self._slow_decoding = Lane("inferd-decode-slowly")
+        self._encoding = Lane("inferd-encode")
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
@@ -63,9 +69,21 @@ class HttpRoutes:
         json_size = len(body)
         if (declared := headers.get(_INFER_HEADER)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
-        infer_request = self._codec.decode_infer_request(model, version, body, json_size)
+        try:
+            try:
+                infer_request = self._codec.decode_infer_request(model, version, body, json_size)
+            except NotFast:
+                infer_request = await self._decode_in_thread(model, version, body, json_size)
+        except InferdError:
+            self._engine.check_model(model, version)  # an unknown model is the greater mistake
+            raise
         response = await self._engine.infer(infer_request)
-        buffers, json_size_out = self._codec.encode_infer_response(infer_request, response)
+        try:
+            encoded = self._codec.encode_infer_response(infer_request, response)
+        except NotFast:
+            encode = functools.partial(self._codec.encode_infer_response, in_thread=True)
+            encoded = await self._encoding.run(encode, infer_request, response)
+        buffers, json_size_out = encoded
         answer = HttpAnswer(200, buffers)
         if json_size_out is not None:
             answer.content_type = _OCTETS
@@ -73,6 +91,17 @@ class HttpRoutes:
         if accept := headers.get(b"accept-encoding"):
             await _compress(answer, accept)
         return answer
+
+    async def _decode_in_thread(
+        self, model: str, version: str, body: memoryview, json_size: int
+    ) -> InferRequest:
+        """Decode what is too long for the event loop."""
+        decode = self._codec.decode_large
+        try:
+            return await self._decoding.run(decode, model, version, body, json_size)
+        except NotFast:
+            decode = self._codec.decode_slowly
+            return await self._slow_decoding.run(decode, model, version, body, json_size)
 
     async def live(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
         """V2 Server Live."""
@@ -153,7 +182,7 @@ def _by_pattern() -> dict[tuple[str, ...], dict[bytes, Call]]:
 _PATTERNS = _by_pattern()
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(1024)  # of targets up to the limit of heads, so 16 MiB at most
 def find_route(target: bytes) -> Route | None:
     """Return what a request target means, None for nothing.
 

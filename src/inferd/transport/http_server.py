@@ -11,6 +11,7 @@ import msgspec
 from inferd.engine.engine import Engine
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.turns import Turns
 from inferd.wire.v2_rest import JsonRules
 
 SWEEP_S = 1.0
@@ -54,6 +55,7 @@ class HttpServer:
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
+        self.turns = Turns()
         self.inflight_bytes = 0
         self.is_draining = False
         self.now = clock()

@@ -8,7 +8,7 @@ element count decides.
 import base64
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from math import prod
 from typing import Any
@@ -22,7 +22,8 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import float64_to_half, half_text, half_to_float32
 from inferd.tensor.strings import check_strings, encode_strings
 from inferd.tensor.tensor import Tensor
-from inferd.wire.json_document import Input, NotFast
+from inferd.wire.inline import PIECE, NotFast
+from inferd.wire.json_document import Input
 
 _INTEGERS = {
     datatype: ((-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind == "INT" else (0, 2**bits - 1))
@@ -133,7 +134,8 @@ def _from_simdjson(datatype: DataType, data: Any) -> tuple[Any, int]:
         elif datatype in _FLOATS:
             packed = _packed_floats(datatype, np.frombuffer(data.as_buffer(of_type="d")))
         else:
-            return _from_plain_list(datatype, flatten(data.as_list()))
+            # Not as_list: see MAX_LIST_BYTES.
+            return _from_plain_list(datatype, _flattened(data, type(data)))
     except (TypeError, ValueError, RuntimeError, FloatingPointError) as error:
         raise NotFast from error
     return packed, packed.size
@@ -145,7 +147,7 @@ def _from_plain_list(datatype: DataType, values: list[Any]) -> tuple[Any, int]:
         raise NotFast
     if datatype is DataType.BYTES:
         return encode_strings(values, ""), len(values)
-    return np.array(values, bool), len(values)
+    return bytes(values), len(values)
 
 
 def _packed_floats(datatype: DataType, wide: Any) -> Any:
@@ -172,11 +174,16 @@ def flatten(values: list[Any]) -> list[Any]:
     """Return the elements of nested lists in order; iterative, so depth costs no stack."""
     if not any(type(value) is list for value in values):
         return values
+    return _flattened(values, list)
+
+
+def _flattened(values: Iterable[Any], kind: type[Iterable[Any]]) -> list[Any]:
+    """Return the elements of `values`, and of what is of this `kind` in it, in order."""
     flat: list[Any] = []
-    stack = [iter(values)]
+    stack: list[Iterator[Any]] = [iter(values)]
     while stack:
         for value in stack[-1]:
-            if type(value) is list:
+            if type(value) is kind:
                 stack.append(iter(value))
                 break
             flat.append(value)
@@ -263,11 +270,7 @@ def _text(value: Any) -> bytes:
     if type(value) is not str:
         msg = "a string"
         raise TypeError(msg)
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        msg = "a string without lone surrogates"
-        raise ValueError(msg) from None
+    return value.encode()  # the exact reader has refused half surrogate pairs
 
 
 def _boolean(value: Any) -> bool:
@@ -367,8 +370,11 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     Raises InvalidRequest for those under "error", and for BYTES that are not UTF-8.
     """
     datatype = tensor.datatype
+    count = prod(tensor.shape)
+    if count > PIECE and datatype is not DataType.BYTES:
+        return _encode_in_pieces(tensor, count, non_finite)
     if datatype in _INTEGERS:
-        flat = np.ndarray(prod(tensor.shape), datatype.numpy, tensor.data)
+        flat = np.ndarray(count, datatype.numpy, tensor.data)
         if flat.size < 64:  # a short list is written faster than a short array
             return orjson.dumps(flat.tolist())
         return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -387,6 +393,20 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
         values = flat[~np.isfinite(flat)]
         return _with_tokens(tensor.name, text, values.tolist(), non_finite)
     return text
+
+
+def _encode_in_pieces(tensor: Tensor, count: int, non_finite: str) -> bytes:
+    size_bytes = tensor.datatype.size_bytes
+    view = tensor.view()
+    text = [b"["]
+    for start in range(0, count, PIECE):
+        end = min(start + PIECE, count)
+        data = view[start * size_bytes : end * size_bytes]
+        piece = Tensor(tensor.name, tensor.datatype, (end - start,), data)
+        text.append(encode_data(piece, non_finite)[1:-1])
+        text.append(b",")
+    text[-1] = b"]"
+    return b"".join(text)
 
 
 def _flat(tensor: Tensor, dtype: np.dtype[Any]) -> Any:
@@ -437,7 +457,11 @@ def _half_values(tensor: Tensor) -> list[float]:
 def _encode_texts(tensor: Tensor) -> bytes:
     elements = tensor.strings()
     try:
-        return orjson.dumps([element.decode() for element in elements])
+        pieces = [
+            orjson.dumps([element.decode() for element in elements[start : start + PIECE]])[1:-1]
+            for start in range(0, len(elements), PIECE)
+        ]
+        return b"[%b]" % b",".join(pieces)
     except UnicodeDecodeError:
         msg = (
             f"output '{tensor.name}' holds bytes that are not UTF-8, which JSON cannot say; "

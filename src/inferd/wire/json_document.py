@@ -16,6 +16,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from inferd.errors import InvalidRequest
+from inferd.wire.inline import NotFast
 
 try:
     import simdjson
@@ -25,8 +26,16 @@ except ImportError:  # no wheel for this interpreter: msgspec reads large bodies
 LARGE_BYTES = 16384
 """From this size on simdjson beats msgspec."""
 
+MAX_EXACT_BYTES = 8 << 20
+"""The exact reader needs some 30 times the memory of its text, and a second for a few MB."""
+
 KEEP_PARSER_BYTES = 8 << 20
 """simdjson's parser keeps the memory its largest document needed; beyond this it is thrown away."""
+
+MAX_LIST_BYTES = 32 << 20
+"""simdjson counts an array's elements in 24 bits, and pysimdjson's as_list makes a list of that
+many and writes the rest past its end. In a text up to this size no array has more: each element
+takes two bytes at least."""
 
 
 MAX_RANK = 64
@@ -36,10 +45,6 @@ _MAX_DIM = 2**63 - 1
 
 Dim = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_DIM)]
 Shape = Annotated[tuple[Dim, ...], msgspec.Meta(max_length=MAX_RANK)]
-
-
-class NotFast(Exception):
-    """A fast reader met something only the exact one may judge."""
 
 
 class Input(msgspec.Struct, gc=False):
@@ -117,19 +122,20 @@ class JsonReader:
                 if len(set(one.keys())) != len(one):  # the other readers take the last, not this
                     raise NotFast
             large = [one.get("data", msgspec.UNSET) for one in inputs]
+            plain_of = _plain if len(text) <= MAX_LIST_BYTES else _plain_of_any_size
             plain = {
-                key: _plain(root[key]) for key in ("id", "parameters", "outputs") if key in root
+                key: plain_of(root[key]) for key in ("id", "parameters", "outputs") if key in root
             }
             plain["inputs"] = [
-                {key: _plain(one[key]) for key in one.keys() if key != "data"}  # noqa: SIM118
+                {key: plain_of(one[key]) for key in one.keys() if key != "data"}  # noqa: SIM118
                 for one in inputs
             ]
             # simdjson has no schema: the rest of the document is read as msgspec would.
             document = msgspec.convert(plain, Document)
+            for one, data in zip(document.inputs, large, strict=True):
+                one.data = data
         except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
             raise NotFast from error
-        for one, data in zip(document.inputs, large, strict=True):
-            one.data = data
         if len(text) <= KEEP_PARSER_BYTES:
             self._parser = parser
         return document
@@ -141,11 +147,22 @@ def _plain(value: Any) -> Any:
     return value.as_list() if hasattr(value, "as_list") else value
 
 
+def _plain_of_any_size(value: Any) -> Any:
+    return msgspec.json.decode(value.mini) if hasattr(value, "mini") else value
+
+
 def read_exact(text: memoryview) -> Document:
     """Read `text` by the letter: floats as Decimal, integers of any size, NaN tokens as floats.
 
     Raises InvalidRequest saying what is wrong and where.
     """
+    if len(text) > MAX_EXACT_BYTES:
+        msg = (
+            f"the JSON part has {len(text)} bytes and is not plain: it is malformed, or holds NaN, "
+            f"infinities, whole numbers written as 1.0, or integers beyond 64 bits. Only up to "
+            f"{MAX_EXACT_BYTES} bytes are read then; send large tensors as binary data"
+        )
+        raise InvalidRequest(msg)
     try:
         values = loads_exact(text)
         document = msgspec.convert(values, _ExactDocument)

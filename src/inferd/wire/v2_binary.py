@@ -8,6 +8,7 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import INLINE_STRINGS, NotFast
 
 HEADER = "Inference-Header-Content-Length"
 """The header that says how many bytes of a body are JSON."""
@@ -39,19 +40,25 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
 
 
 class Blobs:
-    """The bytes behind the JSON part, handed out in the order of the inputs."""
+    """The bytes behind the JSON part, handed out in the order of the inputs.
 
-    __slots__ = ("_body", "_offset")
+    `on_loop`: others wait meanwhile, so BYTES of many elements are not looked at here.
+    """
 
-    def __init__(self, body: memoryview, json_size: int) -> None:
+    __slots__ = ("_body", "end", "offset", "on_loop")
+
+    def __init__(self, body: memoryview, json_size: int, *, on_loop: bool = False) -> None:
         self._body = body
-        self._offset = json_size
+        self.end = len(body)
+        self.offset = json_size
+        self.on_loop = on_loop
 
     def take(self, name: str, datatype: DataType, shape: tuple[int, ...], size: Any) -> Tensor:
         """Return the next `size` bytes as a tensor: a view.
 
         Raises InvalidRequest when `size` is no byte count, does not fit datatype and shape, or
-        runs past the end, and when BYTES are not well-formed.
+        runs past the end, and when BYTES are not well-formed; NotFast for so many BYTES that they
+        belong in a thread.
         """
         if type(size) is not int or size < 0:
             msg = f"input '{name}': binary_data_size must be a number of bytes"
@@ -62,7 +69,7 @@ class Blobs:
                 f"binary data need every dim"
             )
             raise InvalidRequest(msg)
-        start, end = self._offset, self._offset + size
+        start, end = self.offset, self.offset + size
         if end > len(self._body):
             msg = (
                 f"input '{name}' declares {size} bytes of binary data, "
@@ -70,9 +77,12 @@ class Blobs:
             )
             raise InvalidRequest(msg)
         data = self._body[start:end]
-        self._offset = end
+        self.offset = end
         if datatype is DataType.BYTES:
-            check_strings(data, prod(shape), name)
+            count = prod(shape)
+            if self.on_loop and INLINE_STRINGS < count <= size // 4:
+                raise NotFast
+            check_strings(data, count, name)
         elif size != (expected := datatype.size_bytes * prod(shape)):
             msg = (
                 f"input '{name}' has {size} bytes of binary data, "
@@ -83,6 +93,6 @@ class Blobs:
 
     def check_used_up(self) -> None:
         """Raise InvalidRequest when bytes are left over."""
-        if left := len(self._body) - self._offset:
+        if left := len(self._body) - self.offset:
             msg = f"the body has {left} bytes more than its inputs declare"
             raise InvalidRequest(msg)

@@ -15,6 +15,7 @@ from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType, datatype_named
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor, element_count
+from inferd.wire.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
 from inferd.wire.proto import message_class, parse
 from inferd.wire.v2_grpc_contents import decode_contents, encode_contents, has_contents_field
 from inferd.wire.v2_grpc_fields import (
@@ -63,20 +64,26 @@ _MAX_REMEMBERED_BYTES = 1024
 """Up to this size what a request says beside its data is remembered, not parsed each time."""
 
 
-def decode_infer_request(data: Any) -> InferRequest:
+def decode_infer_request(data: Any, *, on_loop: bool = False) -> InferRequest:
     """Return the request of a ModelInferRequest; its raw inputs are views into `data`.
 
     `binary_output` says that the answer should be raw: true unless an input came as typed
     contents, or the parameter binary_data_output says otherwise. Raises InvalidRequest, and
-    Unsupported for shared memory.
+    Unsupported for shared memory; NotFast, if `on_loop`, for what should be done in a thread.
     """
     split = split_message(data, _RAW_INPUT[0])
     if split is None or not split.raw:
+        if on_loop and len(data) > INLINE_TYPED_BYTES:
+            raise NotFast
         return _decode_whole(data)
+    if on_loop and len(split.rest) > INLINE_TYPED_BYTES:
+        raise NotFast
     if len(split.rest) <= _MAX_REMEMBERED_BYTES:
         plan = _remembered_plan(split.rest)
     else:
         plan = _plan(parse(_REQUEST, split.rest))
+    if on_loop and plan.has_many_strings:
+        raise NotFast
     request = plan.filled(split.raw)
     request.id = decode_text(split.id)
     return request
@@ -206,6 +213,7 @@ class _Plan(msgspec.Struct):
     request: InferRequest
     counts: list[int]
     sizes: list[int]
+    has_many_strings: bool
 
     def filled(self, raw: list[memoryview]) -> InferRequest:
         """Return a request of one's own with the i-th entry of `raw` as the i-th input's data."""
@@ -243,7 +251,10 @@ def _plan(message: Any) -> _Plan:
     request = _named_request(message)
     request.inputs = [tensor for tensor, _ in described]
     sizes = [count * tensor.datatype.size_bytes or -1 for tensor, count in described]
-    return _Plan(request, [count for _, count in described], sizes)
+    many = any(
+        size == -1 and one[1] > INLINE_STRINGS for size, one in zip(sizes, described, strict=True)
+    )
+    return _Plan(request, [count for _, count in described], sizes, many)
 
 
 @lru_cache(maxsize=256)

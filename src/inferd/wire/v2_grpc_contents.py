@@ -8,6 +8,7 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import PIECE
 
 _FIELD = {
     DataType.BOOL: "bool_contents",
@@ -54,9 +55,10 @@ def decode_contents(contents: Any, name: str, datatype: DataType, count: int) ->
     if datatype is DataType.BYTES:
         return encode_strings(values, name)
     wide = _WIDE.get(datatype)
-    if wide is None:
-        return np.array(values[:], datatype.numpy)
-    return _narrowed(np.array(values[:], wide), name, datatype)
+    elements = np.empty(count, wide or datatype.numpy)
+    for start in range(0, count, PIECE):
+        elements[start : start + PIECE] = values[start : start + PIECE]
+    return elements if wide is None else _narrowed(elements, name, datatype)
 
 
 def encode_contents(contents: Any, tensor: Tensor) -> None:

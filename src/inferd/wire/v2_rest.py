@@ -15,8 +15,16 @@ from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire import json_document
+from inferd.wire.inline import (
+    INLINE_ELEMENTS,
+    INLINE_EXACT_BYTES,
+    INLINE_JSON_BYTES,
+    INLINE_STRING_BYTES,
+    INLINE_STRINGS,
+    NotFast,
+)
 from inferd.wire.json_data import decode_data, decode_flat, encode_data, json_text
-from inferd.wire.json_document import Document, Input, JsonReader, NotFast, Output, Shape
+from inferd.wire.json_document import Document, Input, JsonReader, Output, Shape
 from inferd.wire.v2_binary import Blobs, decode_raw_request
 
 HTTP_STATUS = {
@@ -56,30 +64,56 @@ class JsonRules(msgspec.Struct, frozen=True):
 
 
 class V2Rest:
-    """The codec of one server. Not for several threads: it holds a parser."""
+    """The codec of one server: what may take long is refused as NotFast, then done in a thread.
+
+    It holds parsers: each method is for one thread at a time.
+    """
 
     def __init__(self, rules: JsonRules) -> None:
         self._rules = rules
         self._reader = JsonReader()
+        self._large_reader = JsonReader()
 
     def decode_infer_request(
         self, model: str, version: str, body: memoryview, json_size: int
     ) -> InferRequest:
         """Return the request in `body`, whose first `json_size` bytes are JSON; tensors are views.
 
-        Raises InvalidRequest, or Unsupported for a feature this server does not have.
+        Raises InvalidRequest, Unsupported for a feature this server does not have, or NotFast for
+        what is long, and should be given to `decode_large`, in a thread.
         """
         if (json_size or len(body)) > self._rules.max_json_bytes:
             raise self._too_large(json_size, len(body))
         if json_size == 0:
             return decode_raw_request(model, version, body)
+        if json_size > INLINE_JSON_BYTES:
+            raise NotFast
         text = body[:json_size]
         try:
-            return self._request(model, version, self._reader.read_fast(text), body, json_size)
+            document = self._reader.read_fast(text)
+            return self._request(model, version, document, Blobs(body, json_size, on_loop=True))
         except NotFast:
-            pass
+            if json_size > INLINE_EXACT_BYTES:
+                raise
         document = json_document.read_exact(text)
-        return self._request(model, version, document, body, json_size)
+        return self._request(model, version, document, Blobs(body, json_size, on_loop=True))
+
+    def decode_large(
+        self, model: str, version: str, body: memoryview, json_size: int
+    ) -> InferRequest:
+        """Return what `decode_infer_request` could not, in a thread beside it.
+
+        Raises as that; NotFast is for `decode_slowly`.
+        """
+        document = self._large_reader.read_fast(body[:json_size])
+        return self._request(model, version, document, Blobs(body, json_size))
+
+    def decode_slowly(
+        self, model: str, version: str, body: memoryview, json_size: int
+    ) -> InferRequest:
+        """Return what `decode_large` could not, in a third thread: this takes seconds."""
+        document = json_document.read_exact(body[:json_size])
+        return self._request(model, version, document, Blobs(body, json_size))
 
     def _too_large(self, json_size: int, body_size: int) -> InferdError:
         limit = f"the limit is {self._rules.max_json_bytes} (--http-max-input-size)"
@@ -89,14 +123,13 @@ class V2Rest:
             f"the JSON part has {json_size} bytes, {limit}; send tensors as binary data"
         )
 
-    def _request(
-        self, model: str, version: str, document: Document, body: memoryview, json_size: int
-    ) -> InferRequest:
-        blobs = Blobs(body, json_size)
+    def _request(self, model: str, version: str, document: Document, blobs: Blobs) -> InferRequest:
         inputs = []
         for one in document.inputs:
-            inputs.append(decode_flat(one) or self._input(one, blobs))  # noqa: PERF401  no call
-        blobs.check_used_up()
+            flat = None if one.parameters else decode_flat(one)
+            inputs.append(flat or self._input(one, blobs))
+        if blobs.offset != blobs.end:
+            blobs.check_used_up()
         request = InferRequest(model, version, document.id or "", inputs)
         if document.outputs:
             request.outputs = _wanted_outputs(document.outputs)
@@ -114,6 +147,8 @@ class V2Rest:
                 raise _no_data(name)
             if datatype in _HALVES:
                 self._check_halves(name, datatype, document.data)
+            if datatype is DataType.BYTES and blobs.on_loop and _is_large(document.data):
+                raise NotFast
             return decode_data(name, datatype, shape, document.data)
         size = parameters.get("binary_data_size")
         if parameters.get("shared_memory_region") is not None:
@@ -127,7 +162,8 @@ class V2Rest:
             raise _two_sources(name)
         else:
             tensor = blobs.take(name, datatype, shape, size)
-        tensor.parameters = _scalars(parameters)
+        if len(parameters) > 1 or size is None:
+            tensor.parameters = _scalars(parameters)
         return tensor
 
     def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:
@@ -140,12 +176,12 @@ class V2Rest:
             raise InvalidRequest(msg)
 
     def encode_infer_response(
-        self, request: InferRequest, response: InferResponse
+        self, request: InferRequest, response: InferResponse, *, in_thread: bool = False
     ) -> tuple[list[Any], int | None]:
         """Return `response` as buffers to be written in order, and the bytes of their JSON part.
 
         The second is None when nothing but JSON follows (no binary bytes). Raises InvalidRequest
-        when an output cannot be said in JSON.
+        when an output cannot be said in JSON, and NotFast, unless `in_thread`, when that is long.
         """
         text = [_response_head(response)]
         blobs: list[memoryview] = []
@@ -161,6 +197,14 @@ class V2Rest:
                     text.append(b'"parameters":%b,' % orjson.dumps(tensor.parameters))
                 if tensor.datatype in _HALVES and not self._rules.half_floats:
                     raise _no_halves(tensor)
+                count = math.prod(tensor.shape)
+                is_text = tensor.datatype is DataType.BYTES
+                if (
+                    not in_thread
+                    and (count > INLINE_STRINGS or is_text)
+                    and _is_long(tensor, count)
+                ):
+                    raise NotFast
                 text.append(b'"data":')
                 text.append(encode_data(tensor, self._rules.non_finite))
             text.append(b"},")
@@ -172,6 +216,10 @@ class V2Rest:
 
 
 # --- pieces of requests ---
+
+
+def _is_large(data: Any) -> bool:
+    return hasattr(data, "as_buffer") and len(data) > INLINE_STRINGS
 
 
 def _no_data(name: str) -> InferdError:
@@ -316,6 +364,13 @@ def _unsigned(key: str, value: Any, also: str = "") -> int:
 
 
 # --- pieces of responses ---
+
+
+def _is_long(tensor: Tensor, count: int) -> bool:
+    """Tell whether the `count` elements of `tensor` are too many for the event loop, as JSON."""
+    if tensor.datatype is DataType.BYTES:
+        return count > INLINE_STRINGS or tensor.size_bytes > INLINE_STRING_BYTES
+    return count > INLINE_ELEMENTS
 
 
 def _response_head(response: InferResponse) -> bytes:

@@ -1,0 +1,41 @@
+"""Heavy things come late: what importing and asking for help may load."""
+
+import subprocess
+import sys
+
+import pytest
+
+PRINT_MODULES = "\nimport sys\nprint('modules:', *{name.split('.')[0] for name in sys.modules})"
+RUN = (
+    "import runpy, sys\nsys.argv = {!r}\ntry:\n    runpy.run_module('inferd', run_name='__main__')"
+)
+RUN += "\nexcept SystemExit as end:\n    assert not end.code, end.code"
+
+
+def foreign(code):
+    """Return the packages that `code` loads in a fresh interpreter, beyond Python's own."""
+    command = [sys.executable, "-c", code + PRINT_MODULES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.rpartition("modules: ")[2].split())
+    # What an environment's .pth files load is there in any program.
+    usual = subprocess.run([sys.executable, "-c", PRINT_MODULES], capture_output=True, text=True)
+    before = set(usual.stdout.rpartition("modules: ")[2].split())
+    return modules - set(sys.stdlib_module_names) - before - {"inferd"}
+
+
+def test_importing_inferd_loads_nothing_else():
+    assert foreign("import inferd") == set()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["serve", "--help"]])
+def test_help_loads_nothing_heavy(words):
+    assert foreign(RUN.format(["inferd", *words])) == set()
+
+
+@pytest.mark.parametrize("module", ["core.interfaces", "tensor.tensor", "engine.engine"])
+def test_the_floors_below_the_frameworks_need_numpy_and_msgspec_at_most(module):
+    allowed = {"numpy", "msgspec", "typing_extensions"}  # msgspec takes the last where it is
+    if module == "engine.engine":
+        allowed |= {"google", "orjson"}  # config.pbtxt and its JSON form
+    assert foreign(f"import inferd.{module}") <= allowed

@@ -1,0 +1,109 @@
+"""Request heads into requests, answers into heads."""
+
+import pytest
+
+from inferd.transport.http_message import (
+    REASONS,
+    HttpAnswer,
+    HttpError,
+    body_length,
+    encode_head,
+    parse_head,
+)
+from inferd.wire.v2_rest import HTTP_STATUS
+
+
+def head(*lines, method="GET", version="1.1"):
+    return "\r\n".join([f"{method} /v2 HTTP/{version}", *lines, "", ""]).encode("latin-1")
+
+
+def test_a_head_becomes_a_request():
+    request = parse_head(head("Host: a", "X-Name:  Some Value ", "X-Empty:", "x-name: b"))
+    assert request.method == b"GET"
+    assert request.target == b"/v2"
+    assert request.headers == {b"host": b"a", b"x-name": b"Some Value, b", b"x-empty": b""}
+    assert request.body == b""
+
+
+@pytest.mark.parametrize(
+    ("version", "lines", "kept"),
+    [
+        ("1.1", [], True),
+        ("1.1", ["Connection: close"], False),
+        ("1.1", ["Connection: Close"], False),
+        ("1.1", ["Connection: keep-alive, close"], False),
+        ("1.1", ["Connection: foo", "Connection: close"], False),
+        ("1.1", ["Connection: closed"], True),
+        ("1.1", ["Connection: close", "Upgrade: h2c"], False),
+        ("1.1", ["Connection: close", "Content-Length: 5"], False),
+        ("1.0", [], False),
+        ("1.0", ["Connection: keep-alive"], True),
+        ("1.0", ["Connection: Keep-Alive", "Content-Length: 5"], True),
+        ("1.0", ["Connection: keep-alive, close"], False),
+    ],
+)
+def test_a_connection_is_kept_as_the_client_wishes(version, lines, kept):
+    assert parse_head(head(*lines, version=version)).is_kept_alive is kept
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_methods_are_told(method):
+    assert parse_head(head(method=method)).method == method.encode()
+
+
+@pytest.mark.parametrize(
+    ("lines", "length"),
+    [
+        ([], 0),
+        (["Content-Length: 0"], 0),
+        (["Content-Length: 1000"], 1000),
+        (["Content-Length: \t 1000 \t"], 1000),
+        (["Content-Length: 0000000000000999"], 999),
+        (["Transfer-Encoding: chunked"], -1),
+        (["Transfer-Encoding: CHUNKED"], -1),
+    ],
+)
+def test_a_body_has_its_declared_length(lines, length):
+    assert body_length(parse_head(head(*lines, method="POST")), 1000) == length
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [  # most of these the parser refuses as well; the rule does not lean on that
+        ({b"content-length": b""}, 400),
+        ({b"content-length": b"-1"}, 400),
+        ({b"content-length": b"+1"}, 400),
+        ({b"content-length": b"5, 5"}, 400),
+        ({b"content-length": "٣".encode()}, 400),
+        ({b"content-length": b"1001"}, 413),
+        ({b"content-length": b"9" * 5000}, 413),
+        ({b"transfer-encoding": b"gzip, chunked"}, 501),
+        ({b"transfer-encoding": b"chunked, chunked"}, 501),
+        ({b"transfer-encoding": b""}, 501),
+        ({b"transfer-encoding": b"chunked", b"content-length": b"5"}, 400),
+    ],
+)
+def test_a_body_of_no_sound_length_is_refused(headers, status):
+    request = parse_head(head(method="POST"))
+    request.headers = headers
+    with pytest.raises(HttpError) as caught:
+        body_length(request, 1000)
+    assert caught.value.status == status
+
+
+def test_chunks_are_refused_in_http_10():
+    request = parse_head(head("Transfer-Encoding: chunked", method="POST", version="1.0"))
+    with pytest.raises(HttpError, match="has no Transfer-Encoding"):
+        body_length(request, 1000)
+
+
+@pytest.mark.parametrize("status", sorted({200, *HTTP_STATUS.values()}))
+def test_every_status_has_a_reason(status):
+    first, *lines = encode_head(HttpAnswer(status, []), 7).split(b"\r\n")
+    assert first == b"HTTP/1.1 %d %b" % (status, REASONS[status])
+    assert lines == [b"Content-Type: application/json", b"Content-Length: 7", b"", b""]
+
+
+def test_further_headers_come_last():
+    answer = HttpAnswer(200, [], b"application/octet-stream", b"A: b\r\nC: d\r\n")
+    assert encode_head(answer, 0).endswith(b"Content-Length: 0\r\nA: b\r\nC: d\r\n\r\n")

@@ -1,0 +1,367 @@
+"""The URLs of V2 over real sockets: paths, verbs, status codes, bodies, content codings."""
+
+import gzip
+import json
+import zlib
+
+import pytest
+
+import inferd
+from inferd.transport.http_routes import ROUTES, find_route
+
+DIGITS_20 = "99999999999999999999"
+FLOATS = bytes(range(1, 9)) * 4000  # 32,000 bytes that compress well
+
+
+def request(method, path, *lines):
+    return "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode()
+
+
+# --- what is told ---
+
+
+@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/live/", "/v2/health/live?a=b"])
+async def test_live_says_so(serving, path):
+    async with serving() as site:
+        answer = await site.ask(request("GET", path))
+        assert (answer.status, answer.json) == (200, {"live": True})
+
+
+async def test_a_server_that_loads_is_live_and_not_ready(serving):
+    async with serving(loaded=False) as site:
+        assert (await site.ask(request("GET", "/v2/health/live"))).status == 200
+        answer = await site.ask(request("GET", "/v2/health/ready"))
+        assert answer.status == 400
+        assert (answer.json["live"], answer.json["ready"]) == (False, False)
+        assert "not ready" in answer.json["error"]
+        site.is_loaded()
+        answer = await site.ask(request("GET", "/v2/health/ready"))
+        assert (answer.status, answer.json) == (200, {"live": True, "ready": True})
+        site.engine.drain()
+        assert (await site.ask(request("GET", "/v2/health/ready"))).status == 400
+
+
+async def test_what_not_ready_is_called_may_be_chosen(serving):
+    async with serving(loaded=False, not_ready_status=503) as site:
+        site.is_loaded(broken=True)
+        assert (await site.ask(request("GET", "/v2/health/ready"))).status == 503
+        assert (await site.ask(request("GET", "/v2/models/broken/ready"))).status == 503
+
+
+@pytest.mark.parametrize("path", ["/v2", "/v2/", "/v2?", "/v2/?a", "http://there:80/v2", "/%76%32"])
+async def test_the_server_tells_about_itself(serving, path):
+    async with serving() as site:
+        answer = await site.ask(request("GET", path))
+        assert answer.status == 200
+        assert answer.json["name"] == "inferd"
+        assert answer.json["version"] == inferd.__version__
+
+
+async def test_models_are_listed(serving):
+    async with serving() as site:
+        answer = await site.ask(request("GET", "/v2/models"))
+        assert answer.json == {"models": ["a/b c", "crashing", "failing", "held", "id"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "versions"),
+    [
+        ("/v2/models/id", ["1", "3"]),
+        ("/v2/models/%69d", ["1", "3"]),
+        ("/v2/models/id/", ["1", "3"]),
+        ("/v2/models/id?version=7", ["1", "3"]),
+        ("https://there/v2/models/id", ["1", "3"]),
+        ("/v2/models/id/versions/3", ["3"]),
+        ("/v2/models/id/versions/v1", ["1"]),
+        ("/v2/models/id/versions/01", ["1"]),
+    ],
+)
+async def test_models_tell_about_themselves(serving, path, versions):
+    async with serving() as site:
+        answer = await site.ask(request("GET", path))
+        assert answer.status == 200
+        assert answer.json["name"] == "id"
+        assert answer.json["versions"] == versions
+        assert answer.json["inputs"] == [{"name": "T", "datatype": "FP32", "shape": [-1]}]
+
+
+@pytest.mark.parametrize("path", ["/v2/models/a%2Fb%20c", "/v2/models/a%2fb%20c/"])
+async def test_an_escaped_slash_stays_in_its_name(serving, path):
+    async with serving() as site:
+        assert (await site.ask(request("GET", path))).json["name"] == "a/b c"
+
+
+@pytest.mark.parametrize("path", ["/v2/models/id/ready", "/v2/models/id/versions/v3/ready/"])
+async def test_a_model_that_is_ready_says_so(serving, path):
+    async with serving() as site:
+        answer = await site.ask(request("GET", path))
+        assert (answer.status, answer.json) == (200, {"name": "id", "ready": True})
+
+
+@pytest.mark.parametrize(
+    ("model", "status"),
+    [
+        ("broken", 400),
+        ("broken/versions/1", 400),
+        ("none", 404),
+        ("id/versions/9", 404),
+        ("id/versions/x", 404),
+        (f"id/versions/{DIGITS_20}", 404),
+    ],
+)
+async def test_a_model_that_is_not_ready_says_so(serving, model, status):
+    async with serving(loaded=False) as site:
+        site.is_loaded(broken=True)
+        answer = await site.ask(request("GET", f"/v2/models/{model}/ready"))
+        assert answer.status == status
+        assert answer.json["name"] == model.split("/")[0]
+        assert answer.json["ready"] is False
+        assert answer.json["error"]
+
+
+# --- what is not there, and what is not allowed ---
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/v1", "/v2x", "/V2", "/v2/health", "/v2/health/", "/v2/health/Live", "/v2/nothing"),
+        *("//v2", "/v2//", "/v2//models", "/v2/models//", "/v2/models//infer", "/v2/models/id//"),
+        *("/v2/models/id/infer/now", "/v2/models/id/versions//infer", "/v2/models/id/versions/"),
+        *("/v2/models/id/versions", "/v2/models/id/versions/1/2", "/v2/models/a/b%20c"),
+        *("http://there", "http://there/", "/v2%2fmodels", "/v2/health/live%2F"),
+        *("/v2/models/id/ready%3F", "/v2/models/none", "/v2/models/ID", "/v2/models/%00"),
+        *("/v2/models/%", "/v2/models/%zz", "/v2/models/%FF", "/v2/models/{model}"),
+        *("/v2/models/id/versions/2", "/v2/models/id/versions/0", "/v2/models/id/versions/-1"),
+        *("/v2/models/id/versions/abc", f"/v2/models/id/versions/{DIGITS_20}"),
+        *("/v2/models/id/versions/vv1", "/v2/models/id/versions/V1", "/v2/models/broken"),
+    ],
+)
+async def test_what_is_not_there_is_404(serving, path):
+    async with serving(loaded=False) as site:
+        site.is_loaded(broken=True)
+        client = await site.connect()
+        answer = await client.ask(request("GET", path))
+        assert answer.status == 404
+        assert answer.error
+        assert "connection" not in answer.headers
+        assert (await client.ask(request("GET", "/v2"))).status == 200
+
+
+@pytest.mark.parametrize("target", ["*", "there:80"])
+async def test_targets_that_are_no_paths_are_404(serving, target):
+    async with serving() as site:
+        method = "OPTIONS" if target == "*" else "CONNECT"
+        assert (await site.ask(request(method, target))).status == 404
+
+
+@pytest.mark.parametrize("model", ["none", "broken", "id/versions/2", f"id/versions/{DIGITS_20}"])
+async def test_models_that_are_not_there_cannot_infer(serving, infer, model):
+    async with serving(loaded=False) as site:
+        site.is_loaded(broken=True)
+        answer = await site.ask(infer([1.5], model=model))
+        assert answer.status == 404
+        assert model.split("/")[0] in answer.error
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "GET", "HEAD"])
+@pytest.mark.parametrize(("verb", "pattern"), [(verb, path) for verb, path, _ in ROUTES])
+async def test_other_verbs_are_405_with_those_allowed(serving, method, verb, pattern):
+    allowed = "GET, HEAD" if verb == "GET" else "POST"
+    path = pattern.replace("{model}", "id").replace("{version}", "1")
+    async with serving() as site:
+        client = await site.connect()
+        await client.send(request(method, path, "Content-Length: 0"))
+        answer = await client.answer(has_body=method != "HEAD")
+        if method in allowed:
+            assert answer.status == 200
+            assert "allow" not in answer.headers
+        elif method not in allowed and not (method == "POST" and verb == "POST"):
+            assert answer.status == (400 if method == verb else 405)
+            assert answer.headers["allow"] == allowed
+            assert answer.headers["content-type"] == "application/json"
+            if method != "HEAD":
+                assert method in answer.error
+        assert client.received == b""
+
+
+async def test_errors_to_head_have_no_body(serving):
+    async with serving() as site:
+        client = await site.connect()
+        await client.send(request("HEAD", "/nothing") + request("GET", "/v2"))
+        assert (await client.answer(has_body=False)).status == 404
+        assert (await client.answer()).status == 200
+
+
+def test_a_route_is_found_once_and_kept():
+    assert find_route(b"/v2/models/id/infer") is find_route(b"/v2/models/id/infer")
+
+
+def test_names_that_are_not_utf8_are_replaced():
+    route = find_route(b"/v2/models/%FF%FE/versions/\xc3\xa9")
+    assert (route.model, route.version) == ("\ufffd\ufffd", "é")
+
+
+# --- inference ---
+
+
+@pytest.mark.parametrize("version", ["", "/versions/1", "/versions/v3", "/versions/003"])
+async def test_json_is_answered_with_json(serving, infer, version):
+    async with serving() as site:
+        answer = await site.ask(infer([1.5, -2.5], model=f"id{version}"))
+        assert answer.status == 200
+        assert answer.json["model_name"] == "id"
+        assert answer.json["model_version"] == ("1" if version.endswith("1") else "3")
+        [output] = answer.json["outputs"]
+        assert output == {"name": "T", "datatype": "FP32", "shape": [2], "data": [1.5, -2.5]}
+        assert "inference-header-content-length" not in answer.headers
+
+
+@pytest.mark.parametrize("count", [2, 100_000])
+async def test_json_that_needs_a_slower_reader_is_read(serving, post, count):
+    data = b"1.5," * (count - 2) + b"NaN,-Infinity"
+    body = b'{"inputs":[{"name":"T","datatype":"FP32","shape":[%d],"data":[%b]}]}' % (count, data)
+    async with serving() as site:
+        client = await site.connect()
+        answer = await client.ask(post("/v2/models/id/infer", body))
+        assert answer.status == 200
+        assert data in answer.body.replace(b" ", b"")
+        assert (await client.ask(post("/v2/models/none/infer", body))).status == 404
+
+
+@pytest.mark.parametrize("line", ["Content-Type: text/plain", "Authorization: Basic x", "X: y"])
+async def test_other_headers_do_not_matter(serving, infer, line):
+    async with serving() as site:
+        assert (await site.ask(infer([1.5], line))).status == 200
+
+
+def binary_request(post, data, *lines, extra=b""):
+    parameters = {"binary_data_size": len(data)}
+    tensor = {"name": "T", "datatype": "FP32", "shape": [len(data) // 4], "parameters": parameters}
+    text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    lines = (f"inference-header-content-length: {len(text)}", *lines)
+    return post("/v2/models/id/infer", text + data + extra, *lines)
+
+
+async def test_binary_tensors_are_answered_with_binary_tensors(serving, post):
+    async with serving() as site:
+        answer = await site.ask(binary_request(post, FLOATS))
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "application/octet-stream"
+        json_size = int(answer.headers["inference-header-content-length"])
+        [output] = json.loads(answer.body[:json_size])["outputs"]
+        assert output["parameters"] == {"binary_data_size": len(FLOATS)}
+        assert answer.body[json_size:] == FLOATS
+
+
+@pytest.mark.parametrize("size", ["", "-1", "+5", "x", "99999", "9" * 30, "1, 2", "٣"])
+async def test_a_bad_inference_header_length_is_invalid(serving, post, size):
+    line = f"Inference-Header-Content-Length: {size}"
+    async with serving() as site:
+        client = await site.connect()
+        answer = await client.ask(post("/v2/models/id/infer", b"{}", line))
+        assert answer.status == 400
+        assert answer.error
+        assert (await client.ask(request("GET", "/v2"))).status == 200
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b"\xff\xfe", b'{"inputs": []}'])
+async def test_a_bad_body_is_400_and_the_connection_goes_on(serving, post, body):
+    async with serving() as site:
+        client = await site.connect()
+        answer = await client.ask(post("/v2/models/id/infer", body))
+        assert answer.status == 400
+        assert answer.error
+        assert (await client.ask(request("GET", "/v2"))).status == 200
+
+
+# --- content codings ---
+
+
+def coded(post, infer_request, coding, compress):
+    body = compress(infer_request.split(b"\r\n\r\n", 1)[1])
+    return post("/v2/models/id/infer", body, f"Content-Encoding: {coding}")
+
+
+@pytest.mark.parametrize(
+    ("coding", "compress"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes), ("", bytes)],
+)
+@pytest.mark.parametrize("count", [1, 20_000])
+async def test_compressed_requests_are_read(serving, infer, post, coding, compress, count):
+    values = [one + 0.5 for one in range(count)]
+    async with serving() as site:
+        answer = await site.ask(coded(post, infer(values), coding, compress))
+        assert answer.json["outputs"][0]["data"] == values
+
+
+async def test_a_compressed_body_holds_json_and_binary(serving, post):
+    plain = binary_request(post, FLOATS)
+    head, body = plain.split(b"\r\n\r\n", 1)
+    [line] = [line for line in head.decode().split("\r\n") if line.startswith("inference")]
+    async with serving() as site:
+        lines = (line, "Content-Encoding: gzip")
+        answer = await site.ask(post("/v2/models/id/infer", gzip.compress(body), *lines))
+        assert answer.body.endswith(FLOATS)
+
+
+@pytest.mark.parametrize("coding", ["br", "GZIP", "gzip, deflate", "zstd", "x" * 100])
+async def test_other_codings_are_501_with_those_there_are(serving, infer, post, coding):
+    async with serving() as site:
+        answer = await site.ask(coded(post, infer([1.5]), coding, bytes))
+        assert answer.status == 501
+        assert answer.headers["accept-encoding"] == "gzip, deflate"
+        assert "gzip, deflate" in answer.error
+
+
+async def test_bad_compressed_bytes_are_400(serving, infer, post):
+    async with serving() as site:
+        answer = await site.ask(coded(post, infer([1.5]), "gzip", bytes))
+        assert answer.status == 400
+        assert "cannot be decoded" in answer.error
+
+
+async def test_a_bomb_is_refused_by_the_size_it_would_have(serving, binary):
+    bomb = gzip.compress(bytes(1 << 24))
+    async with serving(max_input_bytes=1 << 20) as site:
+        answer = await site.ask(binary(bomb, "Content-Encoding: gzip"))
+        assert answer.status == 400
+        assert "inflates to more than 1048576 bytes" in answer.error
+
+
+@pytest.mark.parametrize(
+    ("accept", "coding", "decompress"),
+    [
+        ("gzip", "gzip", gzip.decompress),
+        ("deflate", "deflate", zlib.decompress),
+        ("gzip;q=0.5, deflate;q=0.8", "deflate", zlib.decompress),
+        ("gzip;q=0, identity;q=0.1", None, bytes),
+        ("br", None, bytes),
+    ],
+)
+async def test_large_answers_are_compressed_as_wished(serving, post, accept, coding, decompress):
+    async with serving() as site:
+        client = await site.connect()
+        answer = await client.ask(binary_request(post, FLOATS, f"Accept-Encoding: {accept}"))
+        assert answer.headers.get("content-encoding") == coding
+        assert (len(answer.body) < len(FLOATS)) == (coding is not None)
+        body = decompress(answer.body)
+        json_size = int(answer.headers["inference-header-content-length"])
+        assert json.loads(body[:json_size])["model_name"] == "id"
+        assert body[json_size:] == FLOATS
+        assert (await client.ask(request("GET", "/v2"))).status == 200
+
+
+async def test_small_answers_and_all_but_inference_stay_as_they_are(serving, infer):
+    wish = "Accept-Encoding: gzip, deflate"
+    async with serving() as site:
+        client = await site.connect()
+        for sent in (
+            infer([1.5], wish),
+            infer([1.5], wish, model="n" * 2000),
+            request("GET", "/v2", wish),
+            request("GET", "/v2/models/id", wish),
+        ):
+            answer = await client.ask(sent)
+            assert "content-encoding" not in answer.headers
+            assert answer.json

@@ -1,0 +1,92 @@
+"""Turns: everyone answers before anyone is written to."""
+
+import asyncio
+import logging
+
+from inferd.transport.turns import TURN_COUNT, Turns
+
+
+class Recorder:
+    """A connection that notes what it was asked to do."""
+
+    def __init__(self, name, turns, log, *, fails=""):
+        self.name, self.turns, self.log, self.fails = name, turns, log, fails
+
+    def take_turn(self):
+        self.log.append(f"answer {self.name}")
+        if self.fails == "answer":
+            raise ZeroDivisionError
+        self.turns.write_soon(self)
+
+    def write_pending(self):
+        self.log.append(f"write {self.name}")
+        if self.fails == "write":
+            raise ZeroDivisionError
+
+    def abort(self):
+        self.log.append(f"cut {self.name}")
+
+
+async def after_turns(turns, *connections):
+    for connection in connections:
+        turns.answer_soon(connection)
+    await asyncio.sleep(0)
+
+
+async def test_all_that_have_read_answer_before_the_first_is_written():
+    turns, log = Turns(), []
+    await after_turns(turns, *(Recorder(name, turns, log) for name in "ab"))
+    assert log == ["answer a", "answer b", "write a", "write b"]
+
+
+async def test_nothing_happens_before_the_loop_has_read_from_everyone():
+    turns, log = Turns(), []
+    turns.answer_soon(Recorder("a", turns, log))
+    assert log == []
+
+
+async def test_many_are_written_in_between():
+    turns, log = Turns(), []
+    await after_turns(turns, *(Recorder(i, turns, log) for i in range(TURN_COUNT + 1)))
+    assert log.index("write 0") == TURN_COUNT
+    assert log[-2:] == [f"answer {TURN_COUNT}", f"write {TURN_COUNT}"]
+
+
+async def test_an_answer_outside_of_turns_is_written_by_the_next_iteration():
+    turns, log = Turns(), []
+    turns.write_soon(Recorder("a", turns, log))
+    assert log == []
+    await asyncio.sleep(0)
+    assert log == ["write a"]
+
+
+async def test_a_connection_that_goes_on_when_it_is_written_is_written_again():
+    turns, log = Turns(), []
+    first, second = Recorder("a", turns, log), Recorder("b", turns, log)
+    write = first.write_pending
+    first.write_pending = lambda: (write(), len(log) < 5 and turns.write_soon(first))
+    await after_turns(turns, first, second)
+    assert log == ["answer a", "answer b", "write a", "write b", "write a"]
+    await after_turns(turns, second)
+    assert log[-2:] == ["answer b", "write b"]
+
+
+async def test_a_connection_that_fails_is_cut_and_the_others_go_on(caplog):
+    turns, log = Turns(), []
+    with caplog.at_level(logging.ERROR, "inferd.transport"):
+        await after_turns(
+            turns,
+            Recorder("a", turns, log, fails="answer"),
+            Recorder("b", turns, log, fails="write"),
+            Recorder("c", turns, log),
+        )
+    assert log == ["answer a", "cut a", "answer b", "answer c", "write b", "cut b", "write c"]
+    assert len(caplog.records) == 2
+
+
+async def test_turns_can_be_taken_again_and_again():
+    turns, log = Turns(), []
+    connection = Recorder("a", turns, log)
+    await after_turns(turns, connection)
+    await after_turns(turns, connection)
+    assert log == ["answer a", "write a"] * 2
