@@ -280,6 +280,7 @@ def running(repository, *flags):
         ports = re.findall(r"127\.0\.0\.1:(\d+)", "".join(said))
         assert ready.is_set() and ports, "".join(said)
         yield Running(process, int(ports[0]), int(ports[-1]))
+        assert "Traceback" not in "".join(said), "".join(said)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -294,11 +295,12 @@ def running(repository, *flags):
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory):
-    """Models: echo gives back at once, slow after 0.7 s."""
+    """Models: echo gives back at once, slow after 0.7 s, repeat answers for each element."""
     root = tmp_path_factory.mktemp("models")
-    for name, more in {"echo": "", "slow": SLOW}.items():
+    models = {"echo": ECHO, "slow": ECHO + SLOW, "repeat": 'backend: "repeat"'}
+    for name, config in models.items():
         (root / name / "1").mkdir(parents=True)
-        (root / name / "config.pbtxt").write_text(ECHO + more)
+        (root / name / "config.pbtxt").write_text(config)
     return root
 
 

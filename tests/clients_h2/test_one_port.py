@@ -1,5 +1,6 @@
 """One port for everything: HTTP/1.1, HTTP/2 with prior knowledge, gRPC, and TLS with ALPN."""
 
+import gzip
 import http.client
 import json
 import socket
@@ -189,6 +190,46 @@ def test_a_method_that_begins_like_the_preface_is_http_1(one):
     with socket.create_connection(("127.0.0.1", one.http_port), timeout=10) as opened:
         opened.sendall(b"PROPFIND /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert opened.recv(1000).startswith(b"HTTP/1.1 405")
+
+
+def test_codings_work_over_http_2(one, program, tmp_path):
+    packed = tmp_path / "body.gz"
+    values = [float(number) for number in range(5000)]
+    asked = {"inputs": [{**QUESTION["inputs"][0], "shape": [5000], "data": values}]}
+    packed.write_bytes(gzip.compress(json.dumps(asked).encode()))
+    body, said = curl(
+        program, "--http2-prior-knowledge", "--compressed", "--data-binary", f"@{packed}",
+        "-H", "Content-Encoding: gzip", one.url + "/v2/models/echo/infer",
+    )  # fmt: skip
+    assert said == "2 200" and json.loads(body)["outputs"][0]["data"] == values
+
+
+def test_too_large_a_body_is_413_over_both(start, program, tmp_path):
+    port = free_port()
+    flags = [f"--http-port={port}", f"--grpc-port={port}", "--grpc-transport=own"]
+    large = tmp_path / "large"
+    large.write_bytes(bytes(2_000_000))
+    with start(*flags, "--http-max-body-bytes=1000000") as server:
+        server.http_port = port
+        url = server.url + "/v2/models/echo/infer"
+        chunked = ["-H", "Transfer-Encoding: chunked"]
+        for version in ("--http1.1", "--http2-prior-knowledge"):
+            for more in ([], chunked if version == "--http1.1" else ["-H", "Content-Length:"]):
+                body, said = curl(program, version, *more, "--data-binary", f"@{large}", url)
+                assert said.endswith(" 413") and json.loads(body)["error"]
+            assert curl(program, version, "-d", json.dumps(QUESTION), url)[1].endswith("200")
+
+
+def test_h2load_gets_every_answer_of_rest(one, program, tmp_path):
+    question = tmp_path / "question.json"
+    question.write_text(json.dumps(QUESTION))
+    command = [program("h2load"), "-n", "2000", "-c", "4", "-m", "50", "-d", question]
+    ran = subprocess.run(
+        [*map(str, command), one.url + "/v2/models/echo/infer"],
+        capture_output=True, timeout=60, check=False, text=True,
+    )  # fmt: skip
+    assert "2000 succeeded, 0 failed, 0 errored, 0 timeout" in ran.stdout, ran.stdout
+    assert "status codes: 2000 2xx" in ran.stdout
 
 
 # --- TLS ----------------------------------------------------------------------------------------

@@ -99,6 +99,105 @@ def test_the_asyncio_client_works(inferd):
     asyncio.run(talk())
 
 
+def in_stream(client, ask, count, **options):
+    """Open a stream, let `ask` send requests, and return `count` answers: (result, error)."""
+    done = queue.SimpleQueue()
+    client.start_stream(lambda result, error: done.put((result, error)), **options)
+    ask(client.async_stream_infer)
+    found = [done.get(timeout=20) for _ in range(count)]
+    client.stop_stream()
+    assert done.empty()
+    return found
+
+
+def whole(values):
+    asked = triton.InferInput("IN", [len(values)], "INT32")
+    asked.set_data_from_numpy(np.asarray(values, np.int32))
+    return [asked]
+
+
+def test_a_stream_answers_in_order(client):
+    def ask(infer):
+        for number, model in enumerate(["slow", "echo", "echo", "slow", "echo"]):
+            infer(model, tensor([float(number)] * 10_000), request_id=str(number))
+
+    found = in_stream(client, ask, 5)
+    assert [error for _, error in found] == [None] * 5
+    assert [result.get_response().id for result, _ in found] == list("01234")
+    assert [result.as_numpy("OUTPUT0")[9999] for result, _ in found] == [0, 1, 2, 3, 4]
+    for result, _ in found:
+        assert result.get_response().parameters["triton_final_response"].bool_param
+
+
+def test_an_error_stays_in_the_stream(client):
+    def ask(infer):
+        infer("nobody", tensor([1.0]), request_id="wrong")
+        infer("echo", tensor([2.0]), request_id="right")
+
+    (_, error), (result, none) = in_stream(client, ask, 2)
+    assert "nobody" in str(error) and none is None
+    assert result.as_numpy("OUTPUT0")[0] == 2.0 and result.get_response().id == "right"
+
+
+def test_an_error_ends_a_stream_that_asked_for_it(client):
+    def ask(infer):
+        infer("nobody", tensor([1.0]), request_id="wrong")
+
+    [(_, error)] = in_stream(client, ask, 1, headers={"triton_grpc_error": "true"})
+    assert error.status() == "StatusCode.NOT_FOUND"
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_a_decoupled_model_answers_often(client, count):
+    def ask(infer):
+        infer("repeat", whole(range(count)), request_id="7", enable_empty_final_response=True)
+
+    found = [result.get_response() for result, _ in in_stream(client, ask, count)]
+    assert [answer.id for answer in found] == ["7"] * count
+    final = [answer.parameters["triton_final_response"].bool_param for answer in found]
+    assert final == [False] * (count - 1) + [True]
+
+
+def test_a_decoupled_model_may_answer_with_nothing_but_the_end(client):
+    def ask(infer):
+        infer("repeat", whole([]), request_id="7", enable_empty_final_response=True)
+
+    [(result, _)] = in_stream(client, ask, 1)
+    assert not result.get_response().outputs
+    assert result.get_response().parameters["triton_final_response"].bool_param
+
+
+def test_a_stream_is_left_in_the_middle(client):
+    done = queue.SimpleQueue()
+    client.start_stream(lambda result, error: done.put((result, error)))
+    for _ in range(20):
+        client.async_stream_infer("slow", tensor([1.0]))
+    assert done.get(timeout=20)[1] is None
+    client.stop_stream(cancel_requests=True)
+    assert client.infer("echo", tensor([1.0])).as_numpy("OUTPUT0")[0] == 1.0
+
+
+def test_the_asyncio_client_streams(inferd):
+    async def talk():
+        async with triton_aio.InferenceServerClient(inferd.address) as client:
+
+            async def questions():
+                for number in range(30):
+                    yield {
+                        "model_name": "echo",
+                        "inputs": tensor([float(number)] * 50),
+                        "request_id": str(number),
+                    }
+
+            ids = []
+            async for result, error in client.stream_infer(questions()):
+                assert error is None and result.as_numpy("OUTPUT0")[0] == float(len(ids))
+                ids.append(result.get_response().id)
+            assert ids == [str(number) for number in range(30)]
+
+    asyncio.run(talk())
+
+
 def test_an_inference_runs_over_tls(start, transport, certificates):
     flags = ["--http-port=0", "--grpc-port=0", f"--grpc-transport={transport}"]
     flags += ["--grpc-use-ssl-mutual=true", f"--grpc-server-cert={certificates / 'server.pem'}"]

@@ -117,6 +117,7 @@ def running(repository, *flags):
         found = re.search(r"is live at .*127\.0\.0\.1:(\d+)", "".join(said))
         assert found, "".join(said)
         yield Running(process, int(found[1]), said)
+        assert "Traceback" not in "".join(said), "".join(said)
     finally:
         if process.poll() is None:
             process.terminate()
