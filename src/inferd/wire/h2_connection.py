@@ -251,15 +251,16 @@ class H2Connection(H2Sender):
 
     def _data(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
         length = stop - start
-        stream = self._receiver(stream_id, length)
+        overhead = 0
         if flags & PADDED:
             padding = self._padding(data, start, length)
+            overhead = padding + 1
             start += 1
             stop -= padding
-            if stream is not None:
-                stream.uncredited += padding + 1
+        stream = self._receiver(stream_id, length)
         if stream is None:
             return
+        stream.uncredited += overhead
         ends = bool(flags & END_STREAM)
         if stream.head.content_length >= 0:
             _check_length(stream, stop - start, ends=ends)
@@ -289,13 +290,15 @@ class H2Connection(H2Sender):
             if stream.head.content_length >= 0:
                 _check_length(stream, data_length, ends=ends)
             stream.is_remote_done = ends
+            if not data_length and not ends:
+                self._budget.note_empty(self.last_stream_id)
         self._data_stream, self._data_ends = stream, ends
         self.data_left, self._skip_left = data_length, padding
         return self._go_on_with_data(data, end, start + has_padding)
 
     def _go_on_with_data(self, data: Buffer, end: int, at: int = 0) -> int:
         """Hand on what has come of a begun DATA frame; return where the next frame begins."""
-        if self.data_left:
+        if self.data_left or self._data_stream is not None:
             stop = min(end, at + self.data_left)
             self.data_left -= stop - at
             stream, is_last = self._data_stream, not self.data_left
