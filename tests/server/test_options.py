@@ -43,6 +43,13 @@ GRPC = {
     "grpc_server_cert": ("server_cert", "c"),
     "grpc_server_key": ("server_key", "k"),
     "grpc_root_cert": ("root_cert", "r"),
+    "grpc_max_connections": ("max_connections", 9),
+    "grpc_max_concurrent_streams": ("max_streams", 10),
+    "grpc_max_metadata_bytes": ("max_metadata_bytes", 11),
+    "grpc_max_inflight_bytes": ("max_inflight_bytes", 12),
+    "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
+    "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
+    "grpc_max_connection_idle": ("max_connection_idle_ms", 13),
 }
 
 LOAD = {
@@ -104,6 +111,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "allow_grpc",
         "grpc_address",
         "grpc_port",
+        "grpc_transport",
         "json_half_floats",
         "log_format",
         "log_file",

@@ -1,4 +1,7 @@
-"""The gRPC port over real sockets: grpcio's channels and Triton's clients against it."""
+"""The gRPC port over real sockets: grpcio's channels and Triton's clients against it.
+
+Every test runs on both transports; where they differ, the test says so.
+"""
 
 import asyncio
 import functools
@@ -30,7 +33,11 @@ from inferd.engine.served import Served
 from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.transport.grpc_server import AioCall, GrpcOptions, GrpcServer, status_of
+from inferd.transport.call import Unary
+from inferd.transport.grpc_options import GrpcOptions
+from inferd.transport.grpc_server import GrpcServer
+from inferd.transport.grpc_status import status_of
+from inferd.transport.http2_server import Http2Server
 from inferd.wire.v2_grpc import GRPC_STATUS
 
 OPTIONS = GrpcOptions(
@@ -52,7 +59,31 @@ OPTIONS = GrpcOptions(
     server_cert=None,
     server_key=None,
     root_cert=None,
+    max_connections=10_000,
+    max_streams=1000,
+    max_metadata_bytes=16384,
+    max_inflight_bytes=2**32,
+    write_timeout_s=60.0,
+    handshake_timeout_s=20.0,
+    max_connection_idle_ms=None,
 )
+
+
+TRANSPORTS = {"own": Http2Server, "grpcio": GrpcServer}
+current = {}
+
+
+@pytest.fixture(params=TRANSPORTS, autouse=True)
+def transport(request):
+    """The name of the transport a test runs on."""
+    current["server"] = TRANSPORTS[request.param]
+    return request.param
+
+
+def new_server(engine, more_methods=None, **changes):
+    """A server of the transport under test, not started."""
+    options = msgspec.structs.replace(OPTIONS, **changes)
+    return current["server"](engine, options, more_methods)
 
 
 class Identity:
@@ -127,9 +158,9 @@ def engine_with(*models):
 
 
 @asynccontextmanager
-async def serving(engine, **changes):
+async def serving(engine, more_methods=None, **changes):
     """Run a server on a port the system chooses; gives its address."""
-    server = GrpcServer(engine, msgspec.structs.replace(OPTIONS, **changes))
+    server = new_server(engine, more_methods, **changes)
     port = await server.start("127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{port}"
@@ -435,7 +466,7 @@ async def test_a_client_that_cancels_cancels_the_running_handler():
 @in_loop
 async def test_stopping_cancels_calls_that_outlast_the_grace():
     hanging = Hanging()
-    server = GrpcServer(engine_with(served("slow", hanging)), OPTIONS)
+    server = new_server(engine_with(served("slow", hanging)))
     port = await server.start("127.0.0.1", 0)
     async with connected(f"127.0.0.1:{port}") as stub:
         call = asyncio.ensure_future(failure(stub.ModelInfer(infer_request("slow"))))
@@ -448,7 +479,7 @@ async def test_stopping_cancels_calls_that_outlast_the_grace():
 @in_loop
 async def test_stopping_lets_running_calls_finish():
     held = Held()
-    server = GrpcServer(engine_with(served("held", held)), OPTIONS)
+    server = new_server(engine_with(served("held", held)))
     port = await server.start("127.0.0.1", 0)
     async with connected(f"127.0.0.1:{port}") as stub:
         call = asyncio.ensure_future(stub.ModelInfer(infer_request("held")))
@@ -461,7 +492,7 @@ async def test_stopping_lets_running_calls_finish():
 
 @in_loop
 async def test_a_watch_does_not_hold_up_a_stop():
-    server = GrpcServer(identity_engine(), OPTIONS)
+    server = new_server(identity_engine())
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
@@ -512,21 +543,17 @@ async def test_what_fails_a_stream_unexpectedly_stays_here(caplog):
 async def test_a_call_knows_its_metadata_deadline_and_peer():
     calls = []
 
-    async def note(data, context):
-        call = AioCall(context)
+    async def note(data, call):
         calls.append((call.metadata, call.deadline_s, call.cancelled, call.peer))
-        return b""
+        return [b""]
 
-    server = grpc.aio.server()
-    handlers = {"Note": grpc.unary_unary_rpc_method_handler(note)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a.Test", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with (
+        serving(identity_engine(), {"/a.Test/Note": Unary(note)}) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
         method = channel.unary_unary("/a.Test/Note")
         await method(b"", metadata=(("k", "v"), ("k", "w"), ("b-bin", b"\0")), timeout=60)
         await method(b"")
-    await server.stop(0)
     (metadata, deadline_s, cancelled, peer), (_, forever, _, _) = calls
     assert [pair for pair in metadata if pair[0] in ("k", "b-bin")] == [
         ("k", "v"),
@@ -543,14 +570,14 @@ async def test_a_call_knows_its_metadata_deadline_and_peer():
 @in_loop
 async def test_a_taken_port_is_an_os_error_that_names_it():
     async with serving(identity_engine()) as address:
-        server = GrpcServer(identity_engine(), OPTIONS)
+        server = new_server(identity_engine())
         with pytest.raises(OSError, match=address):
             await server.start("127.0.0.1", int(address.split(":")[1]))
 
 
 @in_loop
 async def test_a_server_that_never_started_can_be_stopped():
-    await GrpcServer(identity_engine(), OPTIONS).stop(0)
+    await new_server(identity_engine()).stop(0)
 
 
 @in_loop
@@ -663,6 +690,6 @@ async def test_tls_files_that_cannot_be_used_are_a_configuration_error(certifica
     for name, file in changes.items():
         if isinstance(file, str):
             changes = changes | {name: str(certificates / file)}
-    options = msgspec.structs.replace(OPTIONS, **tls_options(certificates, **changes))
+    server = new_server(identity_engine(), **tls_options(certificates, **changes))
     with pytest.raises(InvalidConfig, match=text):
-        await GrpcServer(identity_engine(), options).start("127.0.0.1", 0)
+        await server.start("127.0.0.1", 0)

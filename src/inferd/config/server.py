@@ -220,6 +220,13 @@ class ServerConfig:
         shown="127.0.0.1; 0.0.0.0 in a container",
     )
     grpc_port: int = option(8001, "Port of gRPC; 0 lets the system choose.", group="gRPC", **_PORT)
+    grpc_transport: str = option(
+        "own",
+        "own: HTTP/2 on the server's own event loop. grpcio: the gRPC project's library, several "
+        "times as dear.",
+        group="gRPC",
+        choices=("own", "grpcio"),
+    )
     grpc_use_ssl: bool = option(False, "TLS for gRPC.", group="gRPC")
     grpc_server_cert: str | None = option(
         None, "PEM file of the server's certificate chain.", group="gRPC", word="FILE"
@@ -269,6 +276,13 @@ class ServerConfig:
         shown="no limit",
         **_MILLISECONDS,
     )
+    grpc_max_connection_idle: int | None = option(
+        None,
+        "Close connections that have had no call for this time.",
+        group="gRPC",
+        shown="never",
+        **_MILLISECONDS,
+    )
     grpc_max_message_bytes: int = option(
         2147483647,
         "Largest message taken from a client.",
@@ -276,6 +290,28 @@ class ServerConfig:
         word="BYTES",
         minimum=1,
         maximum=2147483647,
+    )
+    grpc_max_metadata_bytes: int = option(
+        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_COUNT
+    )
+    grpc_max_inflight_bytes: int = option(
+        4294967296,
+        "Messages of all calls that are being read or answered, together.",
+        group="gRPC",
+        word="BYTES",
+        **_COUNT,
+    )
+    grpc_max_connections: int = option(
+        10000, "Connections open at the same time.", group="gRPC", **_COUNT
+    )
+    grpc_max_concurrent_streams: int = option(
+        1000, "Calls one connection may have open at the same time.", group="gRPC", **_COUNT
+    )
+    grpc_handshake_timeout_secs: float = option(
+        20.0, "From a connection's start to HTTP/2 being spoken.", group="gRPC", **_TIMEOUT
+    )
+    grpc_write_timeout_secs: float = option(
+        60.0, "Client that does not read its answer.", group="gRPC", **_TIMEOUT
     )
     reuse_grpc_port: bool = option(
         False, "Share the port with other processes (SO_REUSEPORT).", group="gRPC"

@@ -56,6 +56,8 @@ def check_server_config(config: ServerConfig) -> None:
         raise InvalidConfig(msg)
     for protocol in ("http", "grpc"):
         _check_tls(config, protocol)
+    if config.allow_http and config.allow_grpc and config.http_port == config.grpc_port != 0:
+        _check_one_port(config)
     for each in options_of(ServerConfig).values():
         if each.protects and not each.acted_on and getattr(config, each.name) != each.default:
             msg = (
@@ -83,6 +85,22 @@ def _check_tls(config: ServerConfig, protocol: str) -> None:
         if getattr(config, f"{protocol}_{name}") is None:
             msg = f"{flag} needs --{protocol}-{name.replace('_', '-')}"
             raise InvalidConfig(msg)
+
+
+def _check_one_port(config: ServerConfig) -> None:
+    if config.grpc_transport != "own":
+        msg = "--grpc-port can only equal --http-port with --grpc-transport=own"
+        raise InvalidConfig(msg)
+    if config.http_address != config.grpc_address:
+        msg = "--grpc-port equals --http-port, so --http-address and --grpc-address must be equal"
+        raise InvalidConfig(msg)
+    has_grpc_tls = config.grpc_use_ssl or config.grpc_use_ssl_mutual
+    if has_grpc_tls and any(
+        getattr(config, f"grpc_{name}") != getattr(config, f"http_{name}")
+        for name in ("use_ssl", "use_ssl_mutual", "server_cert", "server_key", "root_cert")
+    ):
+        msg = "--grpc-port equals --http-port: TLS there is set by the --http-… options alone"
+        raise InvalidConfig(msg)
 
 
 def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> dict[str, Any]:

@@ -117,6 +117,10 @@ class Engine:
 
     # --- what it tells ---
 
+    def is_decoupled(self, name: str, version: str) -> bool:
+        """Tell whether a ready model gives any number of answers. Raises as `infer` does."""
+        return self._find(name, version).config.decoupled
+
     def is_live(self) -> bool:
         """Tell whether the server can answer at all: true from the moment its ports are open."""
         return True

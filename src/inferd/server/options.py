@@ -9,7 +9,7 @@ from inferd.observe.log import LogSettings
 from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
-    from inferd.transport.grpc_server import GrpcOptions
+    from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
@@ -37,9 +37,15 @@ def load_options(config: ServerConfig) -> LoadOptions:
     )
 
 
+def is_one_port(config: ServerConfig) -> bool:
+    """Tell whether gRPC and HTTP share a port: the same number for both, chosen by hand."""
+    is_same = config.http_port == config.grpc_port != 0
+    return config.allow_http and config.allow_grpc and is_same
+
+
 def grpc_options(config: ServerConfig) -> "GrpcOptions":
     """Return the options of the gRPC server."""
-    from inferd.transport.grpc_server import GrpcOptions
+    from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
         typed_answers=config.grpc_typed_answers,
@@ -62,6 +68,13 @@ def grpc_options(config: ServerConfig) -> "GrpcOptions":
         server_cert=config.grpc_server_cert,
         server_key=config.grpc_server_key,
         root_cert=config.grpc_root_cert,
+        max_connections=config.grpc_max_connections,
+        max_streams=config.grpc_max_concurrent_streams,
+        max_metadata_bytes=config.grpc_max_metadata_bytes,
+        max_inflight_bytes=config.grpc_max_inflight_bytes,
+        write_timeout_s=config.grpc_write_timeout_secs,
+        handshake_timeout_s=config.grpc_handshake_timeout_secs,
+        max_connection_idle_ms=config.grpc_max_connection_idle,
     )
 
 
@@ -82,5 +95,5 @@ def http_options(config: ServerConfig) -> "HttpOptions":
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
-        ssl_context=ssl_context(config),
+        ssl_context=ssl_context(config, with_http2=is_one_port(config)),
     )

@@ -10,12 +10,13 @@ from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.server.address import host_and_port
-from inferd.server.options import grpc_options, http_options, load_options
+from inferd.server.options import grpc_options, http_options, is_one_port, load_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from inferd.transport.grpc_server import GrpcServer
+    from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
 
 _NAME = "inferd"
@@ -43,9 +44,14 @@ class Server:
         self.http_port = 0
         self.grpc_port = 0
         self._http_tls = config.http_use_ssl or config.http_use_ssl_mutual
-        self._grpc_tls = config.grpc_use_ssl or config.grpc_use_ssl_mutual
+        self._is_one_port = is_one_port(config)
+        self._grpc_tls = (
+            self._http_tls
+            if self._is_one_port
+            else config.grpc_use_ssl or config.grpc_use_ssl_mutual
+        )
         self._http: HttpServer | None = None
-        self._grpc: GrpcServer | None = None
+        self._grpc: GrpcServer | Http2Server | None = None
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -74,7 +80,7 @@ class Server:
         try:
             if self.config.allow_http:
                 await self._open_http()
-            if self.config.allow_grpc:
+            if self.config.allow_grpc and not self._is_one_port:
                 await self._open_grpc()
         except BaseException:
             await self.stop()
@@ -136,12 +142,16 @@ class Server:
         from inferd.transport.http_server import HttpServer
 
         self._http = HttpServer(self.engine, http_options(self.config))
+        if self._is_one_port:
+            self._share_port(self._http)
         try:
             self.http_port = await self._http.start(self.http_address, self.config.http_port)
         except OSError as error:
             where = host_and_port(self.http_address, self.config.http_port)
             msg = _cannot_listen("HTTP", where, "http", error)
             raise InvalidConfig(msg) from error
+        if self._is_one_port:
+            self.grpc_port = self.http_port
         if path := self.config.http_unix_socket:
             try:
                 await self._http.start_unix(path)
@@ -149,12 +159,29 @@ class Server:
                 msg = f"cannot listen on --http-unix-socket {path}: {_reason(error)}"
                 raise InvalidConfig(msg) from error
 
-    async def _open_grpc(self) -> None:
-        from inferd.transport.grpc_server import GrpcServer
+    def _share_port(self, http: "HttpServer") -> None:
+        from inferd.transport.http2_server import Http2Server
+        from inferd.transport.one_port import share_port
 
-        self._grpc = GrpcServer(self.engine, grpc_options(self.config))
+        self._grpc = Http2Server(
+            self.engine,
+            grpc_options(self.config),
+            routes=http.routes,
+            max_body_bytes=self.config.http_max_body_bytes,
+        )
+        share_port(http, self._grpc)
+
+    async def _open_grpc(self) -> None:
         try:
-            await self._probe_grpc_port()
+            if self.config.grpc_transport == "own":
+                from inferd.transport.http2_server import Http2Server
+
+                self._grpc = Http2Server(self.engine, grpc_options(self.config))
+            else:
+                from inferd.transport.grpc_server import GrpcServer
+
+                self._grpc = GrpcServer(self.engine, grpc_options(self.config))
+                await self._probe_grpc_port()
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
         except OSError as error:
             where = host_and_port(self.grpc_address, self.config.grpc_port)

@@ -7,8 +7,10 @@ from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
 
-def ssl_context(config: ServerConfig) -> ssl.SSLContext | None:
+def ssl_context(config: ServerConfig, *, with_http2: bool = False) -> ssl.SSLContext | None:
     """Return the context of --http-use-ssl and --http-use-ssl-mutual, None without either.
+
+    `with_http2` offers HTTP/2 beside HTTP/1.1, for a port that carries gRPC as well.
 
     Raises InvalidConfig naming the flag whose file cannot be used.
     """
@@ -16,7 +18,7 @@ def ssl_context(config: ServerConfig) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols(["h2", "http/1.1"] if with_http2 else ["http/1.1"])
     try:
         # An encrypted key would otherwise be asked for at the terminal.
         context.load_cert_chain(str(config.http_server_cert), config.http_server_key, password="")

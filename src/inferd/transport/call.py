@@ -6,6 +6,9 @@ Handlers see bytes and a Call, never grpcio: what carries them can be exchanged.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
+Metadata = list[tuple[str, str | bytes]]
+"""Keys in lower case, in order; those that end in -bin have bytes."""
+
 
 class Call(Protocol):
     """One call as its transport knows it.
@@ -15,8 +18,8 @@ class Call(Protocol):
     """
 
     @property
-    def metadata(self) -> list[tuple[str, str | bytes]]:
-        """The request metadata: lower-case keys, in order; keys ending in -bin have bytes."""
+    def metadata(self) -> Metadata:
+        """The request metadata."""
         ...
 
     @property
@@ -32,6 +35,14 @@ class Call(Protocol):
     @property
     def peer(self) -> str:
         """The client's address as the transport writes it, such as ipv4:127.0.0.1:5000."""
+        ...
+
+    def add_initial(self, metadata: Metadata) -> None:
+        """Send `metadata` before the answer; without effect once its first message is sent."""
+        ...
+
+    def add_trailing(self, metadata: Metadata) -> None:
+        """Send `metadata` with the status."""
         ...
 
 

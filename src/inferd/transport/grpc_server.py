@@ -1,4 +1,4 @@
-"""The gRPC port: grpcio's asyncio server carrying our handlers.
+"""The gRPC port on grpcio: its asyncio server carrying our handlers, the reference for our own.
 
 grpc.aio shares the loop with HTTP and the engine. grpcio's threaded server costs as much CPU per
 call once each call has to hop to that loop and back.
@@ -6,7 +6,6 @@ call once each call has to hop to that loop and back.
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import monotonic
@@ -14,13 +13,13 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import msgspec
 
 from inferd.engine.engine import Engine
-from inferd.errors import Code, InferdError, InvalidConfig, Unavailable
-from inferd.transport.call import Method, StreamHandler, Unary, UnaryHandler
+from inferd.errors import InferdError, Unavailable
+from inferd.transport.call import Metadata, Method, StreamHandler, Unary, UnaryHandler
+from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
-from inferd.wire.v2_grpc import GRPC_STATUS
+from inferd.transport.grpc_status import status_of
 
 logger = logging.getLogger("inferd.grpc")
 
@@ -28,46 +27,19 @@ _STATUS = {code.value[0]: code for code in grpc.StatusCode}
 _COMPRESSION_LEVELS = {"none": 0, "low": 1, "medium": 2, "high": 3}
 _WATCH_INTERVAL_S = 1.0
 
-_MAX_DETAILS_BYTES = 1500
-"""Status details are a header: percent-encoded they must stay well below the 8 KiB peers take."""
-
-
-class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set about the gRPC port; config/server.py has the defaults.
-
-    `typed_answers`: typed requests get typed answers. `compression_level`: none, low, medium or
-    high; answers are compressed with what the client accepts. The keepalive and connection age
-    settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a certificate signed
-    by `root_cert`.
-    """
-
-    typed_answers: bool
-    reuse_port: bool
-    max_receive_bytes: int
-    max_send_bytes: int
-    compression_level: str
-    keepalive_time_ms: int
-    keepalive_timeout_ms: int
-    keepalive_permit_without_calls: bool
-    max_pings_without_data: int
-    min_recv_ping_interval_without_data_ms: int
-    max_ping_strikes: int
-    max_connection_age_ms: int | None
-    max_connection_age_grace_ms: int | None
-    tls: bool
-    mutual_tls: bool
-    server_cert: str | None
-    server_key: str | None
-    root_cert: str | None
-
 
 class GrpcServer:
-    """Answers gRPC calls on one port."""
+    """Answers gRPC calls on one port; `more_methods` are offered beside our own, by path."""
 
-    def __init__(self, engine: Engine, options: GrpcOptions) -> None:
+    def __init__(
+        self, engine: Engine, options: GrpcOptions, more_methods: dict[str, Method] | None = None
+    ) -> None:
         self._options = options
         self._stopping = asyncio.Event()
-        self._methods = grpc_methods(engine, self._pause, typed_answers=options.typed_answers)
+        self._methods = {
+            **grpc_methods(engine, self._pause, typed_answers=options.typed_answers),
+            **(more_methods or {}),
+        }
         self._server: grpc.aio.Server | None = None
 
     async def start(self, address: str, port: int) -> int:
@@ -114,13 +86,15 @@ class GrpcServer:
 class AioCall:
     """A Call carried by grpc.aio."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_trailing", "initial")
 
     def __init__(self, context: Any) -> None:
         self._context = context
+        self._trailing: Metadata = []
+        self.initial: Metadata = []
 
     @property
-    def metadata(self) -> list[tuple[str, str | bytes]]:
+    def metadata(self) -> Metadata:
         """See Call."""
         return [(key, value) for key, value in self._context.invocation_metadata() or ()]
 
@@ -140,6 +114,15 @@ class AioCall:
         """See Call."""
         return str(self._context.peer())
 
+    def add_initial(self, metadata: Metadata) -> None:
+        """See Call."""
+        self.initial += metadata
+
+    def add_trailing(self, metadata: Metadata) -> None:
+        """See Call."""
+        self._trailing += metadata
+        self._context.set_trailing_metadata(tuple(self._trailing))
+
 
 def _adapted(methods: dict[str, Method]) -> dict[str, dict[str, Any]]:
     """Return grpcio's handler of each method by service and method name."""
@@ -156,8 +139,12 @@ def _adapted(methods: dict[str, Method]) -> dict[str, dict[str, Any]]:
 
 def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], Any]:
     async def run(data: bytes, context: Any) -> Any:
+        call = AioCall(context)
         try:
-            return b"".join(await handler(data, AioCall(context)))
+            answer = b"".join(await handler(data, call))
+            if call.initial:
+                await context.send_initial_metadata(tuple(call.initial))
+            return answer
         except Exception as error:
             if not isinstance(error, InferdError):
                 logger.exception("unexpected failure in %s", path)
@@ -169,8 +156,12 @@ def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], A
 
 def _adapted_stream(path: str, handler: StreamHandler) -> Callable[[Any, Any], Any]:
     async def run(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        call = AioCall(context)
         try:
-            async for buffers in handler(messages, AioCall(context)):
+            async for buffers in handler(messages, call):
+                if call.initial:
+                    await context.send_initial_metadata(tuple(call.initial))
+                    call.initial = []
                 yield b"".join(buffers)
             return
         except Exception as error:
@@ -180,17 +171,6 @@ def _adapted_stream(path: str, handler: StreamHandler) -> Callable[[Any, Any], A
         await context.abort(_STATUS[code], details)
 
     return run
-
-
-def status_of(error: Exception) -> tuple[int, str]:
-    """Return the gRPC status code and details that tell a client of `error`.
-
-    What was not raised on purpose says nothing of itself to a client.
-    """
-    if not isinstance(error, InferdError):
-        return GRPC_STATUS[Code.INTERNAL], "the server failed unexpectedly; its log says why"
-    details = error.message.encode(errors="replace")[:_MAX_DETAILS_BYTES].decode(errors="ignore")
-    return GRPC_STATUS[error.code], details
 
 
 def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
@@ -217,30 +197,12 @@ def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
 
 def _credentials(options: GrpcOptions) -> grpc.ServerCredentials | None:
     """Return the TLS credentials `options` ask for, None for plain text. Raises InvalidConfig."""
-    if not (options.tls or options.mutual_tls):
+    # Built for its checks alone: gRPC core says only that it cannot bind.
+    if grpc_ssl_context(options) is None:
         return None
-    if not options.server_cert or not options.server_key:
-        msg = "TLS for gRPC needs a server certificate and a server key"
-        raise InvalidConfig(msg)
-    if options.mutual_tls and not options.root_cert:
-        msg = "mutual TLS for gRPC needs the root certificate that signs the clients'"
-        raise InvalidConfig(msg)
-    _check_tls_files(options.server_cert, options.server_key, options.root_cert)
+    key, cert = Path(str(options.server_key)), Path(str(options.server_cert))
     return grpc.ssl_server_credentials(
-        [(Path(options.server_key).read_bytes(), Path(options.server_cert).read_bytes())],
+        [(key.read_bytes(), cert.read_bytes())],
         Path(options.root_cert).read_bytes() if options.root_cert else None,
         require_client_auth=options.mutual_tls,
     )
-
-
-def _check_tls_files(server_cert: str, server_key: str, root_cert: str | None) -> None:
-    """Check that the files hold what they should: gRPC core says only that it cannot bind."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        # An encrypted key would otherwise be asked for at the terminal.
-        context.load_cert_chain(server_cert, server_key, password="")
-        if root_cert:
-            context.load_verify_locations(root_cert)
-    except (OSError, ValueError) as error:
-        msg = f"TLS for gRPC: certificate, key or root certificate cannot be used: {error}"
-        raise InvalidConfig(msg) from error

@@ -3,18 +3,31 @@
 One handler per method: bytes to the codec, the words to the engine, its answer to the codec.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from time import monotonic_ns
 from typing import Any
 
+from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
-from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound, Unsupported
+from inferd.errors import (
+    Code,
+    InferdError,
+    InvalidRequest,
+    ModelNotFound,
+    ServiceNotFound,
+    Unsupported,
+)
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
+from inferd.transport.grpc_status import status_of
 from inferd.transport.lane import Lane
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
 from inferd.wire.inline import NotFast
 from inferd.wire.proto import pool
+
+logger = logging.getLogger("inferd.grpc")
 
 V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
@@ -60,13 +73,14 @@ class _V2:
             "ModelMetadata": self.model_metadata,
             "ModelInfer": self.model_infer,
         }
+        stream_infer = Stream(self.model_stream_infer)
         methods: dict[str, Method] = {}
         for rpc in pool().FindServiceByName(V2_SERVICE).methods:
             handler = handlers.get(rpc.name)
             methods[f"/{V2_SERVICE}/{rpc.name}"] = (
                 Unary(handler) if handler else _not_offered(rpc.name)
             )
-        return methods
+        return {**methods, f"/{V2_SERVICE}/ModelStreamInfer": stream_infer}
 
     async def server_live(self, data: bytes, call: Call) -> list[Any]:
         v2_grpc_metadata.decode_server_request("ServerLive", data)
@@ -101,6 +115,59 @@ class _V2:
         request.arrived_ns = monotonic_ns()
         response = await self._engine.infer(request)
         return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
+
+    async def model_stream_infer(
+        self, messages: AsyncIterator[bytes], call: Call
+    ) -> AsyncIterator[list[Any]]:
+        """Answer the requests of a stream in their order, each before the next one is begun.
+
+        What fails is told inside the stream, which goes on; a client that sends the metadata
+        triton_grpc_error: true has the first failure end it instead.
+        """
+        ends_at_error = ("triton_grpc_error", "true") in call.metadata
+        async for data in messages:
+            request = None
+            try:
+                request = await self._decoded(data)
+                async with aclosing(self._answers(request)) as answers:
+                    async for response in answers:
+                        yield v2_grpc.encode_stream_response(
+                            request, response, mirror_typed=self._typed_answers
+                        )
+            except Exception as error:
+                if ends_at_error:
+                    raise
+                if not isinstance(error, InferdError):
+                    logger.exception("unexpected failure in ModelStreamInfer")
+                code, text = status_of(error)
+                has_run = request is not None and code == v2_grpc.GRPC_STATUS[Code.INTERNAL]
+                yield v2_grpc.encode_stream_error(
+                    text,
+                    v2_grpc.request_id(data) if request is None else request.id,
+                    request.model if request is not None and has_run else "",
+                )
+
+    async def _decoded(self, data: bytes) -> InferRequest:
+        try:
+            request = v2_grpc.decode_infer_request(data, on_loop=True)
+        except NotFast:
+            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
+        request.arrived_ns = monotonic_ns()
+        return request
+
+    async def _answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        if not self._engine.is_decoupled(request.model, request.version):
+            response = await self._engine.infer(request)
+            response.final = True
+            yield response
+            return
+        is_final = False
+        async with aclosing(self._engine.stream(request)) as responses:
+            async for response in responses:
+                is_final = response.final
+                yield response
+        if request.empty_final and not is_final:
+            yield InferResponse(request.model, "", request.id)
 
 
 def _not_offered(rpc: str) -> Method:

@@ -9,8 +9,7 @@ out in order. No timer per request: the server's sweep looks at every connection
 
 import asyncio
 import re
-from collections.abc import Coroutine, Generator
-from types import coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from inferd.transport.http_message import (
     parse_head,
 )
 from inferd.transport.http_routes import error_answer
+from inferd.transport.resume import resume
 
 if TYPE_CHECKING:
     from inferd.transport.http_server import HttpServer
@@ -356,7 +356,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
     ) -> None:
         try:
-            answer = await _resume(answering, waits_for)
+            answer = await resume(answering, waits_for)
         finally:
             self._task = None  # a cancelled task holds its frames, and with them the body
         if self._is_closing:
@@ -476,21 +476,3 @@ class HttpConnection(asyncio.BufferedProtocol):
 
 _BARE_END = re.compile(rb"\n\r?\n")
 _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
-
-
-@coroutine
-def _resume(
-    answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
-) -> Generator[Any, Any, HttpAnswer]:
-    """Go on with a coroutine that has been started by hand and now waits for `waits_for`."""
-    while True:
-        try:
-            try:
-                got = yield waits_for
-            except BaseException as error:  # noqa: BLE001  a cancellation is passed on as well
-                waits_for = None  # it holds the error, whose traceback holds this frame
-                waits_for = answering.throw(error)
-            else:
-                waits_for = answering.send(got)
-        except StopIteration as done:
-            return cast("HttpAnswer", done.value)

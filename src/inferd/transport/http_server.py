@@ -37,7 +37,10 @@ class HttpOptions(msgspec.Struct, frozen=True):
 
 
 class HttpServer:
-    """The listening sockets and the connections of one HTTP server; `clock` is for timeouts."""
+    """The listening sockets and the connections of one HTTP server.
+
+    `clock` is for timeouts. `connect` makes the protocol of a new connection.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class HttpServer:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
         self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
+        self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
         self.turns = Turns()
@@ -68,7 +72,7 @@ class HttpServer:
         """
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: HttpConnection(self),
+            self.connect,
             address,
             port,
             ssl=self.options.ssl_context,
@@ -82,7 +86,7 @@ class HttpServer:
         """Listen on a unix socket as well. Raises OSError."""
         loop = asyncio.get_running_loop()
         server = await loop.create_unix_server(
-            lambda: HttpConnection(self),
+            self.connect,
             path,
             ssl=self.options.ssl_context,
             backlog=1024,

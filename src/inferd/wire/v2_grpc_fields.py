@@ -24,8 +24,10 @@ class Split(NamedTuple):
     raw: list[memoryview]
 
 
-def split_message(data: bytes, raw_tag: int) -> Split | None:
-    """Cut a ModelInferRequest or ModelInferResponse; raw contents are views, not copies.
+def split_message(data: Any, raw_tag: int) -> Split | None:
+    """Cut a ModelInferRequest or ModelInferResponse, bytes or a view of bytes.
+
+    Raw contents are views, not copies.
 
     None when the message is not laid out as expected; a parser then says what is wrong with it.
     """
@@ -45,7 +47,7 @@ def split_message(data: bytes, raw_tag: int) -> Split | None:
         if tag == raw_tag:
             raw.append(view[at:stop])
         elif tag == ID[0]:
-            request_id = data[at:stop]
+            request_id = bytes(data[at:stop])
         else:
             rest.append(data[start:stop])
         start = stop
@@ -61,7 +63,7 @@ def decode_text(value: bytes) -> str:
         raise InvalidRequest(msg) from error
 
 
-def _varint_at(data: bytes, at: int) -> tuple[int, int]:
+def _varint_at(data: Any, at: int) -> tuple[int, int]:
     """Return the varint at `at` and where it ends; one cut short has a size no message has."""
     size = 0
     for shift, byte in enumerate(data[at : at + 5]):

@@ -1,0 +1,527 @@
+"""One gRPC call on an HTTP/2 stream: its messages to a handler, the handler's answers back.
+
+A unary handler is started as soon as the message is there, by hand: a task exists only when it
+really waits. A stream's handler always has one. What was not raised on purpose ends here, in the
+log and in a status that says nothing of it.
+"""
+
+import asyncio
+import base64
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from inferd.errors import InferdError
+from inferd.transport.call import Metadata, Method, Stream, Unary
+from inferd.transport.grpc_status import status_of
+from inferd.transport.resume import resume
+from inferd.wire import grpc_messages
+from inferd.wire.grpc_messages import (
+    CANCELLED,
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    OK,
+    OK_TRAILERS,
+    PREFIX,
+    PREFIX_BYTES,
+    RESOURCE_EXHAUSTED,
+    UNAVAILABLE,
+    UNIMPLEMENTED,
+    GrpcFault,
+    GrpcHead,
+    MessageReader,
+)
+from inferd.wire.h2_connection import H2Connection
+from inferd.wire.h2_frames import ErrorCode
+from inferd.wire.h2_hpack import Field, encode_fields
+from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
+
+if TYPE_CHECKING:
+    from inferd.transport.http2_connection import Http2Connection
+
+logger = logging.getLogger("inferd.grpc")
+
+SMALL_BYTES = 16384
+"""Messages up to this size are copied rather than sent as views, and coded on the loop."""
+
+COMPRESS_BYTES = 1024
+"""Answers below this size are not compressed."""
+
+LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
+"""zlib's levels for --grpc-infer-response-compression-level."""
+
+_READ_AHEAD = 64  # messages of a stream
+_READ_BYTES = 4096
+_CUT_SHORT = "the call ended inside a message"
+_LATE = "the deadline has passed"
+_QUEUED_BYTES = 65536  # a handler that streams waits while more than this is unsent
+
+
+class GrpcCall(H2Stream):
+    """One call; it is the `Call` its handler sees, and the messages a streaming handler reads."""
+
+    deadline_s: float | None = None
+    cancelled = False
+    _reader: MessageReader | None = None
+    _message: tuple[Any, bool] | None = None  # a unary call's, before the client ends its side
+    _queue: deque[tuple[Any, bool]] | None = None  # a stream's
+    _backlog: deque[bytes] | None = None
+    _untaken = 0
+    _is_input_done = False
+    _waiter: asyncio.Future[None] | None = None
+    _task: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _held_bytes = 0
+    _is_head_sent = False
+    _initial: list[Field] | None = None
+    _trailing: list[Field] | None = None
+
+    def __init__(
+        self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
+    ) -> None:
+        H2Stream.__init__(self, connection, stream_id, head)
+        self._port = port
+        self._grpc: GrpcHead = head.use
+
+    # --- what the handler sees ---
+
+    @property
+    def metadata(self) -> Metadata:
+        """See Call."""
+        return grpc_messages.decode_metadata(self.head)
+
+    @property
+    def peer(self) -> str:
+        """See Call."""
+        return self._port.peer
+
+    def add_initial(self, metadata: Metadata) -> None:
+        """See Call."""
+        self._initial = [*(self._initial or ()), *_encoded(metadata)]
+
+    def add_trailing(self, metadata: Metadata) -> None:
+        """See Call."""
+        self._trailing = [*(self._trailing or ()), *_encoded(metadata)]
+
+    def __aiter__(self) -> Self:
+        """Return the messages as they come."""
+        return self
+
+    async def __anext__(self) -> Any:
+        """Return the next message. Raises StopAsyncIteration when the client sends no more."""
+        queue = cast("deque[tuple[Any, bool]]", self._queue)
+        while not queue:
+            if self._backlog:
+                self._read_some(self._backlog.popleft())
+            elif self._is_input_done:
+                if self._reader is not None and not self._reader.is_between_messages:
+                    raise GrpcFault(INTERNAL, _CUT_SHORT)
+                raise StopAsyncIteration
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        message, is_compressed = queue.popleft()
+        self._release(len(message) + PREFIX_BYTES)
+        if self._untaken and not queue and not self._backlog:
+            self._credit_taken()
+            self._port.flush()
+        if is_compressed:
+            message = await self._inflate(message)
+        return message
+
+    # --- what comes in ---
+
+    def on_open(self) -> None:
+        """See H2Stream."""
+        grpc = self._grpc
+        if grpc.timeout_s is not None:
+            self.deadline_s = monotonic() + grpc.timeout_s
+            if grpc.timeout_s <= 0:
+                self._end(DEADLINE_EXCEEDED, _LATE)
+                return
+        if grpc.fault is not None:
+            self._end(grpc.fault.status, grpc.fault.message)
+        elif self.head.size > self.connection.max_header_bytes:
+            limit = self.connection.max_header_bytes
+            self._end(RESOURCE_EXHAUSTED, f"the metadata are larger than {limit} bytes")
+        elif isinstance(grpc.method, Stream):
+            self._queue = deque()
+            self._start(self._run_stream(grpc.method))
+
+    def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
+        """See H2Stream."""
+        if ends and self._reader is None and self._queue is None:
+            size = stop - start - PREFIX_BYTES
+            if (
+                0 <= size <= SMALL_BYTES
+                and PREFIX.unpack_from(data, start) == (0, size)
+                and size <= self._port.options.max_receive_bytes
+            ):
+                self._run(bytes(data[start + PREFIX_BYTES : stop]))
+                return
+        self._read(data, start, stop)
+        if ends and not self.is_local_done:
+            self.on_end()
+
+    def room(self) -> memoryview | None:
+        """See H2Stream."""
+        return None if self._reader is None or self._backlog else self._reader.room()
+
+    def on_filled(self, count: int, *, ends: bool) -> None:
+        """See H2Stream."""
+        if self._hold(count) and self._reader is not None:
+            self._reader.filled(count)
+            self._take(count)
+        if ends and not self.is_local_done:
+            self.on_end()
+
+    def on_end(self) -> None:
+        """See H2Stream."""
+        if self._queue is not None:
+            self._is_input_done = True
+            self._wake()
+        elif self._reader is not None and not self._reader.is_between_messages:
+            self._end(INTERNAL, _CUT_SHORT)
+        elif self._message is None:
+            self._end(UNIMPLEMENTED, "the call ended without a message, expected one")
+        elif self._message[1]:
+            message, _ = self._message
+            self._drive(self._run_inflated(message))
+        else:
+            self._run(self._message[0])
+
+    def on_reset(self) -> None:
+        """See H2Stream."""
+        self.cancelled = True
+        self._clean_up()
+
+    def on_drained(self) -> None:
+        """See H2Stream."""
+        self._wake()
+
+    def _read(self, data: Any, start: int, stop: int) -> None:
+        if self._reader is None:
+            self._reader = MessageReader(self._port.options.max_receive_bytes, self._on_message)
+        try:
+            if self._hold(stop - start):
+                if self._queue is None:
+                    self._reader.feed(data, start, stop)
+                elif self._backlog:
+                    self._backlog.append(bytes(data[start:stop]))
+                else:
+                    self._read_some(data, start, stop)
+                self._take(stop - start)
+        except GrpcFault as fault:
+            self._end(fault.status, fault.message)
+
+    def _read_some(self, data: Any, start: int = 0, stop: int | None = None) -> None:
+        """Read a stream's messages, but no more of them than its handler soon takes.
+
+        The rest is kept as it came: many small messages are much larger as objects.
+        """
+        stop = len(data) if stop is None else stop
+        reader, queue = cast("MessageReader", self._reader), cast("deque[Any]", self._queue)
+        while start < stop and len(queue) < _READ_AHEAD:
+            size = reader.missing_bytes or _READ_BYTES
+            reader.feed(data, start, min(stop, start + size))
+            start += size
+        if start < stop:
+            if self._backlog is None:
+                self._backlog = deque()
+            self._backlog.appendleft(bytes(data[start:stop]))
+
+    def _take(self, count: int) -> None:
+        """Open the stream's window again, unless messages wait for a handler to take them."""
+        if self.is_local_done:
+            return
+        self._untaken += count
+        if not self._queue and not self._backlog:
+            self._credit_taken()
+
+    def _credit_taken(self) -> None:
+        count, self._untaken = self._untaken, 0
+        self.connection.credit(self, count)
+
+    def _on_message(self, message: Any, is_compressed: bool) -> None:  # noqa: FBT001
+        if self.is_local_done:
+            return
+        if self._queue is not None:
+            self._queue.append((message, is_compressed))
+            self._wake()
+        elif self._message is not None:
+            self._end(UNIMPLEMENTED, "the call has more than one message, expected one")
+        else:
+            self._message = (message, is_compressed)
+
+    def _hold(self, count: int) -> bool:
+        """Count bytes in memory, over all connections together; False when that is too much."""
+        server = self._port.server
+        self._held_bytes += count
+        server.inflight_bytes += count
+        if server.inflight_bytes <= self._port.options.max_inflight_bytes:
+            return True
+        if not self.is_local_done:
+            self._end(RESOURCE_EXHAUSTED, "the server holds as much request data as it may")
+        return False
+
+    def _release(self, count: int) -> None:
+        count = min(count, self._held_bytes)
+        self._held_bytes -= count
+        self._port.server.inflight_bytes -= count
+
+    async def _inflate(self, message: Any) -> bytes:
+        limit = self._port.options.max_receive_bytes
+        encoding = self._grpc.encoding
+        if len(message) <= COMPRESS_BYTES:
+            return grpc_messages.inflate_message(message, encoding, limit)
+        loop = asyncio.get_running_loop()
+        inflate = grpc_messages.inflate_message
+        return await loop.run_in_executor(None, inflate, message, encoding, limit)
+
+    # --- the handler ---
+
+    def _run(self, message: Any) -> None:
+        """Start a unary handler; one that does not wait is answered at once."""
+        self._drive(cast("Unary", self._grpc.method).handler(message, self))
+
+    def _drive(self, running: Any) -> None:
+        try:
+            waits_for = running.send(None)
+        except StopIteration as done:
+            self._answer(done.value)
+        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+            self._fail(error)
+        else:
+            self._start(self._answer_later(running, waits_for))
+
+    async def _run_inflated(self, message: Any) -> Any:
+        handler = cast("Unary", self._grpc.method).handler
+        return await handler(await self._inflate(message), self)
+
+    def _start(self, running: Coroutine[Any, Any, None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(running)
+        if self.deadline_s is not None and self._timer is None:
+            self._timer = loop.call_later(self.deadline_s - monotonic(), self.expire)
+
+    async def _answer_later(self, running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        try:
+            answer = await resume(running, waits_for)
+        except asyncio.CancelledError:
+            self._end_cancelled()
+            raise
+        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+            self._task = None
+            self._fail(error)
+        else:
+            self._task = None
+            self._answer(answer)
+        self._port.flush()
+
+    async def _run_stream(self, method: Stream) -> None:
+        answers = method.handler(self, self)
+        try:
+            async with _closing(answers):
+                async for buffers in answers:
+                    await self._send(buffers)
+        except asyncio.CancelledError:
+            self._end_cancelled()
+            raise
+        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+            self._task = None
+            self._fail(error)
+        else:
+            self._task = None
+            self._end(OK, "")
+        self._port.flush()
+
+    # --- what goes out ---
+
+    def _answer(self, buffers: list[Any]) -> None:
+        """Send the one message of a unary call, and OK."""
+        if self._is_ended:
+            return
+        length = 0
+        for buffer in buffers:
+            length += len(buffer)
+        framed = length + PREFIX_BYTES
+        connection = self.connection
+        is_plain = self._initial is None and self._trailing is None and not self._port.level
+        if is_plain and framed <= SMALL_BYTES and connection.may_send_at_once(self, framed):
+            frames = grpc_messages.encode_small_answer(self.id, buffers, length)
+            connection.send_at_once(self, frames, framed)
+            if self._held_bytes or self._timer is not None:
+                self._clean_up()
+            return
+        if length > self._port.options.max_send_bytes:
+            self._end(RESOURCE_EXHAUSTED, f"the answer has {length} bytes, more than may be sent")
+            return
+        encoding = self._encoding()
+        if encoding == b"identity" or length < COMPRESS_BYTES:
+            self._finish(encoding, buffers, is_compressed=False)
+        elif length <= SMALL_BYTES:
+            message = grpc_messages.deflate_message(buffers, encoding, self._port.level)
+            self._finish(encoding, [message], is_compressed=True)
+        else:
+            self._start(self._finish_deflated(encoding, buffers))
+
+    async def _finish_deflated(self, encoding: bytes, buffers: list[Any]) -> None:
+        message = await self._deflated(buffers, encoding)
+        self._task = None
+        self._finish(encoding, [message], is_compressed=True)
+        self._port.flush()
+
+    def _finish(self, encoding: bytes, buffers: list[Any], *, is_compressed: bool) -> None:
+        self._send_head(encoding)
+        trailers = OK_TRAILERS
+        if self._trailing is not None:
+            trailers = grpc_messages.encode_status(OK, "", self._trailing)
+        message = grpc_messages.encode_message(buffers, is_compressed=is_compressed)
+        self.connection.send_data(self, message, trailers)
+        self._clean_up()
+
+    async def _send(self, buffers: list[Any]) -> None:
+        """Send one message of a stream; wait while the client reads too slowly."""
+        length = sum(map(len, buffers))
+        if length > self._port.options.max_send_bytes:
+            msg = f"an answer has {length} bytes, more than may be sent"
+            raise GrpcFault(RESOURCE_EXHAUSTED, msg)
+        encoding = self._encoding()
+        self._send_head(encoding)
+        is_compressed = encoding != b"identity" and length >= COMPRESS_BYTES
+        if is_compressed:
+            buffers = [await self._deflated(buffers, encoding)]
+        message = grpc_messages.encode_message(buffers, is_compressed=is_compressed)
+        self.connection.send_data(self, message, None)
+        self._port.flush()
+        while self.pending_bytes > _QUEUED_BYTES:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def _send_head(self, encoding: bytes) -> None:
+        if self._is_head_sent:
+            return
+        self._is_head_sent = True
+        block = grpc_messages.encode_response_head(encoding)
+        if self._initial is not None:
+            block += encode_fields(self._initial)
+        self.connection.send_headers(self, block)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, GrpcFault):
+            self._end(error.status, error.message)
+            return
+        if not isinstance(error, InferdError):
+            path = self.head.path.decode("latin-1")
+            logger.error("unexpected failure in %s", path, exc_info=error)
+        self._end(*status_of(error))
+
+    def _end_cancelled(self) -> None:
+        """End a call whose handler was cancelled by somebody else."""
+        if not self._is_ended:
+            self._task = None
+            self._end(CANCELLED, "the call was cancelled")
+            self._port.flush()
+
+    def _end(self, status: int, message: str) -> None:
+        """Send the status, after what is pending; without any message before, it goes alone."""
+        if not self._is_ended:
+            if self._is_head_sent:
+                trailers = grpc_messages.encode_status(status, message, self._trailing or ())
+                self.connection.send_data(self, [], trailers)
+            else:
+                block = grpc_messages.encode_status_only(status, message)
+                for fields in (self._initial, self._trailing):
+                    block += encode_fields(fields or ())
+                self.connection.send_headers(self, block, ends=True)
+        self._clean_up()
+
+    @property
+    def _is_ended(self) -> bool:
+        return self.is_local_done or self.ending is not None
+
+    # --- compression ---
+
+    def _encoding(self) -> bytes:
+        if not self._port.level:
+            return b"identity"
+        return grpc_messages.choose_encoding(self._grpc.accepted)
+
+    async def _deflated(self, buffers: list[Any], encoding: bytes) -> bytes:
+        level = self._port.level
+        deflate = grpc_messages.deflate_message
+        if sum(map(len, buffers)) <= SMALL_BYTES:
+            return deflate(buffers, encoding, level)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, deflate, buffers, encoding, level)
+
+    # --- how it ends early ---
+
+    def expire(self) -> None:
+        """End the call because its deadline has passed."""
+        self._end_early(DEADLINE_EXCEEDED, _LATE)
+        self._port.flush()
+
+    def cut(self) -> None:
+        """End the call because the server ends."""
+        self._end_early(UNAVAILABLE, "the server is shutting down")
+
+    def _end_early(self, status: int, message: str) -> None:
+        if self.pending_bytes:  # the client does not read what it has been sent
+            self.connection.reset(self.id, ErrorCode.CANCEL)
+        else:
+            self._end(status, message)
+
+    def _clean_up(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._release(self._held_bytes)
+        self._reader = self._message = None
+        if self._queue:
+            self._queue.clear()
+        self._backlog = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        self._waiter = None
+
+
+@asynccontextmanager
+async def _closing(answers: Any) -> AsyncIterator[None]:
+    """Close `answers` at the end, if it is a generator."""
+    try:
+        yield
+    finally:
+        if hasattr(answers, "aclose"):
+            await answers.aclose()
+
+
+def _encoded(metadata: Metadata) -> list[Field]:
+    return [
+        (
+            key.encode("latin-1"),
+            base64.b64encode(value).rstrip(b"=")
+            if isinstance(value, bytes)
+            else value.encode("latin-1"),
+        )
+        for key, value in metadata
+    ]
+
+
+def prepare(head: RequestHead, methods: dict[bytes, Method]) -> GrpcHead:
+    """Find out what a gRPC request's head asks for; kept in `head.use` for its repetitions."""
+    grpc = grpc_messages.decode_grpc_head(head)
+    grpc.method = methods.get(head.path)
+    if grpc.method is None and grpc.fault is None:
+        path = head.path[:200].decode("latin-1")
+        grpc.fault = GrpcFault(UNIMPLEMENTED, f"there is no method {path} here")
+    return grpc

@@ -1,0 +1,69 @@
+"""What can be set about the gRPC port, whichever transport carries it, and its TLS side."""
+
+import ssl
+
+import msgspec
+
+from inferd.errors import InvalidConfig
+
+
+class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set about the gRPC port; config/server.py has the defaults.
+
+    `typed_answers`: typed requests get typed answers. `compression_level`: none, low, medium or
+    high; answers are compressed with what the client accepts. The keepalive and connection age
+    settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a certificate signed
+    by `root_cert`. Those after `root_cert` are for our own transport, grpcio has none of them.
+    """
+
+    typed_answers: bool
+    reuse_port: bool
+    max_receive_bytes: int
+    max_send_bytes: int
+    compression_level: str
+    keepalive_time_ms: int
+    keepalive_timeout_ms: int
+    keepalive_permit_without_calls: bool
+    max_pings_without_data: int
+    min_recv_ping_interval_without_data_ms: int
+    max_ping_strikes: int
+    max_connection_age_ms: int | None
+    max_connection_age_grace_ms: int | None
+    tls: bool
+    mutual_tls: bool
+    server_cert: str | None
+    server_key: str | None
+    root_cert: str | None
+    max_connections: int
+    max_streams: int
+    max_metadata_bytes: int
+    max_inflight_bytes: int
+    write_timeout_s: float
+    handshake_timeout_s: float
+    max_connection_idle_ms: int | None
+
+
+def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext | None:
+    """Return the TLS side `options` ask for, None for plain text. Raises InvalidConfig."""
+    if not (options.tls or options.mutual_tls):
+        return None
+    if not options.server_cert or not options.server_key:
+        msg = "TLS for gRPC needs a server certificate and a server key"
+        raise InvalidConfig(msg)
+    if options.mutual_tls and not options.root_cert:
+        msg = "mutual TLS for gRPC needs the root certificate that signs the clients'"
+        raise InvalidConfig(msg)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 9113, section 9.2
+    context.set_alpn_protocols(["h2"])
+    try:
+        # An encrypted key would otherwise be asked for at the terminal.
+        context.load_cert_chain(options.server_cert, options.server_key, password="")
+        if options.root_cert:
+            context.load_verify_locations(options.root_cert)
+    except (OSError, ValueError) as error:
+        msg = f"TLS for gRPC: certificate, key or root certificate cannot be used: {error}"
+        raise InvalidConfig(msg) from error
+    if options.mutual_tls:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context

@@ -1,0 +1,378 @@
+"""One HTTP/2 connection on a socket: reads, gathered writes, keepalive, ages, drain.
+
+What the bytes mean is wire/h2_connection.py's business. Small reads go through one buffer all
+connections share, for they are used up before the loop reads again; a large message is received
+straight into its own memory. What one read causes is written at once, in one call.
+"""
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Any, cast
+
+from inferd.transport.grpc_call import LEVELS, GrpcCall, prepare
+from inferd.wire.grpc_messages import is_grpc
+from inferd.wire.h2_connection import H2Connection
+from inferd.wire.h2_frames import DEFAULT_FRAME_BYTES, ErrorCode
+from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
+
+if TYPE_CHECKING:
+    from inferd.transport.http2_server import Http2Server
+
+logger = logging.getLogger("inferd.grpc")
+
+JOIN_BYTES = 16384
+"""What is written together is joined up to this size."""
+
+WRITE_BUFFER_BYTES = 1 << 20
+"""With more than this unsent, nothing more is read or put into frames."""
+
+LINGER_S = 2.0
+"""How long a client that broke a rule may go on sending before the connection is cut."""
+
+LINGER_BYTES = 1 << 20
+"""How much it may send."""
+
+PING_WITHOUT_CALLS_S = 7200.0
+"""Least time between a client's pings while it has no call (gRPC's keepalive, ping strikes)."""
+
+_GAVE_UP = "unexpected failure on an HTTP/2 connection"
+_DRAIN_PING = b"draining"
+_KEEPALIVE_PING = b"areuhere"
+_NOT_REACHED = float("inf")
+
+
+class Http2Connection(asyncio.BufferedProtocol):
+    """One client's connection."""
+
+    def __init__(self, server: "Http2Server") -> None:
+        self.server = server
+        self.options = server.options
+        self.level = LEVELS[server.options.compression_level]
+        self.peer = ""
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._h2 = H2Connection(
+            self._open_stream,
+            max_streams=server.options.max_streams,
+            max_header_bytes=server.options.max_metadata_bytes,
+            on_ping=self._on_ping,
+            on_pong=self._on_pong,
+        )
+        self._scratch = server.scratch
+        self._came = b""
+        self._is_direct = False
+        self._is_closing = False
+        self._is_paused = False
+        # times, as the server's sweep knows them
+        self._made = self._read_at = self._busy_at = self._moved_at = server.now
+        self._closing_since: float | None = None
+        self._dropped_bytes = 0
+        self._unsent = 0
+        self._moved = 0
+        self._age_limit_s = _NOT_REACHED
+        if (age_ms := server.options.max_connection_age_ms) is not None:
+            self._age_limit_s = age_ms / 1000 * random.uniform(0.9, 1.1)
+        self._draining_since: float | None = None
+        # keepalive and the ping policy
+        self._pinged_at: float | None = None
+        self._pings_without_data = 0
+        self._sent_at_ping = 0
+        self._client_pinged_at = -_NOT_REACHED
+        self._sent_at_client_ping = 0
+        self._strikes = 0
+
+    # --- asyncio calls these ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self.peer = _peer(transport.get_extra_info("peername"))
+        server = self.server
+        server.connections.add(self)
+        server.open_count += 1
+        if server.open_count > self.options.max_connections:
+            self._h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "the server has all its connections taken")
+        elif self.server.is_stopping:
+            self._h2.go_away()
+        self.flush()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_closing = True
+        self._h2.lose()
+        if self._closing_since is None:
+            self.server.open_count -= 1
+        self.server.forget(self)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        if (
+            self._h2.data_left >= DEFAULT_FRAME_BYTES
+            and not self._came
+            and (room := self._h2.room()) is not None
+        ):
+            self._is_direct = True
+            return room
+        return self._scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._read_at = self.server.now
+        if self._closing_since is not None:
+            self._drop(nbytes)
+            return
+        if not self._is_direct and nbytes <= JOIN_BYTES:
+            data = bytes(self._scratch[:nbytes])
+            if self._came:
+                self._came += data
+            else:
+                self._came = data
+                self.server.note_ready(self)
+            return
+        try:
+            if self._is_direct:
+                self._is_direct = False
+                self._h2.filled(nbytes)
+            else:
+                self._take_what_came()
+                self._h2.receive(self._scratch[:nbytes])
+        except Exception:
+            logger.exception(_GAVE_UP)
+            self._give_up()
+        self.flush()
+
+    def eof_received(self) -> bool:
+        """See asyncio.BufferedProtocol."""
+        self._is_closing = True
+        return False
+
+    def pause_writing(self) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_paused = self._h2.is_paused = True
+        # What has not been read causes no more answers, and no more acknowledgements.
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """See asyncio.BufferedProtocol."""
+        self._is_paused = self._h2.is_paused = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._h2.pump()
+            self.flush()
+
+    def take(self, data: bytes) -> None:
+        """Take what came before this was the connection's protocol."""
+        self._came = data
+        self.server.note_ready(self)
+
+    def work(self) -> None:
+        """Act on what was read; the answers are not written yet."""
+        try:
+            self._take_what_came()
+        except Exception:
+            logger.exception(_GAVE_UP)
+            self._give_up()
+
+    def _take_what_came(self) -> None:
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
+
+    def _give_up(self) -> None:
+        """End the one connection whose bytes were too much for us; the others go on."""
+        self._h2.fail(ErrorCode.INTERNAL_ERROR, "")
+
+    # --- writing ---
+
+    def flush(self) -> None:
+        """Write what there is to send; close when nothing is left to be done."""
+        h2 = self._h2
+        while h2.out and not self._is_closing:
+            out, size = h2.out, h2.out_bytes
+            h2.out, h2.out_bytes = [], 0
+            if self._transport.is_closing():
+                return
+            if len(out) == 1:
+                self._transport.write(out[0])
+            elif size <= JOIN_BYTES:
+                self._transport.write(b"".join(out))
+            else:
+                self._transport.writelines(out)
+            if h2.is_blocked_by_output:
+                h2.pump()
+        if h2.is_failed:
+            self._linger()
+        elif h2.is_going_away and not h2.streams:
+            self._close()
+
+    def _close(self) -> None:
+        self._is_closing = True
+        self._transport.close()
+
+    def _linger(self) -> None:
+        """End our side; what the client still sends is dropped for a while.
+
+        Closing at once would reset the connection, and the client might never see the GOAWAY.
+        """
+        if self._closing_since is not None or self._is_closing:
+            return
+        self._closing_since = self.server.now
+        self.server.open_count -= 1
+        self._is_direct = False
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._close()
+
+    def _drop(self, nbytes: int) -> None:
+        self._dropped_bytes += nbytes
+        if self._dropped_bytes > LINGER_BYTES:
+            self.abort()
+
+    # --- streams ---
+
+    def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
+        if head.use is None:
+            is_call = head.method == b"POST" and is_grpc(head)
+            head.use = prepare(head, self.server.methods) if is_call else False
+        if head.use is not False:
+            return GrpcCall(h2, stream_id, head, self)
+        return self.server.open_other(h2, stream_id, head, self)
+
+    # --- pings ---
+
+    def _on_ping(self) -> None:
+        """Count pings that come more often than the options allow (gRPC's keepalive)."""
+        now, options, h2 = self.server.clock(), self.options, self._h2
+        may_ping = bool(h2.streams) or options.keepalive_permit_without_calls
+        least_s = options.min_recv_ping_interval_without_data_ms / 1000
+        if h2.frames_sent != self._sent_at_client_ping:
+            self._strikes = 0
+        elif now - self._client_pinged_at < (least_s if may_ping else PING_WITHOUT_CALLS_S):
+            self._strikes += 1
+            if 0 < options.max_ping_strikes < self._strikes:
+                h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+        self._client_pinged_at = now
+        self._sent_at_client_ping = h2.frames_sent
+
+    def _on_pong(self, payload: bytes) -> None:
+        if payload == _DRAIN_PING and self._draining_since is not None:
+            self._h2.go_away()
+
+    # --- the server calls these ---
+
+    def drain(self) -> None:
+        """Ask the client to open no more streams, and close once those it has are done.
+
+        The last GOAWAY follows when the client has seen the first (RFC 9113, section 6.8).
+        """
+        if self._draining_since is not None or self._h2.is_failed:
+            return
+        self._draining_since = self.server.now
+        if self._h2.is_ready:
+            self._h2.announce_end()
+            self._h2.ping(_DRAIN_PING)
+        else:
+            self._h2.go_away()
+        self.flush()
+
+    def cut(self) -> None:
+        """End every call as unavailable, and the connection."""
+        self._h2.go_away()
+        for stream in list(self._h2.streams.values()):
+            stream.cut()
+        self.flush()
+        self._close()
+
+    def abort(self) -> None:
+        """Cut the connection now."""
+        self._is_closing = True
+        self._transport.abort()
+
+    def check_time(self, now: float) -> None:
+        """Act on whatever has lasted too long."""
+        h2, options = self._h2, self.options
+        h2.tick()
+        unsent = self._transport.get_write_buffer_size()
+        if unsent < self._unsent or not unsent:
+            self._busy_at = now
+        self._unsent = unsent
+        if now - self._busy_at > options.write_timeout_s:
+            self.abort()
+        elif self._closing_since is not None:
+            if now - self._closing_since > LINGER_S:
+                self.abort()
+        elif not h2.is_ready:
+            if now - self._made > options.handshake_timeout_s:
+                h2.fail(ErrorCode.SETTINGS_TIMEOUT, "no HTTP/2 within the time for it")
+                self.flush()
+        else:
+            self._check_calls(now)
+            self._check_age(now)
+            self._check_alive(now)
+
+    def _check_calls(self, now: float) -> None:
+        """End calls past their deadline, and those whose client reads nothing."""
+        h2 = self._h2
+        if h2.frames_sent != self._moved or not h2.has_pending:
+            self._moved, self._moved_at = h2.frames_sent, now
+        is_stalled = now - self._moved_at > self.options.write_timeout_s
+        for stream in list(h2.streams.values()):
+            if stream.deadline_s is not None and stream.deadline_s < now:
+                stream.expire()
+            elif is_stalled and stream.pending_bytes and stream.ending is not None:
+                h2.reset(stream.id, ErrorCode.CANCEL)
+        if is_stalled:
+            self._moved_at = now
+        self.flush()
+
+    def _check_age(self, now: float) -> None:
+        options = self.options
+        idle_ms, grace_ms = options.max_connection_idle_ms, options.max_connection_age_grace_ms
+        if self._draining_since is not None:
+            if now - self._draining_since >= self.server.sweep_s and not self._h2.is_going_away:
+                self._h2.go_away()  # the client has not answered the ping
+                self.flush()
+            if (
+                grace_ms is not None
+                and not self.server.is_stopping
+                and now - self._draining_since > grace_ms / 1000
+            ):
+                self.cut()
+        elif now - self._made > self._age_limit_s or (
+            idle_ms is not None and not self._h2.streams and now - self._read_at > idle_ms / 1000
+        ):
+            self.drain()
+
+    def _check_alive(self, now: float) -> None:
+        """Ping a client that has been quiet, and give up one that does not answer."""
+        options, h2 = self.options, self._h2
+        if self._pinged_at is not None:
+            if self._read_at >= self._pinged_at:
+                self._pinged_at = None
+            elif now - self._pinged_at > options.keepalive_timeout_ms / 1000:
+                self.abort()
+                return
+        if h2.frames_sent != self._sent_at_ping:
+            self._pings_without_data, self._sent_at_ping = 0, h2.frames_sent
+        limit = options.max_pings_without_data
+        if (
+            self._pinged_at is None
+            and now - self._read_at > options.keepalive_time_ms / 1000
+            and (h2.streams or options.keepalive_permit_without_calls)
+            and not 0 < limit <= self._pings_without_data
+        ):
+            self._pinged_at = now
+            self._pings_without_data += 1
+            h2.ping(_KEEPALIVE_PING)
+            self.flush()
+
+
+def _peer(name: Any) -> str:
+    """Return a peer's address as gRPC writes it."""
+    if not isinstance(name, tuple):
+        return "unix:"
+    host, port = name[:2]
+    return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"

@@ -1,0 +1,182 @@
+"""REST over HTTP/2: the same routes as over HTTP/1.1, one stream for each request.
+
+Only where gRPC and HTTP share a port: there a client that has HTTP/2 may use it for everything.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_routes import HttpRoutes, error_answer
+from inferd.transport.resume import resume
+from inferd.wire.grpc_messages import is_grpc
+from inferd.wire.h2_connection import H2Connection
+from inferd.wire.h2_frames import ErrorCode
+from inferd.wire.h2_hpack import encode_fields
+from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
+
+if TYPE_CHECKING:
+    from inferd.transport.http2_connection import Http2Connection
+
+_WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
+_WRONG_METHOD = encode_fields(
+    [(b":status", b"405"), (b"allow", b"POST"), (b"content-length", b"0")]
+)
+
+
+class WrongExchange(H2Stream):
+    """A request that cannot be gRPC (gRPC over HTTP2, Requests).
+
+    415 for another Content-Type, 405 for another method than POST.
+    """
+
+    def on_open(self) -> None:
+        """See H2Stream."""
+        block = _WRONG_METHOD if is_grpc(self.head) else _WRONG_TYPE
+        self.connection.send_headers(self, block, ends=True)
+
+    def on_reset(self) -> None:
+        """See H2Stream."""
+
+
+class RestExchange(H2Stream):
+    """One request and its answer."""
+
+    _body: memoryview | bytearray | None = None
+    _filled = 0
+    _held_bytes = 0
+    _task: asyncio.Task[None] | None = None
+
+    def __init__(
+        self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
+    ) -> None:
+        H2Stream.__init__(self, connection, stream_id, head)
+        self._port = port
+
+    def on_open(self) -> None:
+        """See H2Stream."""
+        limit = self.connection.max_header_bytes
+        if self.head.size > limit:
+            self._refuse(431, f"the request head is larger than {limit} bytes")
+        elif self.head.method == b"CONNECT":
+            self._refuse(501, "CONNECT is not supported")
+        elif self.head.content_length > self._port.server.max_body_bytes:
+            self._refuse_size()
+        elif self.head.content_length >= 0:
+            self._begin(self.head.content_length)
+        else:
+            self._body = bytearray()
+
+    def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
+        """See H2Stream."""
+        count = stop - start
+        if isinstance(self._body, bytearray):
+            if self._filled + count > self._port.server.max_body_bytes:
+                self._refuse_size()
+                return
+            self._body += data[start:stop]
+        elif self._body is not None:
+            self._body[self._filled : self._filled + count] = data[start:stop]
+        self.on_filled(count, ends=ends)
+
+    def room(self) -> memoryview | None:
+        """See H2Stream."""
+        return self._body[self._filled :] if isinstance(self._body, memoryview) else None
+
+    def on_filled(self, count: int, *, ends: bool) -> None:
+        """See H2Stream."""
+        self._filled += count
+        self._held_bytes += count
+        server = self._port.server
+        server.inflight_bytes += count
+        if server.inflight_bytes > server.options.max_inflight_bytes:
+            self._refuse(503, "the server holds as much request data as it may; try again later")
+            return
+        self.connection.credit(self, count)
+        if ends:
+            self.on_end()
+
+    def on_end(self) -> None:
+        """See H2Stream."""
+        head = self.head
+        headers: dict[bytes, bytes] = {}
+        for name, value in head.fields:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+        request = HttpRequest(
+            method=head.method,
+            target=head.path,
+            headers=headers,
+            is_kept_alive=True,
+            is_http_10=False,
+            body=memoryview(self._body or b""),
+        )
+        routes = cast("HttpRoutes", self._port.server.routes)
+        answering = routes.answer(request)
+        try:
+            waits_for = answering.send(None)
+        except StopIteration as done:
+            self._answer(done.value)
+        else:
+            later = self._answer_later(answering, waits_for)
+            self._task = asyncio.get_running_loop().create_task(later)
+
+    def on_reset(self) -> None:
+        """See H2Stream."""
+        self._clean_up()
+
+    def cut(self) -> None:
+        """See H2Stream."""
+        self.connection.reset(self.id, ErrorCode.CANCEL)
+
+    async def _answer_later(
+        self, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
+    ) -> None:
+        answer = await resume(answering, waits_for)
+        self._task = None
+        self._answer(answer)
+        self._port.flush()
+
+    def _answer(self, answer: HttpAnswer) -> None:
+        if self.is_local_done:
+            return
+        length = sum(map(len, answer.buffers))
+        fields = [
+            (b":status", b"%d" % answer.status),
+            (b"content-type", answer.content_type),
+            (b"content-length", b"%d" % length),
+        ]
+        for line in answer.headers.split(b"\r\n"):
+            name, colon, value = line.partition(b":")
+            if colon:
+                fields.append((name.lower(), value.strip()))
+        has_body = bool(length) and self.head.method != b"HEAD"
+        self.connection.send_headers(self, encode_fields(fields), ends=not has_body)
+        if has_body:
+            self.connection.send_data(self, answer.buffers, b"")
+        self._clean_up()
+
+    def _begin(self, length: int) -> None:
+        # Memory is committed as the body comes, see HttpConnection.
+        try:
+            self._body = np.empty(length, np.uint8).data
+        except MemoryError:
+            self._refuse(503, "the server has no memory for the body; try again later")
+
+    def _refuse_size(self) -> None:
+        limit = self._port.server.max_body_bytes
+        self._refuse(413, f"the body is larger than the {limit} bytes this server takes")
+
+    def _refuse(self, status: int, message: str) -> None:
+        self._answer(error_answer(status, message))
+
+    def _clean_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._port.server.inflight_bytes -= self._held_bytes
+        self._held_bytes = 0
+        self._body = None

@@ -1,0 +1,193 @@
+"""The HTTP/2 server that carries gRPC: listening sockets, connections, the sweep, the drain."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import cast
+
+from inferd.engine.engine import Engine
+from inferd.errors import Unavailable
+from inferd.transport.call import Method
+from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
+from inferd.transport.grpc_services import grpc_methods
+from inferd.transport.http2_connection import Http2Connection
+from inferd.transport.http2_rest import RestExchange, WrongExchange
+from inferd.transport.http_routes import HttpRoutes
+from inferd.wire.grpc_messages import is_grpc
+from inferd.wire.h2_connection import H2Connection
+from inferd.wire.h2_request import RequestHead
+from inferd.wire.h2_stream import H2Stream
+
+SWEEP_S = 1.0
+"""How often timeouts are looked at, at least; they are exact to about this much."""
+
+TOGETHER = 32
+"""How many connections' requests are answered before their answers are written."""
+
+READ_BYTES = 1 << 18
+WATCH_INTERVAL_S = 1.0
+
+_LAST_WAIT_S = 0.5
+
+
+class Http2Server:
+    """Answers gRPC calls on one port, and REST too where it is given the routes.
+
+    `more_methods` are offered beside our own, by path. `clock` is for timeouts.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: GrpcOptions,
+        more_methods: dict[str, Method] | None = None,
+        *,
+        routes: HttpRoutes | None = None,
+        max_body_bytes: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options
+        methods = {
+            **grpc_methods(engine, self._pause, typed_answers=options.typed_answers),
+            **(more_methods or {}),
+        }
+        self.methods = {path.encode(): method for path, method in methods.items()}
+        self.routes = routes
+        self.max_body_bytes = max_body_bytes
+        self.connections: set[Http2Connection] = set()
+        self.open_count = 0  # connections, without those that only linger
+        self.inflight_bytes = 0
+        self.is_stopping = False
+        self.clock = clock
+        self.now = clock()
+        # Every connection reads into it: what was read is used up before anybody reads again.
+        self.scratch = memoryview(bytearray(READ_BYTES))
+        self.sweep_s = _sweep_interval(options)
+        self._ready: list[Http2Connection] = []
+        self._servers: list[asyncio.Server] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._stopping = asyncio.Event()
+        self._all_gone = asyncio.Event()
+
+    async def start(self, address: str, port: int) -> int:
+        """Listen on `address` and return the port, which the system chooses when `port` is 0.
+
+        Raises OSError naming the address when it cannot be bound, InvalidConfig when the TLS
+        files cannot be used.
+        """
+        context = grpc_ssl_context(self.options)
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                lambda: Http2Connection(self),
+                address,
+                port,
+                ssl=context,
+                backlog=1024,
+                reuse_port=self.options.reuse_port or None,
+                ssl_handshake_timeout=self.options.handshake_timeout_s if context else None,
+            )
+        except OSError as error:
+            host = f"[{address}]" if ":" in address else address
+            msg = f"cannot listen for gRPC on {host}:{port}: {error.strerror}"
+            error.strerror = msg
+            raise
+        self._servers.append(server)
+        self.keep_sweeping()
+        return cast("int", server.sockets[0].getsockname()[1])
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new calls, give those in flight `grace_s` seconds, then cancel them."""
+        self.is_stopping = True
+        self._stopping.set()
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.drain()
+        if grace_s > 0:
+            await self._wait_until_all_gone(grace_s)
+        for connection in list(self.connections):
+            connection.cut()
+        await self._wait_until_all_gone(_LAST_WAIT_S)
+        for connection in list(self.connections):
+            connection.abort()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+
+    def note_ready(self, connection: Http2Connection) -> None:
+        """Let a connection that has read something act on it, once all have read.
+
+        Each call into the kernel makes the Python code after it slow, for processors now forget
+        then what they had learned about it. So all sockets are read, then all requests answered,
+        then all answers written.
+        """
+        self._ready.append(connection)
+        if len(self._ready) == 1:
+            asyncio.get_running_loop().call_soon(self._run_ready)
+
+    def _run_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        for at in range(0, len(ready), TOGETHER):
+            together = ready[at : at + TOGETHER]
+            for connection in together:
+                connection.work()
+            for connection in together:
+                connection.flush()
+
+    def forget(self, connection: Http2Connection) -> None:
+        """Take a closed connection off the list."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_gone.set()
+
+    def open_other(
+        self, h2: H2Connection, stream_id: int, head: RequestHead, port: Http2Connection
+    ) -> H2Stream:
+        """Return the stream of a request that is not gRPC."""
+        if self.routes is None or is_grpc(head):
+            return WrongExchange(h2, stream_id, head)
+        return RestExchange(h2, stream_id, head, port)
+
+    def sweep(self) -> None:
+        """Let every connection act on what has lasted too long."""
+        self.now = self.clock()
+        for connection in list(self.connections):
+            connection.check_time(self.now)
+
+    def keep_sweeping(self) -> None:
+        """Sweep now and again."""
+        self.sweep()
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(self.sweep_s, self.keep_sweeping)
+
+    async def _wait_until_all_gone(self, timeout_s: float) -> None:
+        if not self.connections:
+            return
+        self._all_gone.clear()
+        try:
+            await asyncio.wait_for(self._all_gone.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+    async def _pause(self) -> None:
+        """Wait a little; raises Unavailable when the server stops, so that watches end."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), WATCH_INTERVAL_S)
+        except TimeoutError:
+            return
+        msg = "the server is shutting down"
+        raise Unavailable(msg)
+
+
+def _sweep_interval(options: GrpcOptions) -> float:
+    """Return how often to sweep: often enough for the shortest time that is set."""
+    times_ms = (
+        options.keepalive_time_ms,
+        options.keepalive_timeout_ms,
+        options.max_connection_age_ms,
+        options.max_connection_age_grace_ms,
+        options.max_connection_idle_ms,
+    )
+    shortest_s = min(time_ms for time_ms in times_ms if time_ms is not None) / 1000
+    return max(0.02, min(SWEEP_S, shortest_s / 4, options.write_timeout_s / 4))

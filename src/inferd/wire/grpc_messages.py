@@ -1,0 +1,329 @@
+"""gRPC over HTTP/2: request heads, length-prefixed messages, statuses.
+
+The rules are those of the "gRPC over HTTP2" protocol description (PROTOCOL-HTTP2.md); sections
+are cited by their headings.
+"""
+
+import base64
+import binascii
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from inferd.errors import InvalidRequest
+from inferd.wire.h2_frames import DATA, END_HEADERS, END_STREAM, HEADERS
+from inferd.wire.h2_hpack import Field, encode_fields
+from inferd.wire.h2_request import RequestHead
+
+PREFIX = struct.Struct(">BL")
+"""Before each message: whether it is compressed, and its length (Length-Prefixed-Message)."""
+
+PREFIX_BYTES = 5
+
+OK = 0
+CANCELLED = 1
+DEADLINE_EXCEEDED = 4
+RESOURCE_EXHAUSTED = 8
+UNIMPLEMENTED = 12
+INTERNAL = 13
+UNAVAILABLE = 14
+
+ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
+
+_WINDOW_BITS = {b"gzip": 31, b"deflate": 15}  # deflate is the zlib format (Message-Encoding)
+_SMALL_BYTES = 65536
+
+
+class GrpcFault(Exception):
+    """The call ends with a status that gRPC itself defines, whatever the method."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+# --- heads ---
+
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_UNIT_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_OURS = frozenset(
+    (
+        b"content-type",
+        b"content-length",
+        b"te",
+        b"host",
+        b"grpc-timeout",
+        b"grpc-encoding",
+        b"grpc-accept-encoding",
+    )
+)
+
+
+class GrpcHead(msgspec.Struct, gc=False):
+    """What a request's head says about the call, without its metadata.
+
+    `timeout_s` None means that the client waits for ever. `fault`, the client's mistake, ends the
+    call. `method` is for the server, to find the method's handler once.
+    """
+
+    timeout_s: float | None = None
+    encoding: bytes = b"identity"
+    accepted: frozenset[bytes] = frozenset()
+    fault: GrpcFault | None = None
+    method: Any = None
+
+
+def is_grpc(head: RequestHead) -> bool:
+    """Tell whether the Content-Type is gRPC's (Requests, Content-Type)."""
+    return any(
+        name == b"content-type"
+        and value.startswith(b"application/grpc")
+        and value[16:17] in (b"", b"+", b";")
+        for name, value in head.fields
+    )
+
+
+def decode_grpc_head(head: RequestHead) -> GrpcHead:
+    """Return what `head`, whose Content-Type is gRPC's, says about the call."""
+    grpc = GrpcHead()
+    for name, value in head.fields:
+        if name == b"grpc-timeout":
+            match = _TIMEOUT.fullmatch(value)
+            if match is None:
+                grpc.fault = GrpcFault(INTERNAL, "grpc-timeout is not a number and a unit")
+            else:
+                grpc.timeout_s = int(match[1]) * _UNIT_S[match[2]]
+        elif name == b"grpc-encoding":
+            grpc.encoding = value
+            if value != b"identity" and value not in _WINDOW_BITS:
+                text = value[:40].decode("latin-1")
+                grpc.fault = GrpcFault(
+                    UNIMPLEMENTED, f"grpc-encoding '{text}' is not one of gzip, deflate, identity"
+                )
+        elif name == b"grpc-accept-encoding":
+            grpc.accepted = frozenset(one.strip() for one in value.split(b","))
+    return grpc
+
+
+def decode_metadata(head: RequestHead) -> list[tuple[str, str | bytes]]:
+    """Return the metadata: keys that end in -bin have bytes, several in one field are split.
+
+    Raises InvalidRequest for bytes that are not Base64 (Requests, Custom-Metadata).
+    """
+    metadata: list[tuple[str, str | bytes]] = []
+    for name, value in head.fields:
+        if name in _OURS:
+            continue
+        key = name.decode("latin-1")
+        if name.endswith(b"-bin"):
+            metadata += [(key, _decode_base64(key, one)) for one in value.split(b",")]
+        else:
+            metadata.append((key, value.decode("latin-1")))
+    return metadata
+
+
+def _decode_base64(key: str, value: bytes) -> bytes:
+    stripped = value.strip().rstrip(b"=")
+    try:
+        return base64.b64decode(stripped + b"=" * (-len(stripped) % 4), validate=True)
+    except binascii.Error as error:
+        msg = f"metadata '{key}' is not Base64: {error}"
+        raise InvalidRequest(msg) from error
+
+
+# --- messages in ---
+
+
+class MessageReader:
+    """Gathers the messages of one call from the pieces DATA frames bring.
+
+    A message's bytes are put into one buffer of the length its prefix says; memory is committed
+    as they come. Each message, still as it travelled, is given to `on_message` with its
+    compressed flag: bytes when it is small, else a view.
+    """
+
+    def __init__(self, max_bytes: int, on_message: Callable[[Any, bool], None]) -> None:
+        self._max_bytes = max_bytes
+        self._on_message = on_message
+        self._prefix = b""
+        self._message: memoryview | None = None
+        self._is_compressed = False
+        self._filled = 0
+
+    @property
+    def is_between_messages(self) -> bool:
+        """Whether the last message is whole."""
+        return self._message is None and not self._prefix
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes the message that is coming still lacks, 0 between messages."""
+        return 0 if self._message is None else len(self._message) - self._filled
+
+    def feed(self, data: Any, at: int, stop: int) -> None:
+        """Take data[at:stop]. Raises GrpcFault for a message that is too large or badly marked."""
+        while at < stop:
+            if self._message is not None:
+                count = min(stop - at, len(self._message) - self._filled)
+                self._message[self._filled : self._filled + count] = data[at : at + count]
+                at += count
+                self.filled(count)
+                continue
+            if self._prefix or stop - at < PREFIX_BYTES:
+                count = min(stop - at, PREFIX_BYTES - len(self._prefix))
+                self._prefix += bytes(data[at : at + count])
+                at += count
+                if len(self._prefix) < PREFIX_BYTES:
+                    return
+                flag, length = PREFIX.unpack(self._prefix)
+                self._prefix = b""
+            else:
+                flag, length = PREFIX.unpack_from(data, at)
+                at += PREFIX_BYTES
+            self._check(flag, length)
+            if length <= stop - at and length <= _SMALL_BYTES:
+                self._on_message(bytes(data[at : at + length]), flag == 1)
+                at += length
+            else:
+                self._is_compressed = flag == 1
+                self._begin(length)
+
+    def room(self) -> memoryview | None:
+        """Return what is still to be filled of the message that is coming, None for nothing."""
+        return None if self._message is None else self._message[self._filled :]
+
+    def filled(self, count: int) -> None:
+        """Take note that `count` bytes of `room` have been filled."""
+        self._filled += count
+        message = self._message
+        if message is not None and self._filled == len(message):
+            self._message, self._filled = None, 0
+            is_small = len(message) <= _SMALL_BYTES
+            self._on_message(bytes(message) if is_small else message, self._is_compressed)
+
+    def _check(self, flag: int, length: int) -> None:
+        if flag > 1:
+            raise GrpcFault(INTERNAL, f"a message's compressed flag is {flag}, expected 0 or 1")
+        if length > self._max_bytes:
+            msg = f"a message has {length} bytes, this server takes at most {self._max_bytes}"
+            raise GrpcFault(RESOURCE_EXHAUSTED, msg)
+
+    def _begin(self, length: int) -> None:
+        # Not a bytearray: that would write zeros over memory that is about to be overwritten, and
+        # touch all of it though the client may never send what it announced.
+        try:
+            self._message = np.empty(length, np.uint8).data
+        except MemoryError:
+            msg = "the server has no memory for the message; try again later"
+            raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
+        self._filled = 0
+
+
+def inflate_message(data: Any, encoding: bytes, max_bytes: int) -> bytes:
+    """Return a compressed message decoded (Message-Encoding); never more than `max_bytes`.
+
+    Raises GrpcFault.
+    """
+    if encoding not in _WINDOW_BITS:
+        raise GrpcFault(INTERNAL, "a message is marked as compressed, but grpc-encoding is not set")
+    decoder = zlib.decompressobj(_WINDOW_BITS[encoding])
+    try:
+        message = decoder.decompress(data, max_bytes + 1)
+    except zlib.error as error:
+        msg = f"a compressed message cannot be decoded: {error}"
+        raise GrpcFault(INTERNAL, msg) from error
+    if len(message) > max_bytes:
+        msg = f"a message inflates to more than the {max_bytes} bytes this server takes"
+        raise GrpcFault(RESOURCE_EXHAUSTED, msg)
+    if not decoder.eof or decoder.unused_data:
+        raise GrpcFault(INTERNAL, "a compressed message ends too early, or too late")
+    return message
+
+
+# --- messages out ---
+
+
+def choose_encoding(accepted: frozenset[bytes]) -> bytes:
+    """Return what a client that accepts these encodings is answered in."""
+    for encoding in (b"gzip", b"deflate"):
+        if encoding in accepted:
+            return encoding
+    return b"identity"
+
+
+def deflate_message(buffers: Iterable[Any], encoding: bytes, level: int) -> bytes:
+    """Return the message in `buffers` compressed, `level` 1 to 9."""
+    encoder = zlib.compressobj(level, wbits=_WINDOW_BITS[encoding])
+    return b"".join([*map(encoder.compress, buffers), encoder.flush()])
+
+
+# --- answers ---
+
+_BASIC = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+_UNSAFE = re.compile(rb"[^ -$&-~]|^ | $")
+"""What is percent-encoded (Responses, Status-Message); no field begins or ends in a space."""
+
+
+@lru_cache(maxsize=16)
+def encode_response_head(encoding: bytes = b"identity") -> bytes:
+    """Return the block before the answer's messages (Responses, Response-Headers)."""
+    fields = list(_BASIC)
+    if encoding != b"identity":
+        fields.append((b"grpc-encoding", encoding))
+    return encode_fields(fields)
+
+
+def encode_status(status: int, message: str, metadata: Iterable[Field] = ()) -> bytes:
+    """Return the block of the trailers (Responses, Trailers)."""
+    return encode_fields([*_status_fields(status, message), *metadata])
+
+
+def encode_status_only(status: int, message: str) -> bytes:
+    """Return the block of an answer without messages (Responses, Trailers-Only)."""
+    fields = [*_BASIC, *_status_fields(status, message)]
+    if status == UNIMPLEMENTED:  # Compression: says what would have been understood
+        fields.append((b"grpc-accept-encoding", ACCEPTED_ENCODINGS))
+    return encode_fields(fields)
+
+
+def _status_fields(status: int, message: str) -> list[Field]:
+    fields = [(b"grpc-status", b"%d" % status)]
+    if message:
+        text = message.encode(errors="replace")
+        fields.append((b"grpc-message", _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text)))
+    return fields
+
+
+OK_TRAILERS = encode_status(OK, "")
+
+_HEAD_BLOCK = encode_response_head()
+_HEAD_FRAME = struct.Struct(f">5sL{len(_HEAD_BLOCK)}sHBHLBL")
+_HEAD_START = bytes((0, 0, len(_HEAD_BLOCK), HEADERS, END_HEADERS))
+_TAIL_FRAME = struct.Struct(f">5sL{len(OK_TRAILERS)}s")
+_TAIL_START = bytes((0, 0, len(OK_TRAILERS), HEADERS, END_HEADERS | END_STREAM))
+
+
+def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> bytes:
+    """Return the frames of a whole answer with status OK: HEADERS, one DATA, HEADERS.
+
+    `length` is that of the message in `buffers`; with its prefix it must fit in one frame.
+    """
+    framed = length + PREFIX_BYTES
+    head = _HEAD_FRAME.pack(
+        _HEAD_START, stream_id, _HEAD_BLOCK,
+        framed >> 8, framed & 0xFF, DATA << 8, stream_id, 0, length,
+    )  # fmt: skip
+    return b"".join((head, *buffers, _TAIL_FRAME.pack(_TAIL_START, stream_id, OK_TRAILERS)))
+
+
+def encode_message(buffers: list[Any], *, is_compressed: bool = False) -> list[Any]:
+    """Return one message with its prefix, as buffers."""
+    length = sum(map(len, buffers))
+    return [PREFIX.pack(is_compressed, length), *buffers]

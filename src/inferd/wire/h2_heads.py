@@ -1,0 +1,73 @@
+"""Header blocks of one connection: put together, decoded, and remembered while they repeat."""
+
+from inferd.wire.h2_frames import CONTROL_FRAME_BYTES, ConnectionFault, ErrorCode
+from inferd.wire.h2_hpack import Field, HeaderDecoder
+from inferd.wire.h2_request import MalformedRequest, RequestHead, decode_request_head
+
+_REMEMBERED_HEADS = 64
+_REMEMBERED_BYTES = 4096
+_DECODED_LISTS = 8  # times the limit: so much is decoded, to refuse the one stream alone
+_UNDECODED_BLOCKS = 4  # times the limit
+
+
+class HeaderBlocks:
+    """Blocks in, heads out.
+
+    A client that repeats a call sends the same block, which means the same as long as the dynamic
+    table does not change: with any insertion, eviction or change of size all is forgotten.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_block_bytes = max(_UNDECODED_BLOCKS * max_bytes, CONTROL_FRAME_BYTES)
+        self._decoder = HeaderDecoder(_DECODED_LISTS * max_bytes)
+        self._heads: dict[bytes, RequestHead | MalformedRequest] = {}
+        self._block = bytearray()
+        self._frame_count = 0
+
+    def begin(self, fragment: bytes) -> None:
+        """Begin a block that CONTINUATION frames go on with."""
+        self._block = bytearray(fragment)
+        self._frame_count = 0
+
+    def go_on(self, fragment: bytes) -> None:
+        """Add the fragment of a CONTINUATION frame (RFC 9113, sections 6.10 and 10.5.1).
+
+        Raises ConnectionFault when the block grows too large, or in too many pieces.
+        """
+        self._block += fragment
+        self._frame_count += 1
+        size = len(self._block)
+        if size > self._max_block_bytes or self._frame_count > 8 + size // 256:
+            msg = "a header block goes on for too long"
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
+
+    def take(self) -> bytes:
+        """Return the block that was put together."""
+        block, self._block = bytes(self._block), bytearray()
+        return block
+
+    def head(self, block: bytes) -> RequestHead | MalformedRequest:
+        """Return the request head that `block` is, or why it is none. Raises ConnectionFault."""
+        head = self._heads.get(block)
+        if head is not None:
+            return head
+        fields, size = self._decode(block)
+        try:
+            head = decode_request_head(fields, size)
+        except MalformedRequest as error:
+            head = error
+        if not self._decoder.is_table_changed and max(size, len(block)) <= _REMEMBERED_BYTES:
+            if len(self._heads) >= _REMEMBERED_HEADS:
+                self._heads.clear()
+            self._heads[block] = head
+        return head
+
+    def trailers(self, block: bytes) -> list[Field]:
+        """Return the fields of a block that is not a request's head. Raises ConnectionFault."""
+        return self._decode(block)[0]
+
+    def _decode(self, block: bytes) -> tuple[list[Field], int]:
+        decoded = self._decoder.decode(block)
+        if self._decoder.is_table_changed:
+            self._heads.clear()
+        return decoded

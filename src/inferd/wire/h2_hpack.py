@@ -1,0 +1,156 @@
+"""HPACK: header blocks to fields and back (RFC 7541).
+
+Tables, integers and Huffman codes are the hpack library's. The walk over a block is ours: it must
+tell whether the block touched the dynamic table, and costs a third of the library's.
+
+The encoder never touches the peer's dynamic table, so a block it makes means the same on every
+connection and can be made once.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from hpack.exceptions import HPACKError
+from hpack.hpack import decode_integer, encode_integer
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
+
+from inferd.wire.h2_frames import ConnectionFault, ErrorCode
+
+Field = tuple[bytes, bytes]
+
+TABLE_BYTES = 4096
+"""The dynamic table's size: SETTINGS_HEADER_TABLE_SIZE as it is when nobody sets it."""
+
+NO_TABLE = b"\x20"
+"""A dynamic table size update to 0 (RFC 7541, section 6.3).
+
+It stands before our first block on a connection whose peer wants a smaller table than usual.
+"""
+
+_FIELD_OVERHEAD = 32  # RFC 7541, section 4.1
+_STATIC = HeaderTable.STATIC_TABLE
+_STATIC_COUNT = HeaderTable.STATIC_TABLE_LENGTH
+
+
+class HeaderDecoder:
+    """The decoding side of one connection; `is_table_changed` is about the last block decoded."""
+
+    def __init__(self, max_list_bytes: int) -> None:
+        self._max_list_bytes = max_list_bytes
+        self._table = HeaderTable()
+        self.is_table_changed = False
+
+    def decode(self, block: bytes) -> tuple[list[Field], int]:
+        """Return the fields of `block` and their size as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
+
+        Raises ConnectionFault: COMPRESSION_ERROR for a block that means nothing,
+        ENHANCE_YOUR_CALM for a list that grows beyond what is decoded at all. Either way the
+        table is lost, and the connection with it.
+        """
+        self.is_table_changed = False
+        try:
+            return self._decode(block)
+        except (HPACKError, IndexError) as error:
+            msg = f"a header block cannot be decoded: {error}"
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, msg) from error
+
+    def _decode(self, block: bytes) -> tuple[list[Field], int]:
+        table = self._table
+        dynamic = table.dynamic_entries
+        fields: list[Field] = []
+        at, size, end = 0, 0, len(block)
+        while at < end:
+            first = block[at]
+            if first & 0x80:  # indexed, section 6.1
+                index, at = _integer(block, at, 7)
+                if 0 < index <= _STATIC_COUNT:
+                    field = _STATIC[index - 1]
+                else:
+                    field = dynamic[index - _STATIC_COUNT - 1] if index else _no_field()
+            elif first & 0x40:  # literal with incremental indexing, section 6.2.1
+                field, at = self._literal(block, at, 6)
+                table.add(*field)
+                self.is_table_changed = True
+            elif first & 0x20:  # dynamic table size update, section 6.3
+                at = self._resize(block, at, is_first=not fields)
+                continue
+            else:  # literal without indexing, or never indexed, sections 6.2.2 and 6.2.3
+                field, at = self._literal(block, at, 4)
+            size += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD
+            if size > self._max_list_bytes:
+                msg = f"a header list is larger than {self._max_list_bytes} bytes"
+                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
+            fields.append(field)
+        return fields, size
+
+    def _literal(self, block: bytes, at: int, prefix_bits: int) -> tuple[Field, int]:
+        index, at = _integer(block, at, prefix_bits)
+        if index:
+            name = self._table.get_by_index(index)[0]
+        else:
+            name, at = _text(block, at)
+        value, at = _text(block, at)
+        return (name, value), at
+
+    def _resize(self, block: bytes, at: int, *, is_first: bool) -> int:
+        size, at = _integer(block, at, 5)
+        if not is_first or size > TABLE_BYTES:
+            msg = "a table size update is misplaced or larger than SETTINGS_HEADER_TABLE_SIZE"
+            raise HPACKError(msg)
+        self._table.maxsize = size
+        self.is_table_changed = True
+        return at
+
+
+def _no_field() -> Field:
+    msg = "there is no field 0"
+    raise HPACKError(msg)
+
+
+def _integer(block: bytes, at: int, prefix_bits: int) -> tuple[int, int]:
+    mask = (1 << prefix_bits) - 1
+    value = block[at] & mask
+    if value != mask:
+        return value, at + 1
+    value, used = decode_integer(block[at : at + 8], prefix_bits)
+    return value, at + used
+
+
+def _text(block: bytes, at: int) -> tuple[bytes, int]:
+    is_huffman = block[at] & 0x80
+    length, at = _integer(block, at, 7)
+    end = at + length
+    text = block[at:end]
+    if len(text) != length:
+        msg = "the block ends inside a text"
+        raise HPACKError(msg)
+    return (_decode_huffman(text) if is_huffman else text), end
+
+
+def _decode_huffman(text: bytes) -> bytes:
+    return _remembered_huffman(text) if len(text) <= 64 else bytes(decode_huffman(text))
+
+
+@lru_cache(maxsize=1024)
+def _remembered_huffman(text: bytes) -> bytes:
+    return bytes(decode_huffman(text))
+
+
+_STATIC_INDEX = {name: index for index, (name, _) in reversed(list(enumerate(_STATIC, 1)))}
+_STATIC_FIELDS = {field: index for index, field in enumerate(_STATIC, 1) if field[1]}
+
+
+def encode_fields(fields: Iterable[Field]) -> bytes:
+    """Return the block of `fields` that needs no dynamic table (RFC 7541, sections 6.1, 6.2.2)."""
+    out = bytearray()
+    for name, value in fields:
+        if index := _STATIC_FIELDS.get((name, value)):
+            out.append(0x80 | index)
+            continue
+        if index := _STATIC_INDEX.get(name, 0):
+            out += encode_integer(index, 4)
+        else:
+            out += b"\x00" + encode_integer(len(name), 7) + name
+        out += encode_integer(len(value), 7) + value
+    return bytes(out)

@@ -1,0 +1,91 @@
+"""The head of an HTTP/2 request: pseudo-header fields, field rules (RFC 9113, section 8)."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from inferd.wire.h2_hpack import Field
+
+
+class MalformedRequest(Exception):
+    """The fields break a rule of RFC 9113, section 8: the stream ends with PROTOCOL_ERROR."""
+
+
+class RequestHead(msgspec.Struct, gc=False):
+    """What a request's header block says; names are in lower case, as they came.
+
+    One head serves every request of a connection that repeats its block, so it is never changed;
+    `use` is where the application keeps what it made of it. `fields` are without pseudo-header
+    fields, `size` counts all as SETTINGS_MAX_HEADER_LIST_SIZE does. `content_length` is -1 when
+    the request does not say it.
+    """
+
+    method: bytes
+    path: bytes
+    authority: bytes
+    fields: list[Field]
+    size: int
+    content_length: int = -1
+    use: Any = None
+
+
+_PSEUDO = frozenset((b":method", b":path", b":scheme", b":authority"))
+_HOP_BY_HOP = frozenset(
+    (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
+)
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+_BAD_VALUE = re.compile(rb"[\0\r\n]|^[ \t]|[ \t]$")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+
+
+def decode_request_head(fields: list[Field], size: int) -> RequestHead:
+    """Return the head that `fields` make. Raises MalformedRequest."""
+    pseudo: dict[bytes, bytes] = {}
+    count = 0
+    for name, value in fields:
+        if not name.startswith(b":"):
+            break
+        if name not in _PSEUDO or name in pseudo or _BAD_VALUE.search(value):
+            raise MalformedRequest(_named("pseudo-header field", name))
+        pseudo[name] = value
+        count += 1
+    ordinary = fields[count:]
+    length = check_fields(ordinary)
+    method, path = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
+    if method == b"CONNECT":  # section 8.5
+        if path or b":scheme" in pseudo or not pseudo.get(b":authority"):
+            msg = "CONNECT has :authority and neither :path nor :scheme"
+            raise MalformedRequest(msg)
+    elif not method or not path or not pseudo.get(b":scheme"):
+        msg = "a request needs :method, :scheme and :path, none of them empty"
+        raise MalformedRequest(msg)
+    elif not path.startswith(b"/") and (path, method) != (b"*", b"OPTIONS"):
+        msg = "the :path of a request begins with a slash"
+        raise MalformedRequest(msg)
+    return RequestHead(method, path, pseudo.get(b":authority", b""), ordinary, size, length)
+
+
+def check_fields(fields: list[Field]) -> int:
+    """Check field names and values (sections 8.2.1 and 8.2.2); return the content length, or -1.
+
+    Raises MalformedRequest.
+    """
+    length = -1
+    for name, value in fields:
+        if not _NAME.fullmatch(name):
+            raise MalformedRequest(_named("field name", name))
+        if _BAD_VALUE.search(value):
+            raise MalformedRequest(_named("value of field", name))
+        if name in _HOP_BY_HOP or (name == b"te" and value.lower() != b"trailers"):
+            raise MalformedRequest(_named("connection-specific field", name))
+        if name == b"content-length":
+            if not _LENGTH.fullmatch(value) or length not in (-1, int(value)):
+                msg = "content-length must be one decimal number"
+                raise MalformedRequest(msg)
+            length = int(value)
+    return length
+
+
+def _named(what: str, name: bytes) -> str:
+    return f"the {what} {name[:40]!r} is not allowed here"

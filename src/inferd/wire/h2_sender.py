@@ -1,0 +1,263 @@
+"""The sending side of one HTTP/2 connection: windows, frames, the ends of streams (RFC 9113).
+
+What is to be sent gathers in `out`: buffers, views among them, to be written in order. What a
+stream has to send waits in its `pending` buffers and is cut into frames, never copied, as far as
+the peer's windows and our own output limit allow, the streams by turns.
+"""
+
+from collections import deque
+
+from inferd.wire.h2_frames import (
+    DATA,
+    DEFAULT_FRAME_BYTES,
+    DEFAULT_WINDOW,
+    END_STREAM,
+    HEADER_BYTES,
+    MAX_WINDOW,
+    PING,
+    ConnectionFault,
+    ErrorCode,
+    encode_frame,
+    encode_goaway,
+    encode_headers,
+    encode_rst_stream,
+    encode_window_update,
+    frame_header,
+)
+from inferd.wire.h2_stream import STREAM_WINDOW, Buffer, H2Stream
+
+OUTPUT_BYTES = 1 << 20
+"""About how much is put into `out` before the socket takes it."""
+
+_REMEMBERED_RESETS = 2000
+
+
+class H2Sender:
+    """Calls in, frames out. `is_failed`: `out` ends with GOAWAY, and the socket is to be closed."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, H2Stream] = {}
+        self.last_stream_id = 0
+        self.resets: dict[int, None] = {}  # streams that we reset, the newest last
+        self.out: list[Buffer] = []
+        self.out_bytes = 0
+        self.is_paused = False  # the socket takes no more at the moment
+        self.is_failed = False
+        self.is_going_away = False
+        self.frames_sent = 0  # HEADERS and DATA, for the ping policy
+        self.send_window = DEFAULT_WINDOW
+        self.peer_stream_window = DEFAULT_WINDOW
+        self.peer_frame_bytes = DEFAULT_FRAME_BYTES
+        self.table_update = b""  # to stand before the next header block
+        self._blocked: dict[int, H2Stream] = {}
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any stream waits for the peer, or the socket, to take its data."""
+        return any(stream.pending_bytes for stream in self.streams.values())
+
+    @property
+    def has_blocked(self) -> bool:
+        """Whether a stream waits for the connection's window or the socket alone."""
+        return bool(self._blocked)
+
+    def send_headers(self, stream: H2Stream, block: bytes, *, ends: bool = False) -> None:
+        """Send a header block; `ends`: nothing follows. What is pending must have gone before."""
+        if self.table_update:
+            block, self.table_update = self.table_update + block, b""
+        flags = END_STREAM if ends else 0
+        self._put(encode_headers(stream.id, block, flags, self.peer_frame_bytes))
+        self.frames_sent += 1
+        if ends:
+            self._end(stream)
+
+    def send_data(self, stream: H2Stream, buffers: list[Buffer], ending: bytes | None) -> None:
+        """Send `buffers` as the windows allow, then trailers.
+
+        `ending` is the block of the trailers, b"" to end without any, None if more is to come.
+        """
+        if stream.pending is None:
+            stream.pending = deque()
+        for buffer in buffers:
+            if size := len(buffer):
+                stream.pending.append(buffer)
+                stream.pending_bytes += size
+        stream.ending = ending
+        self._blocked[stream.id] = stream
+        self.pump()
+
+    def pump(self) -> None:
+        """Turn what is pending into frames, the streams by turns, as far as it may go now."""
+        while self._blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
+            has_moved = False
+            for stream in list(self._blocked.values()):
+                if stream.pending_bytes:
+                    room = min(stream.send_window, self.send_window, self.peer_frame_bytes)
+                    if stream.send_window <= 0:
+                        del self._blocked[stream.id]  # its WINDOW_UPDATE brings it back
+                        continue
+                    if room <= 0:
+                        continue
+                    self._send_frame(stream, min(room, stream.pending_bytes))
+                    has_moved = True
+                if not stream.pending_bytes and stream.id in self._blocked:
+                    del self._blocked[stream.id]
+                    self._finish(stream)
+                if self.out_bytes >= OUTPUT_BYTES:
+                    return
+            if not has_moved:
+                return
+
+    @property
+    def is_blocked_by_output(self) -> bool:
+        """Whether more could be sent as soon as `out` has been taken."""
+        return bool(self._blocked) and self.send_window > 0
+
+    def _send_frame(self, stream: H2Stream, length: int) -> None:
+        """Send one DATA frame of `length` pending bytes; nothing is copied."""
+        pending: deque[Buffer] = stream.pending or deque()
+        stream.send_window -= length
+        self.send_window -= length
+        stream.pending_bytes -= length
+        ends = stream.ending == b"" and not stream.pending_bytes
+        out = self.out
+        out.append(frame_header(length, DATA, END_STREAM if ends else 0, stream.id))
+        self.out_bytes += length + HEADER_BYTES
+        self.frames_sent += 1
+        while length:
+            buffer = pending.popleft()
+            size = len(buffer)
+            if size > length:
+                view = memoryview(buffer)
+                buffer, size = view[:length], length
+                pending.appendleft(view[length:])
+            out.append(buffer)
+            length -= size
+        if ends:
+            self._blocked.pop(stream.id, None)
+            self._end(stream)
+
+    def _finish(self, stream: H2Stream) -> None:
+        """Act on a stream whose pending data are all in frames."""
+        if stream.is_local_done:
+            return
+        if stream.ending is None:
+            stream.on_drained()
+        elif stream.ending:
+            self.send_headers(stream, stream.ending, ends=True)
+        else:
+            self._put(encode_frame(DATA, END_STREAM, stream.id))
+            self._end(stream)
+
+    def send_at_once(self, stream: H2Stream, frames: Buffer, data_length: int) -> None:
+        """Send whole frames that end the stream, with `data_length` bytes of DATA among them.
+
+        The caller has seen that the windows allow it (`may_send_at_once`).
+        """
+        self.send_window -= data_length
+        self.out.append(frames)
+        self.out_bytes += len(frames)
+        self.frames_sent += 2
+        self._end(stream)
+
+    def may_send_at_once(self, stream: H2Stream, data_length: int) -> bool:
+        """Tell whether one DATA frame of that length may go now."""
+        return (
+            data_length <= self.send_window
+            and data_length <= stream.send_window
+            and data_length <= self.peer_frame_bytes
+            and not self.table_update
+            and not self.is_paused
+            and self.out_bytes < OUTPUT_BYTES
+        )
+
+    def _end(self, stream: H2Stream) -> None:
+        """Take note that our side of the stream has ended."""
+        stream.is_local_done = True
+        if stream.is_remote_done:
+            self.streams.pop(stream.id, None)
+        else:
+            # Section 8.1: the answer is complete, the rest of the request is not needed.
+            self.reset(stream.id, ErrorCode.NO_ERROR)
+
+    def credit(self, stream: H2Stream, count: int) -> None:
+        """Let the peer send `count` bytes more on a stream; they have been taken."""
+        stream.uncredited += count
+        if stream.uncredited >= STREAM_WINDOW // 2 and not stream.is_remote_done:
+            self._put(encode_window_update(stream.id, stream.uncredited))
+            stream.receive_window += stream.uncredited
+            stream.uncredited = 0
+
+    def reset(self, stream_id: int, code: ErrorCode) -> None:
+        """End one stream; the application hears of it unless its answer was complete."""
+        self._put(encode_rst_stream(stream_id, code))
+        self.resets[stream_id] = None
+        if len(self.resets) > _REMEMBERED_RESETS:
+            del self.resets[next(iter(self.resets))]
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            was_done = stream.is_local_done
+            self.forget(stream)
+            if not was_done:
+                stream.on_reset()
+
+    def forget(self, stream: H2Stream) -> None:
+        """Take a stream off the list; nothing more is sent on it."""
+        self.streams.pop(stream.id, None)
+        self._blocked.pop(stream.id, None)
+        stream.is_local_done = True
+        stream.pending = None
+        stream.pending_bytes = 0
+
+    def ping(self, payload: bytes) -> None:
+        """Send a PING of eight bytes; its answer is given to `on_pong`."""
+        self._put(encode_frame(PING, 0, 0, payload))
+
+    def announce_end(self) -> None:
+        """Ask the peer to open no more streams; those it has under way are still taken."""
+        self._put(encode_goaway(MAX_WINDOW, ErrorCode.NO_ERROR))
+
+    def go_away(self) -> None:
+        """Take no more streams; those that are open go on (section 6.8)."""
+        if not self.is_going_away:
+            self.is_going_away = True
+            self._put(encode_goaway(self.last_stream_id, ErrorCode.NO_ERROR))
+
+    def fail(self, code: ErrorCode, message: str) -> None:
+        """End the connection with GOAWAY; every stream hears of it."""
+        if self.is_failed:
+            return
+        self.is_failed = True
+        self._put(encode_goaway(self.last_stream_id, code, message))
+        self.lose()
+
+    def lose(self) -> None:
+        """Tell every stream that the connection is gone."""
+        self.is_failed = True
+        for stream in list(self.streams.values()):
+            self.forget(stream)
+            stream.on_reset()
+
+    def _put(self, frame: bytes) -> None:
+        self.out.append(frame)
+        self.out_bytes += len(frame)
+
+    def widen(self, stream: H2Stream, increment: int) -> None:
+        """Let a stream send more (section 6.9); what waited for that goes on at the next pump."""
+        stream.send_window += increment
+        if stream.pending_bytes:
+            self._blocked[stream.id] = stream
+
+    def move_windows(self, size: int) -> None:
+        """Let streams have a window of `size` from the start, those that are open as well.
+
+        A window may become negative. Raises ConnectionFault when one becomes too large (RFC 9113,
+        section 6.9.2).
+        """
+        difference = size - self.peer_stream_window
+        self.peer_stream_window = size
+        for stream in self.streams.values():
+            self.widen(stream, difference)
+            if stream.send_window > MAX_WINDOW:
+                msg = "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large"
+                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)

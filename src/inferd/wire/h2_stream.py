@@ -1,0 +1,68 @@
+"""One HTTP/2 stream, where the connection and the application meet."""
+
+from typing import TYPE_CHECKING, Any
+
+from inferd.wire.h2_request import RequestHead
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from inferd.wire.h2_connection import H2Connection
+
+Buffer = Any
+"""bytes, or a memoryview of bytes."""
+
+STREAM_WINDOW = 1 << 22
+"""SETTINGS_INITIAL_WINDOW_SIZE as we offer it."""
+
+
+class H2Stream:
+    """One stream, as the connection knows it; the application subclasses it and is called."""
+
+    is_remote_done = False  # the peer has ended its side
+    is_local_done = False  # we have ended ours, or the stream was reset
+    uncredited = 0  # bytes taken, the peer not yet told
+    pending_bytes = 0
+    ending: bytes | None = None  # trailers to send after `pending`, b"" for none
+    received_bytes = 0  # counted only where the head declares a length
+    deadline_s: float | None = None  # when `expire` is due, on the application's clock
+
+    def __init__(self, connection: "H2Connection", stream_id: int, head: RequestHead) -> None:
+        self.connection = connection
+        self.id = stream_id
+        self.head = head
+        self.send_window = connection.peer_stream_window
+        self.receive_window = STREAM_WINDOW
+        self.pending: deque[Buffer] | None = None
+
+    def on_open(self) -> None:
+        """Act on the head; called once. DATA may follow, or `on_end`."""
+
+    def on_data(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
+        """Take data[start:stop], which is only valid now; `ends`: nothing follows."""
+        raise NotImplementedError
+
+    def on_end(self) -> None:
+        """Take note that the peer has ended its side without more DATA."""
+        raise NotImplementedError
+
+    def on_reset(self) -> None:
+        """Take note that the stream is gone: reset by either side, or the connection lost."""
+        raise NotImplementedError
+
+    def on_drained(self) -> None:
+        """Go on sending: what was pending has been put into frames."""
+
+    def room(self) -> memoryview | None:
+        """Return memory that DATA may be received into directly, None for none."""
+        return None
+
+    def on_filled(self, count: int, *, ends: bool) -> None:
+        """Take note that `count` bytes of `room` have been filled."""
+        raise NotImplementedError
+
+    def expire(self) -> None:
+        """End because the deadline has passed."""
+
+    def cut(self) -> None:
+        """End because the server does."""
