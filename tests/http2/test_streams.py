@@ -314,6 +314,12 @@ def test_priority_of_another_length_is_a_frame_size_error(peer, length):
     peer.expect_error(1, Error.FRAME_SIZE_ERROR)
 
 
+@point("RFC 9113 §6.3", "MUST", "that holds on an idle stream, which cannot be reset, too")
+def test_priority_of_another_length_on_an_idle_stream_is_a_frame_size_error(peer):
+    peer.send(frame(Type.PRIORITY, 0, 9, bytes(4)))
+    peer.expect_goaway(Error.FRAME_SIZE_ERROR)
+
+
 @point("RFC 7540 §5.3.1", "MUST", "a stream that depends on itself is a PROTOCOL_ERROR")
 @pytest.mark.parametrize(
     "sent",
