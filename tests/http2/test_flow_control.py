@@ -62,7 +62,7 @@ def test_an_update_by_0_of_a_stream_is_a_stream_error(peer):
 
 
 @point("RFC 9113 §6.9", "MUST", "a WINDOW_UPDATE of another length than 4 is a FRAME_SIZE_ERROR")
-@pytest.mark.parametrize("length", [0, 3, 5])
+@pytest.mark.parametrize("length", [0, 3, 5, 16_385])
 @pytest.mark.parametrize("stream", [0, 1])
 def test_an_update_of_another_length_is_a_frame_size_error(peer, length, stream):
     peer.send(headers(1, block(request())), frame(Type.WINDOW_UPDATE, 0, stream, bytes(length)))

@@ -425,3 +425,27 @@ def test_a_field_list_beyond_the_limit_fails_the_request(peer):
     peer.send(call(3))
     peer.expect_ok(3)
     peer.expect_alive()
+
+
+@point("RFC 9113 §4.2", "MUST", "HEADERS may be as large as frames and field lists may be")
+def test_headers_may_be_as_large_as_a_frame(connect, start):
+    with start("--grpc-max-metadata-bytes=60000") as server:
+        peer = connect(port=server.port)
+        size = min(peer.settings.get(Setting.MAX_FRAME_SIZE, 16_384), 40_000)
+        fields = block(request(CHECK, ("x-large", "a" * (size - 200))))
+        assert size - 200 < len(fields) <= size
+        peer.send(headers(1, fields), data(1, NOTHING, end=True))
+        peer.expect_ok(1)
+
+
+@point(
+    "RFC 9113 §10.5.1", "SHOULD", "one frame with too large a field list fails its request alone"
+)
+def test_one_frame_with_too_large_a_field_list_fails_its_request(peer):
+    fields = block(padded_list(peer, -4000))
+    if len(fields) <= peer.settings.get(Setting.MAX_FRAME_SIZE, 16_384):
+        peer.send(headers(1, fields), data(1, NOTHING, end=True))
+        answer = peer.answer(1)
+        assert answer.reset or answer.headers[":status"] == "431" or answer.status == 8
+    peer.send(call(3))
+    peer.expect_ok(3)

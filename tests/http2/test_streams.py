@@ -162,7 +162,7 @@ def test_a_smaller_id_is_an_error(peer):
     peer.send(call(5))
     peer.expect_ok(5)
     peer.send(headers(3, block(request()), end=True))
-    peer.expect_goaway(Error.PROTOCOL_ERROR, Error.STREAM_CLOSED)
+    peer.expect_goaway(Error.PROTOCOL_ERROR)
 
 
 @point("RFC 9113 §5.1.1", "MUST", "a new stream closes the idle ones with smaller ids")
@@ -186,7 +186,7 @@ def test_ids_may_jump(peer):
     [
         data(0, NOTHING),
         headers(0, block(request())),
-        frame(Type.PRIORITY, 0, 0, TO_NOBODY),
+        frame(Type.PRIORITY, 0, 0, TO_ITSELF),  # stream 1: not on itself
         rst_stream(0),
         frame(Type.CONTINUATION, 4, 0, block(request())),
     ],
@@ -314,14 +314,22 @@ def test_priority_of_another_length_is_a_frame_size_error(peer, length):
     peer.expect_error(1, Error.FRAME_SIZE_ERROR)
 
 
+@point("RFC 9113 §6.3", "MUST", "that holds on an idle stream, which cannot be reset, too")
+def test_priority_of_another_length_on_an_idle_stream_is_a_frame_size_error(peer):
+    peer.send(frame(Type.PRIORITY, 0, 9, bytes(4)))
+    peer.expect_goaway(Error.FRAME_SIZE_ERROR)
+
+
 @point("RFC 7540 §5.3.1", "MUST", "a stream that depends on itself is a PROTOCOL_ERROR")
 @pytest.mark.parametrize(
     "sent",
     [
         headers(1, TO_ITSELF + block(request()), flags=PRIORITY),
         headers(1, block(request())) + frame(Type.PRIORITY, 0, 1, TO_ITSELF),
+        headers(1, block(request(REFLECT)))
+        + headers(1, TO_ITSELF + block([("x-a", "1")]), end=True, flags=PRIORITY),
     ],
-    ids=["HEADERS", "PRIORITY"],
+    ids=["HEADERS", "PRIORITY", "trailers"],
 )
 def test_a_stream_that_depends_on_itself_is_a_protocol_error(peer, sent):
     peer.send(sent)
