@@ -19,6 +19,7 @@ import msgspec
 from inferd.engine.engine import Engine
 from inferd.errors import Code, InferdError, InvalidConfig, Unavailable
 from inferd.transport.call import Method, StreamHandler, Unary, UnaryHandler
+from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_services import grpc_methods
 from inferd.wire.v2_grpc import GRPC_STATUS
 
@@ -77,7 +78,7 @@ class GrpcServer:
         files cannot be used.
         """
         server = grpc.aio.server(options=_channel_arguments(self._options))
-        for service, handlers in _adapted(self._methods).items():
+        for service, handlers in _adapted(self._methods, FailureLog(logger)).items():
             generic = grpc.method_handlers_generic_handler(service, handlers)
             server.add_generic_rpc_handlers((generic,))
         host = f"[{address}]" if ":" in address else address
@@ -141,41 +142,45 @@ class AioCall:
         return str(self._context.peer())
 
 
-def _adapted(methods: dict[str, Method]) -> dict[str, dict[str, Any]]:
+def _adapted(methods: dict[str, Method], failures: FailureLog) -> dict[str, dict[str, Any]]:
     """Return grpcio's handler of each method by service and method name."""
     services: dict[str, dict[str, Any]] = {}
     for path, method in methods.items():
         _, service, name = path.split("/")
         services.setdefault(service, {})[name] = (
-            grpc.unary_unary_rpc_method_handler(_adapted_unary(path, method.handler))
+            grpc.unary_unary_rpc_method_handler(_adapted_unary(path, method.handler, failures))
             if isinstance(method, Unary)
-            else grpc.stream_stream_rpc_method_handler(_adapted_stream(path, method.handler))
+            else grpc.stream_stream_rpc_method_handler(
+                _adapted_stream(path, method.handler, failures)
+            )
         )
     return services
 
 
-def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], Any]:
+def _adapted_unary(
+    path: str, handler: UnaryHandler, failures: FailureLog
+) -> Callable[[bytes, Any], Any]:
     async def run(data: bytes, context: Any) -> Any:
         try:
             return b"".join(await handler(data, AioCall(context)))
-        except Exception as error:
-            if not isinstance(error, InferdError):
-                logger.exception("unexpected failure in %s", path)
+        except Exception as error:  # noqa: BLE001  the wall
+            failures.note(path, error)
             code, details = status_of(error)
         return await context.abort(_STATUS[code], details)
 
     return run
 
 
-def _adapted_stream(path: str, handler: StreamHandler) -> Callable[[Any, Any], Any]:
+def _adapted_stream(
+    path: str, handler: StreamHandler, failures: FailureLog
+) -> Callable[[Any, Any], Any]:
     async def run(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         try:
             async for buffers in handler(messages, AioCall(context)):
                 yield b"".join(buffers)
             return
-        except Exception as error:
-            if not isinstance(error, InferdError):
-                logger.exception("unexpected failure in %s", path)
+        except Exception as error:  # noqa: BLE001  the wall
+            failures.note(path, error)
             code, details = status_of(error)
         await context.abort(_STATUS[code], details)
 
