@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -17,7 +16,13 @@ from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
 from inferd.engine.served import Served
-from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
+from inferd.errors import (
+    BackendFailed,
+    InferdError,
+    InvalidConfig,
+    Unsupported,
+    foreign_text,
+)
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_models
 from inferd.schedulers.direct import DirectScheduler
@@ -27,9 +32,6 @@ log = logging.getLogger("inferd.engine")
 
 EXECUTION_PARAMETER = "inferd_execution"
 """The config parameter that overrules where a model runs: "auto", "inline" or "threads"."""
-
-
-_PATH = re.compile(r"(?<![\w.:/])(?:/[^\s/'\":,;()]+)+/(?=[^\s/])")
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
@@ -119,7 +121,7 @@ class Loader:
             raise
         except BaseException as error:  # SystemExit too: no model may end the server
             log.warning("model '%s' version %d:", model.name, version, exc_info=error)
-            text = _PATH.sub("", f"{type(error).__name__}: {error}")
+            text = foreign_text(error)
             msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
             raise BackendFailed(msg) from error
 

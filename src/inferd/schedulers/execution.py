@@ -25,7 +25,7 @@ from math import prod
 
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable
+from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable, foreign_text
 
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
@@ -328,7 +328,7 @@ def _failed(model: str, error: BaseException) -> InferdError:
         return error
     if isinstance(error, asyncio.CancelledError):
         return Cancelled(f"model '{model}' cancelled the request")
-    failed = BackendFailed(f"model '{model}' failed: {type(error).__name__}: {error}")
+    failed = BackendFailed(f"model '{model}' failed: {foreign_text(error)}")
     failed.__cause__ = error
     return failed
 
