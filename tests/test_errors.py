@@ -11,7 +11,7 @@ from inferd.errors import MAX_FOREIGN, foreign_text
         ("[Errno 2] No such file or directory: '/srv/models/m/1/w.bin'", "directory: 'w.bin'"),
         ("cannot open /srv/models/m/1/w.bin, sorry", "cannot open w.bin, sorry"),
         ("see file:///srv/models/w.bin", "see w.bin"),
-        ("(/srv/models/)", "(models/)"),
+        ("(/srv/models/)", "()"),
         ("see https://example.org/a/b and 3/4 of a/b/c", "see https://example.org/a/b and 3/4"),
     ],
 )
