@@ -80,6 +80,7 @@ class Verdict:
     floor_name: str
     limit: float
     mlserver_us: float | None
+    grpcio_us: float | None
     requests_per_s: float
     p50_us: float
     p99_us: float
@@ -138,6 +139,12 @@ class Bench:
         with ExitStack() as stack:
             inferd = stack.enter_context(servers.run_inferd(self._repository, WORK))
             peers = [inferd]
+            if any(case.protocol == "grpc" for case in self._cases):
+                peers.append(
+                    stack.enter_context(
+                        servers.run_inferd(self._repository, WORK, grpc_transport="grpcio")
+                    )
+                )
             if MLSERVER.exists():
                 peers.append(
                     stack.enter_context(servers.run_mlserver(MLSERVER, self._repository, WORK))
@@ -164,7 +171,7 @@ class Bench:
         self, repeat: int, case: Case, peers: list[Server], floor: Server | None
     ) -> None:
         """Measure one case at each concurrency, the servers in another order each time."""
-        takers = [peer for peer in peers if peer.label == "inferd" or _mlserver_can(case)]
+        takers = [peer for peer in peers if _can(peer, case)]
         takers += [floor] if floor else []
         takers = takers[::-1] if repeat % 2 else takers
         if case.kind == "convnet":
@@ -209,6 +216,7 @@ class Bench:
         connections = CONCURRENCIES[number]
         mine = self._select("inferd", case.name, connections)
         peer = self._select("mlserver", case.name, connections)
+        grpcio = self._select("grpcio", case.name, connections)
         floor_name, floor_us, limit = self._floor(case, number)
         cpu_us = [row.cpu_us for row in mine]
         return Verdict(
@@ -220,6 +228,7 @@ class Bench:
             floor_name=floor_name,
             limit=limit,
             mlserver_us=statistics.median(row.cpu_us for row in peer) if peer else None,
+            grpcio_us=statistics.median(row.cpu_us for row in grpcio) if grpcio else None,
             requests_per_s=statistics.median(row.requests_per_s for row in mine),
             p50_us=statistics.median(row.p50_us for row in mine),
             p99_us=statistics.median(row.p99_us for row in mine),
@@ -257,9 +266,11 @@ class Bench:
         return summary
 
 
-def _mlserver_can(case: Case) -> bool:
-    """MLServer has no binary extension."""
-    return case.protocol != "bin"
+def _can(peer: Server, case: Case) -> bool:
+    """MLServer has no binary extension; grpcio is there for gRPC alone."""
+    if peer.label == "grpcio":
+        return case.protocol == "grpc"
+    return peer.label == "inferd" or case.protocol != "bin"
 
 
 def machine() -> dict[str, object]:
@@ -280,18 +291,19 @@ def table(bench: Bench) -> str:
     """Return the verdicts as a Markdown table."""
     lines = [
         "| case | conc | CPU us/request (spread) | floor us | ratio | target | verdict "
-        "| MLServer us | req/s | p50 us | p99 us |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
+        "| MLServer us | grpcio us | req/s | p50 us | p99 us |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for each in bench.verdicts():
         low, high = each.spread_us
         verdict = "met" if each.met else "BAD ANSWERS" if each.bad else "missed"
         peer = "-" if each.mlserver_us is None else f"{each.mlserver_us:.0f}"
+        grpcio = "-" if each.grpcio_us is None else f"{each.grpcio_us:.0f}"
         lines.append(
             f"| {each.case} | {each.concurrency} | {each.cpu_us:.1f} ({low:.1f}-{high:.1f})"
             f"{' busy' * bool(each.noisy)} | {each.floor_us:.1f} | {each.ratio:.2f} "
-            f"| {each.limit:.2f} | {verdict} | {peer} | {each.requests_per_s:.0f} "
-            f"| {each.p50_us:.0f} | {each.p99_us:.0f} |"
+            f"| {each.limit:.2f} | {verdict} | {peer} | {grpcio} "
+            f"| {each.requests_per_s:.0f} | {each.p50_us:.0f} | {each.p99_us:.0f} |"
         )
     return "\n".join(lines)
 

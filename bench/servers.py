@@ -126,13 +126,15 @@ def run_server(
 
 
 @contextmanager
-def run_inferd(repository: Path, work: Path) -> Iterator[Server]:
+def run_inferd(repository: Path, work: Path, grpc_transport: str = "own") -> Iterator[Server]:
     """Run this checkout's server on `repository`, with its default settings."""
     ports = (free_port(), free_port())
     command = [sys.executable, "-m", "inferd", "serve", str(repository)]
     command += ["--http-address", HOST, "--grpc-address", HOST]
     command += ["--http-port", str(ports[0]), "--grpc-port", str(ports[1])]
-    with run_server("inferd", command, ports, work / "inferd.log") as server:
+    command += ["--grpc-transport", grpc_transport]
+    label = "inferd" if grpc_transport == "own" else grpc_transport
+    with run_server(label, command, ports, work / f"{label}.log") as server:
         yield server
 
 

@@ -6,6 +6,7 @@ Every test runs on both transports; where they differ, the test says so.
 import asyncio
 import functools
 import logging
+import queue
 import socket
 import subprocess
 import time
@@ -33,7 +34,7 @@ from inferd.engine.served import Served
 from inferd.errors import BackendFailed, Code, InferdError, InvalidConfig
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.transport.call import Unary
+from inferd.transport.call import Stream, Unary
 from inferd.transport.grpc_options import GrpcOptions
 from inferd.transport.grpc_server import GrpcServer
 from inferd.transport.grpc_status import status_of
@@ -693,3 +694,244 @@ async def test_tls_files_that_cannot_be_used_are_a_configuration_error(certifica
     server = new_server(identity_engine(), **tls_options(certificates, **changes))
     with pytest.raises(InvalidConfig, match=text):
         await server.start("127.0.0.1", 0)
+
+
+# --- the four kinds of calls, by a small service ---
+
+
+async def double(data, call):
+    call.add_initial([("asked", "once")])
+    call.add_trailing([("told", "twice"), ("raw-bin", b"\0\xff")])
+    return [data, memoryview(data)]
+
+
+async def count_up(messages, call):
+    """One message in, as many out as it says."""
+    async for data in messages:
+        for number in range(int(data)):
+            yield [b"%d" % number]
+
+
+async def total(messages, call):
+    """Many in, one out."""
+    numbers = [int(data) async for data in messages]
+    yield [b"%d" % sum(numbers)]
+
+
+async def echo(messages, call):
+    """Each is answered before the next one is read."""
+    call.add_trailing([("end", "reached")])
+    async for data in messages:
+        if data == b"fail":
+            msg = "as asked"
+            raise InferdError(msg)
+        yield [b"<", data, b">"]
+
+
+KINDS = {
+    "/k.Kinds/Double": Unary(double),
+    "/k.Kinds/CountUp": Stream(count_up),
+    "/k.Kinds/Total": Stream(total),
+    "/k.Kinds/Echo": Stream(echo),
+}
+
+
+@asynccontextmanager
+async def kinds(**changes):
+    async with (
+        serving(identity_engine(), KINDS, **changes) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        yield channel
+
+
+@in_loop
+async def test_a_unary_call_sends_metadata_before_and_behind():
+    async with kinds() as channel:
+        call = channel.unary_unary("/k.Kinds/Double")(b"ab")
+        assert await call == b"abab"
+        assert ("asked", "once") in list(await call.initial_metadata())
+        trailing = list(await call.trailing_metadata())
+    assert ("told", "twice") in trailing and ("raw-bin", b"\0\xff") in trailing
+
+
+@in_loop
+async def test_one_message_is_answered_by_many():
+    async with kinds() as channel:
+        call = channel.unary_stream("/k.Kinds/CountUp")(b"300")
+        assert [int(data) async for data in call] == list(range(300))
+
+
+@in_loop
+async def test_many_messages_are_answered_by_one():
+    async with kinds() as channel:
+        method = channel.stream_unary("/k.Kinds/Total")
+        assert await method(iter([b"%d" % n for n in range(500)])) == b"124750"
+        assert await method(iter([])) == b"0"
+
+
+@pytest.mark.parametrize("level", ["none", "low"])
+@in_loop
+async def test_a_conversation_goes_back_and_forth(level):
+    async with kinds(compression_level=level) as channel:
+        method = channel.stream_stream("/k.Kinds/Echo")
+        call = method(compression=grpc.Compression.Gzip)
+        for size in (0, 1, 5000, 3_000_000):
+            await call.write(b"x" * size)
+            assert await call.read() == b"<" + b"x" * size + b">"
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() is grpc.StatusCode.OK
+        assert ("end", "reached") in list(await call.trailing_metadata())
+
+
+@in_loop
+async def test_an_error_in_a_conversation_is_its_status():
+    async with kinds() as channel:
+        call = channel.stream_stream("/k.Kinds/Echo")()
+        await call.write(b"a")
+        assert await call.read() == b"<a>"
+        await call.write(b"fail")
+        with pytest.raises(grpc.aio.AioRpcError, match="as asked"):
+            await call.read()
+        assert await call.code() is grpc.StatusCode.INTERNAL
+
+
+@pytest.mark.slow
+@in_loop
+async def test_a_slow_reader_holds_up_its_own_stream_alone():
+    async with kinds() as channel:
+        slow = channel.unary_stream("/k.Kinds/CountUp")(b"30000")
+        assert await slow.read() == b"0"
+        assert await channel.unary_unary("/k.Kinds/Double")(b"x") == b"xx"
+        seen = 1
+        while await slow.read() is not grpc.aio.EOF:
+            seen += 1
+    assert seen == 30_000
+
+
+# --- ModelStreamInfer ---
+
+
+class Repeating(Identity):
+    """A decoupled scheduler: as many answers as the tensor has elements; -1 fails."""
+
+    def __init__(self, *, tells_the_end=True):
+        self.tells_the_end = tells_the_end
+
+    async def stream(self, request):
+        [tensor] = request.inputs
+        values = tensor.numpy().tolist()
+        for index, value in enumerate(values):
+            if value < 0:
+                msg = "late failure"
+                raise BackendFailed(msg)
+            output = Tensor("OUT_T", DataType.FP32, (1,), np.array([value], "f4"))
+            final = self.tells_the_end and index == len(values) - 1
+            yield InferResponse("", "", outputs=[output], final=final)
+
+
+async def streamed(engine, *requests, metadata=None):
+    """The answers to `requests` on one stream."""
+    async with serving(engine) as address, connected(address) as stub:
+        call = stub.ModelStreamInfer(iter(requests), metadata=metadata)
+        return [answer async for answer in call]
+
+
+def final_of(answer):
+    return answer.infer_response.parameters["triton_final_response"].bool_param
+
+
+def floats(*values):
+    return np.array(values, "f4").tobytes()
+
+
+@in_loop
+async def test_requests_of_a_stream_are_answered_in_their_order():
+    engine = engine_with(served("id", Identity()), served("held", Identity()))
+    requests = [infer_request(data=floats(n), id=str(n)) for n in range(20)]
+    answers = await streamed(engine, *requests)
+    assert [answer.infer_response.id for answer in answers] == [str(n) for n in range(20)]
+    assert answers[3].infer_response.raw_output_contents[0] == floats(3)
+    assert all(final_of(answer) and not answer.error_message for answer in answers)
+
+
+@in_loop
+async def test_a_decoupled_model_answers_any_number_of_times():
+    engine = engine_with(served("gen", Repeating(), decoupled=True))
+    empty, three = infer_request("gen", b"", id="e"), infer_request("gen", floats(4, 5, 6), id="t")
+    answers = await streamed(engine, empty, three)
+    assert [answer.infer_response.raw_output_contents[0] for answer in answers] == [
+        floats(4),
+        floats(5),
+        floats(6),
+    ]
+    assert [final_of(answer) for answer in answers] == [False, False, True]
+
+
+@in_loop
+async def test_an_empty_last_answer_comes_when_it_is_asked_for():
+    engine = engine_with(served("gen", Repeating(tells_the_end=False), decoupled=True))
+    request = infer_request("gen", floats(1), id="7")
+    request.parameters["triton_enable_empty_final_response"].bool_param = True
+    first, last = await streamed(engine, request)
+    assert not final_of(first) and final_of(last)
+    answer = last.infer_response
+    assert (answer.model_name, answer.model_version, answer.id) == ("gen", "", "7")
+    assert not answer.outputs
+
+
+@in_loop
+async def test_errors_are_told_inside_the_stream_which_goes_on():
+    engine = engine_with(served("gen", Repeating(), decoupled=True), served("id", Identity()))
+    reserved = infer_request(id="r")
+    reserved.parameters["triton_other"].int64_param = 1
+    answers = await streamed(
+        engine,
+        infer_request("nope", id="u"),
+        infer_request("gen", floats(1, -1), id="l"),
+        reserved,
+        infer_request(id="o"),
+    )
+    told = [(answer.error_message, answer.infer_response.id) for answer in answers]
+    unknown, first, late, bad, fine = told
+    assert "nope" in unknown[0] and unknown[1] == "u"
+    assert not answers[0].infer_response.model_name
+    assert first == ("", "l") and late == ("late failure", "l")
+    assert answers[2].infer_response.model_name == "gen"
+    assert "triton_other" in bad[0] and bad[1] == "r" and fine == ("", "o")
+
+
+@in_loop
+async def test_a_client_may_ask_for_the_first_error_to_end_the_stream():
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await streamed(
+            identity_engine(), infer_request("nope"), metadata=(("triton_grpc_error", "true"),)
+        )
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@in_loop
+async def test_what_fails_a_request_unexpectedly_stays_here(caplog):
+    engine = engine_with(served("bad", Failing(ZeroDivisionError("secret"))))
+    [answer] = await streamed(engine, infer_request("bad", id="1"))
+    assert "secret" not in answer.error_message and "ZeroDivisionError" in caplog.text
+
+
+@in_loop
+async def test_tritons_client_streams():
+    engine = engine_with(served("gen", Repeating(), decoupled=True))
+
+    def ask(address):
+        answers = queue.SimpleQueue()
+        with triton.InferenceServerClient(address) as client:
+            client.start_stream(lambda result, error: answers.put((result, error)))
+            tensor = triton.InferInput("T", [2], "FP32")
+            tensor.set_data_from_numpy(np.array([1, 2], "f4"))
+            client.async_stream_infer("gen", [tensor])
+            got = [answers.get(timeout=20) for _ in range(2)]
+            client.stop_stream()
+        return [(result.as_numpy("OUT_T").tolist(), error) for result, error in got]
+
+    async with serving(engine) as address:
+        assert await asyncio.to_thread(ask, address) == [([1.0], None), ([2.0], None)]

@@ -1,4 +1,4 @@
-"""A connection without a socket for the tests of HTTP/2, and an application that notes its calls."""
+"""A connection without a socket for tests of HTTP/2, and an application that notes its calls."""
 
 import struct
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -610,7 +611,7 @@ def outcome(sent, cuts):
     """What a connection does with `sent`, cut at `cuts`."""
     peer = Peer(ready=False, stream=Answering)
     places = sorted({cut % (len(sent) + 1) for cut in cuts} | {0, len(sent)})
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in pairwise(places):
         peer.send(sent[start:stop])
     frames = peer.got()
     assert len(peer.connection._rest) <= 16384 + 9

@@ -51,6 +51,7 @@ COMPRESS_BYTES = 1024
 LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
 
+_SENT_IN_A_ROW = 16
 _READ_AHEAD = 64  # messages of a stream
 _READ_BYTES = 4096
 _CUT_SHORT = "the call ended inside a message"
@@ -73,6 +74,7 @@ class GrpcCall(H2Stream):
     _task: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
     _held_bytes = 0
+    _sent_count = 0
     _is_head_sent = False
     _initial: list[Field] | None = None
     _trailing: list[Field] | None = None
@@ -395,6 +397,9 @@ class GrpcCall(H2Stream):
         message = grpc_messages.encode_message(buffers, is_compressed=is_compressed)
         self.connection.send_data(self, message, None)
         self._port.flush()
+        self._sent_count += 1
+        if self._sent_count % _SENT_IN_A_ROW == 0 or length > _QUEUED_BYTES:
+            await asyncio.sleep(0)  # a handler that never waits must not keep the loop to itself
         while self.pending_bytes > _QUEUED_BYTES:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

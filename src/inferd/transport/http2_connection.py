@@ -6,7 +6,6 @@ straight into its own memory. What one read causes is written at once, in one ca
 """
 
 import asyncio
-import logging
 import random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,8 +18,6 @@ from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_server import Http2Server
-
-logger = logging.getLogger("inferd.grpc")
 
 JOIN_BYTES = 16384
 """What is written together is joined up to this size."""
@@ -37,7 +34,6 @@ LINGER_BYTES = 1 << 20
 PING_WITHOUT_CALLS_S = 7200.0
 """Least time between a client's pings while it has no call (gRPC's keepalive, ping strikes)."""
 
-_GAVE_UP = "unexpected failure on an HTTP/2 connection"
 _DRAIN_PING = b"draining"
 _KEEPALIVE_PING = b"areuhere"
 _NOT_REACHED = float("inf")
@@ -63,7 +59,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._came = b""
         self._is_direct = False
         self._is_closing = False
-        self._is_paused = False
+        self._is_write_due = False
         # times, as the server's sweep knows them
         self._made = self._read_at = self._busy_at = self._moved_at = server.now
         self._closing_since: float | None = None
@@ -129,18 +125,14 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._came += data
             else:
                 self._came = data
-                self.server.note_ready(self)
+                self.server.turns.answer_soon(self)
             return
-        try:
-            if self._is_direct:
-                self._is_direct = False
-                self._h2.filled(nbytes)
-            else:
-                self._take_what_came()
-                self._h2.receive(self._scratch[:nbytes])
-        except Exception:
-            logger.exception(_GAVE_UP)
-            self._give_up()
+        if self._is_direct:
+            self._is_direct = False
+            self._h2.filled(nbytes)
+        else:
+            self._take_what_came()
+            self._h2.receive(self._scratch[:nbytes])
         self.flush()
 
     def eof_received(self) -> bool:
@@ -150,13 +142,13 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
-        self._is_paused = self._h2.is_paused = True
+        self._h2.is_paused = True
         # What has not been read causes no more answers, and no more acknowledgements.
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
-        self._is_paused = self._h2.is_paused = False
+        self._h2.is_paused = False
         if not self._transport.is_closing():
             self._transport.resume_reading()
             self._h2.pump()
@@ -165,29 +157,18 @@ class Http2Connection(asyncio.BufferedProtocol):
     def take(self, data: bytes) -> None:
         """Take what came before this was the connection's protocol."""
         self._came = data
-        self.server.note_ready(self)
+        self.server.turns.answer_soon(self)
 
-    def work(self) -> None:
-        """Act on what was read; the answers are not written yet."""
-        try:
-            self._take_what_came()
-        except Exception:
-            logger.exception(_GAVE_UP)
-            self._give_up()
+    # --- turns call these ---
 
-    def _take_what_came(self) -> None:
-        if came := self._came:
-            self._came = b""
-            self._h2.receive(came)
+    def take_turn(self) -> None:
+        """Act on what was read."""
+        self._take_what_came()
+        self.flush()
 
-    def _give_up(self) -> None:
-        """End the one connection whose bytes were too much for us; the others go on."""
-        self._h2.fail(ErrorCode.INTERNAL_ERROR, "")
-
-    # --- writing ---
-
-    def flush(self) -> None:
+    def write_pending(self) -> None:
         """Write what there is to send; close when nothing is left to be done."""
+        self._is_write_due = False
         h2 = self._h2
         while h2.out and not self._is_closing:
             out, size = h2.out, h2.out_bytes
@@ -200,12 +181,25 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
-            if h2.is_blocked_by_output:
+            if h2.has_blocked:
                 h2.pump()
         if h2.is_failed:
             self._linger()
         elif h2.is_going_away and not h2.streams:
             self._close()
+
+    def _take_what_came(self) -> None:
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
+
+    # --- writing ---
+
+    def flush(self) -> None:
+        """Have what there is to send written soon, together with what others send."""
+        if not self._is_write_due:
+            self._is_write_due = True
+            self.server.turns.write_soon(self)
 
     def _close(self) -> None:
         self._is_closing = True
@@ -283,7 +277,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._h2.go_away()
         for stream in list(self._h2.streams.values()):
             stream.cut()
-        self.flush()
+        self.write_pending()
         self._close()
 
     def abort(self) -> None:

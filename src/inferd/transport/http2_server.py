@@ -15,6 +15,7 @@ from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_rest import RestExchange, WrongExchange
 from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.turns import Turns
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_request import RequestHead
@@ -22,9 +23,6 @@ from inferd.wire.h2_stream import H2Stream
 
 SWEEP_S = 1.0
 """How often timeouts are looked at, at least; they are exact to about this much."""
-
-TOGETHER = 32
-"""How many connections' requests are answered before their answers are written."""
 
 READ_BYTES = 1 << 18
 WATCH_INTERVAL_S = 1.0
@@ -66,7 +64,7 @@ class Http2Server:
         # Every connection reads into it: what was read is used up before anybody reads again.
         self.scratch = memoryview(bytearray(READ_BYTES))
         self.sweep_s = _sweep_interval(options)
-        self._ready: list[Http2Connection] = []
+        self.turns = Turns()
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = asyncio.Event()
@@ -117,26 +115,6 @@ class Http2Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-
-    def note_ready(self, connection: Http2Connection) -> None:
-        """Let a connection that has read something act on it, once all have read.
-
-        Each call into the kernel makes the Python code after it slow, for processors now forget
-        then what they had learned about it. So all sockets are read, then all requests answered,
-        then all answers written.
-        """
-        self._ready.append(connection)
-        if len(self._ready) == 1:
-            asyncio.get_running_loop().call_soon(self._run_ready)
-
-    def _run_ready(self) -> None:
-        ready, self._ready = self._ready, []
-        for at in range(0, len(ready), TOGETHER):
-            together = ready[at : at + TOGETHER]
-            for connection in together:
-                connection.work()
-            for connection in together:
-                connection.flush()
 
     def forget(self, connection: Http2Connection) -> None:
         """Take a closed connection off the list."""

@@ -13,6 +13,7 @@ from inferd.wire.h2_frames import PREFACE
 
 def share_port(http: HttpServer, http2: Http2Server) -> None:
     """Let the sockets `http` will listen on carry HTTP/2, and with it gRPC, as well."""
+    http2.turns = http.turns
     http.connect = lambda: OnePortConnection(http, http2)
     http2.keep_sweeping()
 

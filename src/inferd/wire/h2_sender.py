@@ -108,11 +108,6 @@ class H2Sender:
             if not has_moved:
                 return
 
-    @property
-    def is_blocked_by_output(self) -> bool:
-        """Whether more could be sent as soon as `out` has been taken."""
-        return bool(self._blocked) and self.send_window > 0
-
     def _send_frame(self, stream: H2Stream, length: int) -> None:
         """Send one DATA frame of `length` pending bytes; nothing is copied."""
         pending: deque[Buffer] = stream.pending or deque()

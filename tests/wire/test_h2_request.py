@@ -1,0 +1,61 @@
+"""The fields of a request's head (RFC 9113, section 8)."""
+
+import pytest
+
+from inferd.wire.h2_request import MalformedRequest, decode_request_head
+
+HEAD = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/p"), (b":authority", b"h")]
+
+
+def test_a_head_has_its_parts():
+    head = decode_request_head([*HEAD, (b"te", b"trailers"), (b"content-length", b"12")], 99)
+    assert (head.method, head.path, head.authority, head.size) == (b"POST", b"/p", b"h", 99)
+    assert head.fields == [(b"te", b"trailers"), (b"content-length", b"12")]
+    assert head.content_length == 12
+    assert decode_request_head(HEAD, 0).content_length == -1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(b":method", b"CONNECT"), (b":authority", b"h:1")],
+        [(b":method", b"OPTIONS"), (b":scheme", b"http"), (b":path", b"*")],
+        [*HEAD, (b"content-length", b"1"), (b"content-length", b"1")],
+    ],
+)
+def test_unusual_heads_are_read(fields):
+    assert decode_request_head(fields, 0).method == fields[0][1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        HEAD[1:],
+        [HEAD[0], *HEAD[2:]],
+        HEAD[:2],
+        [*HEAD, HEAD[0]],
+        [*HEAD, (b"a", b"b"), HEAD[0]],
+        [*HEAD, (b":status", b"200")],
+        [*HEAD[:2], (b":path", b"")],
+        [*HEAD[:2], (b":path", b"p")],
+        [*HEAD[:2], (b":path", b"/\n")],
+        [(b":method", b"CONNECT"), *HEAD[1:]],
+        [(b":method", b"CONNECT")],
+        [*HEAD, (b"Upper", b"")],
+        [*HEAD, (b"", b"")],
+        [*HEAD, (b"a b", b"")],
+        [*HEAD, (b"a", b"x\r")],
+        [*HEAD, (b"a", b"\0")],
+        [*HEAD, (b"a", b" x")],
+        [*HEAD, (b"a", b"x\t")],
+        [*HEAD, (b"connection", b"close")],
+        [*HEAD, (b"transfer-encoding", b"chunked")],
+        [*HEAD, (b"te", b"gzip")],
+        [*HEAD, (b"content-length", b"-1")],
+        [*HEAD, (b"content-length", b"1"), (b"content-length", b"2")],
+    ],
+)
+def test_malformed_heads_are_refused(fields):
+    with pytest.raises(MalformedRequest):
+        decode_request_head(fields, 0)
