@@ -170,7 +170,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         """Write what there is to send; close when nothing is left to be done."""
         self._is_write_due = False
         h2 = self._h2
-        while h2.out and not self._is_closing:
+        while h2.out and not self._is_closing and self._closing_since is None:
             out, size = h2.out, h2.out_bytes
             h2.out, h2.out_bytes = [], 0
             if self._transport.is_closing():
@@ -274,6 +274,9 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def cut(self) -> None:
         """End every call as unavailable, and the connection."""
+        if self._closing_since is not None:
+            self.abort()
+            return
         self._h2.go_away()
         for stream in list(self._h2.streams.values()):
             stream.cut()

@@ -1,0 +1,315 @@
+"""What time does to an HTTP/2 connection: an injected clock, raw frames, real sockets."""
+
+import asyncio
+import struct
+
+import msgspec
+import pytest
+
+from inferd.config.server import ServerConfig
+from inferd.engine.engine import Engine
+from inferd.server.options import grpc_options
+from inferd.transport.call import Stream, Unary
+from inferd.transport.http2_connection import LINGER_BYTES, LINGER_S
+from inferd.transport.http2_server import Http2Server
+from inferd.wire.h2_frames import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    ErrorCode,
+    encode_frame,
+)
+from inferd.wire.h2_hpack import encode_fields
+
+HOUR_MS = 3_600_000
+
+
+async def wait_for_ever(data, call):
+    await asyncio.Event().wait()
+
+
+async def fill(messages, call):
+    """Send for as long as anybody reads."""
+    async for _ in messages:
+        while True:
+            yield [bytes(60_000)]
+
+
+async def large(data, call):
+    return [bytes(1_000_000)]
+
+
+METHODS = {
+    "/t.T/Wait": Unary(wait_for_ever),
+    "/t.T/Fill": Stream(fill),
+    "/t.T/Large": Unary(large),
+}
+
+
+class Bench:
+    """A server whose clock stands still until it is told, and one client."""
+
+    def __init__(self, **changes):
+        self.now = 1000.0
+        options = msgspec.structs.replace(grpc_options(ServerConfig()), **changes)
+        self.server = Http2Server(Engine(), options, METHODS, clock=lambda: self.now)
+
+    async def __aenter__(self):
+        port = await self.server.start("127.0.0.1", 0)
+        self.port = port
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
+        return self
+
+    async def __aexit__(self, *error):
+        self.writer.close()
+        await self.server.stop(0)
+
+    def send(self, *frames):
+        self.writer.write(b"".join(frames))
+
+    async def greet(self):
+        self.send(PREFACE, encode_frame(SETTINGS, 0, 0))
+        await self.until(SETTINGS, ACK)
+
+    def call(self, stream_id, path, ends=END_STREAM, fields=()):
+        head = [
+            (b":method", b"POST"),
+            (b":scheme", b"http"),
+            (b":path", path),
+            (b"content-type", b"application/grpc"),
+            *fields,
+        ]
+        self.send(
+            encode_frame(HEADERS, END_HEADERS, stream_id, encode_fields(head)),
+            encode_frame(DATA, ends, stream_id, bytes(5)),
+        )
+
+    def pass_time(self, seconds):
+        self.now += seconds
+        self.server.sweep()
+
+    async def frame(self):
+        """The next frame, None at the end."""
+        try:
+            head = await self.reader.readexactly(9)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        high, low, kind, flags, stream_id = struct.unpack(">HBBBL", head)
+        return kind, flags, stream_id, await self.reader.readexactly(high << 8 | low)
+
+    async def until(self, kind, flags=None):
+        """The payload of the next frame of that kind."""
+        while True:
+            frame = await self.frame()
+            assert frame is not None, "the connection ended"
+            if frame[0] == kind and flags in (None, frame[1]):
+                return frame[3]
+
+    async def goaway(self):
+        last, code = struct.unpack(">LL", (await self.until(GOAWAY))[:8])
+        return last, ErrorCode(code)
+
+    async def ended(self):
+        while await self.frame() is not None:
+            pass
+
+
+async def true(condition):
+    """Wait until `condition()` is true, in the server's loop."""
+    while not condition():  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0)
+
+
+def timed(**changes):
+    """Make a test of a coroutine that takes a Bench."""
+
+    def wrap(test):
+        def run():
+            async def use():
+                async with Bench(**changes) as bench:
+                    await asyncio.wait_for(test(bench), 30)
+
+            asyncio.run(use())
+
+        return run
+
+    return wrap
+
+
+@timed(handshake_timeout_s=5)
+async def test_who_says_nothing_is_sent_away(bench):
+    bench.pass_time(4)
+    bench.send(PREFACE)
+    bench.pass_time(2)
+    assert (await bench.goaway())[1] is ErrorCode.SETTINGS_TIMEOUT
+    await bench.ended()
+
+
+@timed(keepalive_time_ms=60_000, keepalive_timeout_ms=10_000, max_pings_without_data=2)
+async def test_a_quiet_client_with_a_call_is_pinged_and_given_up(bench):
+    await bench.greet()
+    bench.pass_time(100)  # no call, no ping
+    bench.call(1, b"/t.T/Wait")
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    await bench.until(PING, ACK)
+    for _ in range(2):
+        bench.pass_time(61)
+        payload = await bench.until(PING, 0)
+        bench.pass_time(9)
+        bench.send(encode_frame(PING, ACK, 0, payload), encode_frame(SETTINGS, 0, 0))
+        await bench.until(SETTINGS, ACK)
+        bench.pass_time(1)
+    bench.pass_time(200)  # two pings without data between them are enough
+    bench.send(encode_frame(SETTINGS, 0, 0))
+    await bench.until(SETTINGS, ACK)
+
+
+@timed(keepalive_time_ms=60_000, keepalive_timeout_ms=10_000, keepalive_permit_without_calls=True)
+async def test_a_client_that_does_not_answer_a_ping_is_cut(bench):
+    await bench.greet()
+    bench.pass_time(61)
+    await bench.until(PING, 0)
+    bench.pass_time(11)
+    await bench.ended()
+
+
+@timed(min_recv_ping_interval_without_data_ms=1000, keepalive_permit_without_calls=True)
+async def test_pings_in_time_are_welcome_and_too_many_are_not(bench):
+    await bench.greet()
+    for _ in range(5):
+        bench.now += 1
+        bench.send(encode_frame(PING, 0, 0, bytes(8)))
+        await bench.until(PING, ACK)
+    for _ in range(3):
+        bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    last, code = await bench.goaway()
+    assert code is ErrorCode.ENHANCE_YOUR_CALM
+    await bench.ended()
+
+
+@timed(max_connection_age_ms=HOUR_MS, max_connection_age_grace_ms=5000)
+async def test_an_old_connection_is_drained_and_then_cut(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Wait")
+    bench.pass_time(4000)
+    assert await bench.goaway() == (2**31 - 1, ErrorCode.NO_ERROR)
+    bench.send(encode_frame(PING, ACK, 0, await bench.until(PING, 0)))
+    assert await bench.goaway() == (1, ErrorCode.NO_ERROR)
+    bench.pass_time(6)
+    block = await bench.until(HEADERS)
+    assert b"grpc-status" in block and b"14" in block
+    await bench.ended()
+
+
+@timed(max_connection_age_ms=HOUR_MS)
+async def test_who_does_not_answer_the_draining_ping_is_drained_all_the_same(bench):
+    await bench.greet()
+    bench.pass_time(4000)
+    await bench.until(PING, 0)
+    bench.pass_time(1)
+    assert await bench.goaway() == (0, ErrorCode.NO_ERROR)
+    await bench.ended()
+
+
+@timed(max_connection_idle_ms=60_000)
+async def test_an_idle_connection_is_closed(bench):
+    await bench.greet()
+    bench.pass_time(59)
+    bench.pass_time(2)
+    assert await bench.goaway() == (2**31 - 1, ErrorCode.NO_ERROR)
+    bench.send(encode_frame(PING, ACK, 0, await bench.until(PING, 0)))
+    await bench.ended()
+
+
+@timed()
+async def test_a_deadline_ends_a_call_whose_message_never_comes(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Wait", ends=0, fields=[(b"grpc-timeout", b"1m")])
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    await bench.until(PING, ACK)
+    bench.now += 10**9  # past any deadline of the real clock
+    bench.server.sweep()
+    assert b"4" in await bench.until(HEADERS)
+
+
+@timed()
+async def test_a_deadline_of_nothing_has_passed(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Wait", fields=[(b"grpc-timeout", b"0n")])
+    assert b"4" in await bench.until(HEADERS)
+
+
+@timed(write_timeout_s=10)
+async def test_an_answer_that_nobody_takes_is_given_up(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Large")
+    await bench.until(DATA)
+    bench.pass_time(1)
+    bench.pass_time(9)
+    bench.pass_time(2)
+    assert await bench.until(RST_STREAM) == struct.pack(">L", ErrorCode.CANCEL)
+
+
+@timed(write_timeout_s=10)
+async def test_who_does_not_read_at_all_is_cut(bench):
+    await bench.greet()
+    window = struct.pack(">L", 2**30)
+    bench.call(1, b"/t.T/Fill", ends=0)
+    bench.send(encode_frame(8, 0, 0, window), encode_frame(8, 0, 1, window))
+    [connection] = bench.server.connections
+    await true(lambda: connection._h2.is_paused)
+    bench.pass_time(1)
+    bench.pass_time(11)
+    await true(lambda: not bench.server.connections)
+
+
+@timed()
+async def test_who_goes_on_after_goaway_is_cut_by_time_or_by_size(bench):
+    bench.send(b"x" * 24)
+    assert (await bench.goaway())[1] is ErrorCode.PROTOCOL_ERROR
+    bench.pass_time(LINGER_S + 1)
+    await true(lambda: not bench.server.connections)
+    _, writer = await asyncio.open_connection("127.0.0.1", bench.port)
+    writer.write(b"x" * 24 + bytes(4 * LINGER_BYTES))
+    await true(lambda: bench.server.connections)
+    await true(lambda: not bench.server.connections)
+    writer.close()
+
+
+@timed(max_connections=1)
+async def test_more_connections_than_may_be_are_refused(bench):
+    await bench.greet()
+    other = await asyncio.open_connection("127.0.0.1", bench.port)
+    bench.reader, reader = other[0], bench.reader
+    assert (await bench.goaway())[1] is ErrorCode.ENHANCE_YOUR_CALM
+    other[1].close()
+    bench.reader = reader
+    bench.send(encode_frame(SETTINGS, 0, 0))
+    await bench.until(SETTINGS, ACK)
+
+
+@timed()
+async def test_stopping_ends_calls_and_linger_alike(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Wait")
+    _, writer = await asyncio.open_connection("127.0.0.1", bench.port)
+    writer.write(b"x" * 24)
+    await true(lambda: any(one._closing_since is not None for one in bench.server.connections))
+    await bench.server.stop(0)
+    assert not bench.server.connections
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "interval_s"),
+    [({}, 1.0), ({"keepalive_timeout_ms": 400}, 0.1), ({"max_connection_age_ms": 1}, 0.02)],
+)
+def test_the_sweep_is_as_often_as_the_shortest_time_needs(changes, interval_s):
+    assert Bench(**changes).server.sweep_s == pytest.approx(interval_s)

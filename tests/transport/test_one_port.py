@@ -1,0 +1,271 @@
+"""One port for HTTP/1.1, REST over HTTP/2 and gRPC, over real sockets with raw frames."""
+
+import asyncio
+import json
+import struct
+
+import grpc.aio
+import hpack
+import pytest
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc
+
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.server import ServerConfig
+from inferd.core.request import InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.served import Served
+from inferd.server.options import grpc_options, http_options
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.transport.http2_server import Http2Server
+from inferd.transport.http_server import HttpServer
+from inferd.transport.one_port import share_port
+from inferd.wire.h2_frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    encode_frame,
+    encode_rst_stream,
+    encode_window_update,
+)
+from inferd.wire.h2_hpack import encode_fields
+
+
+class Held:
+    """A scheduler that gives its input back when it is released."""
+
+    def __init__(self):
+        self.started = asyncio.Event()
+        self.release = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def run(self, request):
+        self.started.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        [tensor] = request.inputs
+        output = Tensor("OUT", DataType.FP32, tensor.shape, tensor.data)
+        return InferResponse("", "", outputs=[output])
+
+
+class Client:
+    """An HTTP/2 client that sends frames as told and reads whole answers."""
+
+    def __init__(self, reader, writer):
+        self.reader, self.writer = reader, writer
+        self.decoder = hpack.Decoder()
+        self.next_id = 1
+
+    def send(self, *frames):
+        self.writer.write(b"".join(frames))
+
+    def ask(self, method, path, body=None, *, pieces=1, fields=()):
+        """Send a request; return its stream."""
+        stream_id, self.next_id = self.next_id, self.next_id + 2
+        head = [(b":method", method), (b":scheme", b"http"), (b":path", path), *fields]
+        flags = END_HEADERS | (END_STREAM if body is None else 0)
+        self.send(encode_frame(HEADERS, flags, stream_id, encode_fields(head)))
+        if body is not None:
+            size = max(1, -(-len(body) // pieces))
+            for at in range(0, len(body) or 1, size):
+                ends = END_STREAM if at + size >= len(body) else 0
+                self.send(encode_frame(DATA, ends, stream_id, body[at : at + size]))
+        return stream_id
+
+    async def answer(self, stream_id):
+        """The answer on a stream: status, fields, body. None: it was reset."""
+        fields, body = {}, b""
+        while True:
+            high, low, kind, flags, stream = struct.unpack(
+                ">HBBBL", await self.reader.readexactly(9)
+            )
+            payload = await self.reader.readexactly(high << 8 | low)
+            if stream != stream_id:
+                continue
+            if kind == RST_STREAM:
+                return None
+            if kind == HEADERS:
+                fields |= dict(self.decoder.decode(payload))
+            elif kind == DATA:
+                body += payload
+            if flags & END_STREAM:
+                return int(fields.pop(":status")), fields, body
+
+
+def one_port(test):
+    """Give `test` a client, the port, and the scheduler behind model m."""
+
+    async def run(options):
+        held = Held()
+        engine = Engine()
+        tensor = ModelInput("IN", DataType.FP32, (-1,))
+        config = ModelConfig(
+            name="m", input=(tensor,), output=(ModelOutput("OUT", DataType.FP32, (-1,)),)
+        )
+        engine.add(Served(config, 1, "onnx_onnxv1", held))
+        engine.finish_loading()
+        config = ServerConfig(http_port=1, grpc_port=1, **options)
+        http = HttpServer(engine, http_options(config))
+        http2 = Http2Server(
+            engine,
+            grpc_options(config),
+            routes=http.routes,
+            max_body_bytes=config.http_max_body_bytes,
+        )
+        share_port(http, http2)
+        port = await http.start("127.0.0.1", 0)
+        client = Client(*await asyncio.open_connection("127.0.0.1", port))
+        client.send(PREFACE, encode_frame(SETTINGS, 0, 0), encode_window_update(0, 2**30))
+        try:
+            await asyncio.wait_for(test(client, port, held), 30)
+        finally:
+            client.writer.close()
+            http.close()
+            await http2.stop(0)
+
+    return run
+
+
+def run(test, **options):
+    asyncio.run(one_port(test)(options))
+
+
+def infer_body(values):
+    tensor = {"name": "IN", "datatype": "FP32", "shape": [len(values)], "data": values}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+def test_get_is_answered():
+    async def test(client, port, held):
+        status, fields, body = await client.answer(client.ask(b"GET", b"/v2"))
+        assert status == 200 and json.loads(body)["name"] == "inferd"
+        assert fields["content-type"] == "application/json"
+        assert int(fields["content-length"]) == len(body)
+        head = await client.answer(client.ask(b"HEAD", b"/v2/health/live"))
+        assert head[0] == 200 and head[2] == b"" and int(head[1]["content-length"]) > 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("count", [3, 20_000])
+@pytest.mark.parametrize("pieces", [1, 7])
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_inference_takes_bodies_of_any_size_in_any_pieces(count, pieces, is_declared):
+    async def test(client, port, held):
+        held.release.set()
+        body = infer_body([0.5] * count)
+        fields = [(b"content-length", b"%d" % len(body))] if is_declared else []
+        asked = client.ask(b"POST", b"/v2/models/m/infer", body, pieces=pieces, fields=fields)
+        client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 2**30)))
+        status, _, answer = await client.answer(asked)
+        assert status == 200 and json.loads(answer)["outputs"][0]["data"] == [0.5] * count
+
+    run(test)
+
+
+def test_a_request_that_waits_holds_up_no_other():
+    async def test(client, port, held):
+        asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))
+        await held.started.wait()
+        assert (await client.answer(client.ask(b"GET", b"/v2/health/live")))[0] == 200
+        held.release.set()
+        assert (await client.answer(asked))[0] == 200
+
+    run(test)
+
+
+def test_a_reset_cancels_the_request():
+    async def test(client, port, held):
+        asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))
+        await held.started.wait()
+        client.send(encode_rst_stream(asked, 8))
+        await held.cancelled.wait()
+
+    run(test)
+
+
+def test_errors_have_their_status():
+    async def test(client, port, held):
+        assert (await client.answer(client.ask(b"GET", b"/nowhere")))[0] == 404
+        status, fields, _ = await client.answer(client.ask(b"PUT", b"/v2"))
+        assert (status, fields["allow"]) == (405, "GET, HEAD")
+        too_long = [(b"x", b"y" * 300)] * 50
+        assert (await client.answer(client.ask(b"GET", b"/v2", fields=too_long)))[0] == 431
+        infer = b"/v2/models/m/infer"
+        declared = [(b"content-length", b"2000")]
+        assert (await client.answer(client.ask(b"POST", infer, b"x", fields=declared)))[0] == 413
+        assert (await client.answer(client.ask(b"POST", infer, bytes(2000))))[0] == 413
+
+    run(test, http_max_body_bytes=1000)
+
+
+def test_connect_is_not_supported():
+    async def test(client, port, held):
+        fields = encode_fields([(b":method", b"CONNECT"), (b":authority", b"h:1")])
+        client.send(encode_frame(HEADERS, END_HEADERS | END_STREAM, 1, fields))
+        assert (await client.answer(1))[0] == 501
+
+    run(test)
+
+
+def test_too_much_in_flight_is_unavailable():
+    async def test(client, port, held):
+        asked = client.ask(b"POST", b"/v2/models/m/infer", bytes(2000))
+        assert (await client.answer(asked))[0] == 503
+
+    run(test, grpc_max_inflight_bytes=1000)
+
+
+def test_grpc_is_answered_beside_rest():
+    async def test(client, port, held):
+        held.release.set()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            assert (await stub.ServerLive(pb.ServerLiveRequest())).live
+            tensor = {"name": "IN", "datatype": "FP32", "shape": [1]}
+            request = pb.ModelInferRequest(
+                model_name="m", inputs=[tensor], raw_input_contents=[b"1234"]
+            )
+            assert (await stub.ModelInfer(request)).raw_output_contents[0] == b"1234"
+        call = [(b"content-type", b"application/grpc")]
+        assert (await client.answer(client.ask(b"GET", b"/x", fields=call)))[0] == 405
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "pieces", [[b"GET /v2 HTTP/1.1\r\n\r\n"], [b"P", b"OST /v2 HTTP/1.1\r\n\r\n"]]
+)
+def test_http_1_is_answered(pieces):
+    async def test(client, port, held):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await client.answer(client.ask(b"GET", b"/v2"))  # the server has had its time
+        assert (await reader.readline()).startswith(b"HTTP/1.1 ")
+        writer.close()
+
+    run(test)
+
+
+def test_a_preface_may_come_in_pieces():
+    async def test(client, port, held):
+        client = Client(*await asyncio.open_connection("127.0.0.1", port))
+        for at in range(0, len(PREFACE), 5):
+            client.send(PREFACE[at : at + 5])
+            await client.writer.drain()
+            await asyncio.sleep(0)
+        client.send(encode_frame(SETTINGS, 0, 0))
+        assert (await client.answer(client.ask(b"GET", b"/v2")))[0] == 200
+        client.writer.close()
+
+    run(test)
