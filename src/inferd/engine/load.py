@@ -34,6 +34,10 @@ EXECUTION_PARAMETER = "inferd_execution"
 """The config parameter that overrules where a model runs: "auto", "inline" or "threads"."""
 
 
+MAX_IGNORED_SHOWN = 5
+"""Of the folders of a model that are no versions so many are named in the log."""
+
+
 class LoadOptions(msgspec.Struct, frozen=True):
     """How models are loaded; the fields are the server options of the same names."""
 
@@ -62,8 +66,10 @@ class Loader:
             strict=options.disable_auto_complete_config,
         )
         for model in found:
-            for reason in model.ignored:
+            for reason in model.ignored[:MAX_IGNORED_SHOWN]:
                 log.warning("model '%s': %s", model.name, reason)
+            if more := model.ignored[MAX_IGNORED_SHOWN:]:
+                log.warning("model '%s': so are %d more folders", model.name, len(more))
         return found
 
     def load(self, model: FoundModel, version: int) -> Served:

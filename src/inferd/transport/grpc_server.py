@@ -153,6 +153,8 @@ def _adapted_unary(
         except Exception as error:  # noqa: BLE001  the wall
             failures.note(path, error)
             code, details = status_of(error)
+        finally:
+            del data  # grpcio keeps this frame for a while when the call ends with an exception
         return await context.abort(_STATUS[code], details)
 
     return run
