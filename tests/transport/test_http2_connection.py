@@ -189,7 +189,7 @@ async def test_pings_in_time_are_welcome_and_too_many_are_not(bench):
         await bench.until(PING, ACK)
     for _ in range(3):
         bench.send(encode_frame(PING, 0, 0, bytes(8)))
-    last, code = await bench.goaway()
+    _, code = await bench.goaway()
     assert code is ErrorCode.ENHANCE_YOUR_CALM
     await bench.ended()
 

@@ -46,6 +46,7 @@ class WrongExchange(H2Stream):
 class RestExchange(H2Stream):
     """One request and its answer."""
 
+    drop_bytes = 1 << 22
     _body: memoryview | bytearray | None = None
     _filled = 0
     _held_bytes = 0

@@ -206,7 +206,9 @@ class H2Connection(H2Sender):
         if length > FRAME_BYTES:
             msg = f"a frame has {length} bytes, expected at most {FRAME_BYTES}"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        if length > CONTROL_FRAME_BYTES and (kind == HEADERS or kind in self._other):
+        is_block = kind in (HEADERS, CONTINUATION)
+        most = self._blocks.max_block_bytes + 256 if is_block else CONTROL_FRAME_BYTES
+        if length > most and (is_block or kind in self._other):
             msg = f"a frame of type {kind} has {length} bytes, which is more than it can need"
             has_size = kind in (PRIORITY, RST_STREAM, PING, WINDOW_UPDATE)
             code = ErrorCode.FRAME_SIZE_ERROR if has_size else ErrorCode.ENHANCE_YOUR_CALM
@@ -260,6 +262,9 @@ class H2Connection(H2Sender):
         stream = self._receiver(stream_id, length)
         if stream is None:
             return
+        if stream.is_local_done:
+            self._drop(stream, length, ends=bool(flags & END_STREAM))
+            return
         stream.uncredited += overhead
         ends = bool(flags & END_STREAM)
         if stream.head.content_length >= 0:
@@ -285,6 +290,9 @@ class H2Connection(H2Sender):
         stream = self._receiver(stream_id, length)
         data_length = length - padding - has_padding
         ends = bool(flags & END_STREAM)
+        if stream is not None and stream.is_local_done:
+            self._drop(stream, length, ends=ends)
+            stream = None
         if stream is not None:
             stream.uncredited += padding + has_padding
             if stream.head.content_length >= 0:
@@ -295,6 +303,19 @@ class H2Connection(H2Sender):
         self._data_stream, self._data_ends = stream, ends
         self.data_left, self._skip_left = data_length, padding
         return self._go_on_with_data(data, end, start + has_padding)
+
+    def _drop(self, stream: H2Stream, count: int, *, ends: bool) -> None:
+        """Drop what a client goes on sending though its answer is complete.
+
+        Some clients lose the answer when their stream is reset meanwhile, so that comes late.
+        """
+        stream.drop_bytes -= count
+        if ends:
+            self.forget(stream)
+        elif stream.drop_bytes <= 0:
+            self.reset(stream.id, ErrorCode.NO_ERROR)
+        else:
+            self.credit(stream, count)
 
     def _go_on_with_data(self, data: Buffer, end: int, at: int = 0) -> int:
         """Hand on what has come of a begun DATA frame; return where the next frame begins."""
@@ -452,7 +473,10 @@ class H2Connection(H2Sender):
         if stream.head.content_length >= 0:
             _check_length(stream, 0, ends=True)
         stream.is_remote_done = True
-        stream.on_end()
+        if stream.is_local_done:
+            self.forget(stream)
+        else:
+            stream.on_end()
 
     # --- the other frames ---
 

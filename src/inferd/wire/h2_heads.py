@@ -15,10 +15,11 @@ class HeaderBlocks:
 
     A client that repeats a call sends the same block, which means the same as long as the dynamic
     table does not change: with any insertion, eviction or change of size all is forgotten.
+    `max_block_bytes` is how much of a block is kept at all.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_block_bytes = max(_UNDECODED_BLOCKS * max_bytes, CONTROL_FRAME_BYTES)
+        self.max_block_bytes = max(_UNDECODED_BLOCKS * max_bytes, CONTROL_FRAME_BYTES)
         self._decoder = HeaderDecoder(_DECODED_LISTS * max_bytes)
         self._heads: dict[bytes, RequestHead | MalformedRequest] = {}
         self._block = bytearray()
@@ -37,7 +38,7 @@ class HeaderBlocks:
         self._block += fragment
         self._frame_count += 1
         size = len(self._block)
-        if size > self._max_block_bytes or self._frame_count > 8 + size // 256:
+        if size > self.max_block_bytes or self._frame_count > 8 + size // 256:
             msg = "a header block goes on for too long"
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
 

@@ -171,7 +171,7 @@ class H2Sender:
         stream.is_local_done = True
         if stream.is_remote_done:
             self.streams.pop(stream.id, None)
-        else:
+        elif stream.drop_bytes <= 0:
             # Section 8.1: the answer is complete, the rest of the request is not needed.
             self.reset(stream.id, ErrorCode.NO_ERROR)
 

@@ -25,6 +25,7 @@ class H2Stream:
     pending_bytes = 0
     ending: bytes | None = None  # trailers to send after `pending`, b"" for none
     received_bytes = 0  # counted only where the head declares a length
+    drop_bytes = 0  # how much is taken and dropped once the answer is complete
     deadline_s: float | None = None  # when `expire` is due, on the application's clock
 
     def __init__(self, connection: "H2Connection", stream_id: int, head: RequestHead) -> None:
