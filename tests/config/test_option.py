@@ -75,6 +75,7 @@ def test_text_is_read_by_kind(name, text, value):
         ("is_on", "maybe", "here: 'maybe' is not true or false (or on, off, 1, 0)"),
         ("count", "1.5", "here: '1.5' is not a whole number"),
         ("count", "1_0", "here: '1_0' is not a whole number"),
+        ("count", "1" * 5000, f"here: '{'1' * 5000}' is not a whole number"),
         ("count", "true", "here: 'true' is not a whole number"),
         ("count", "0", "here: 0 is too small, the least is 1"),
         ("count", "10", "here: 10 is too large, the most is 9"),

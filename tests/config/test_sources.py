@@ -69,6 +69,8 @@ def test_an_empty_variable_is_not_set():
         ("http-port = 70000\n", "{file}: http-port: 70000 is too large, the most is 65535"),
         ("[http]\nport = 1\n", "{file}: 'http' is not an option"),
         ("config = 'other'\n", "{file}: 'config' is not an option"),
+        ("x = " + "[" * 10_000, "{file} nests too deeply, or has a number of too many digits"),
+        ("x = " + "1" * 5000, "{file} nests too deeply, or has a number of too many digits"),
         ("http-port = \n", "{file} is not TOML: Invalid value (at line 1, column 13)"),
     ],
 )

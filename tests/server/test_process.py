@@ -209,6 +209,29 @@ def test_a_blocked_event_loop_cannot_outlast_the_exit_timeout(start, repository,
     assert "in block" in server.said  # where it hung
 
 
+LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {1})); "
+LIMITED += "from inferd.cli.main import main; sys.exit(main(['serve', *sys.argv[1:]]))"
+
+
+def test_it_may_open_as_many_files_as_it_may_have_connections(start, repository, echo):
+    server = start(repository(m=echo()), *ON_FREE_PORTS, command=("-c", LIMITED.format(150, 5000)))
+    server.wait_ready()
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    assert re.search(r"Max open files +5000 +5000", limits)
+    assert "the system allows 5000 open files" in server.said
+
+
+def test_enough_files_are_no_warning(start, repository, echo):
+    command = ("-c", LIMITED.format(150, 5000))
+    server = start(
+        repository(m=echo()), *ON_FREE_PORTS, "--http-max-connections=100", command=command
+    )
+    server.wait_ready()
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    assert re.search(r"Max open files +2100 +5000", limits)
+    assert "open files" not in server.said
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_taken_port_is_one_clear_line(start, repository, echo, protocol):
     with socket.create_server(("127.0.0.1", 0)) as taken:

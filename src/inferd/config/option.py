@@ -13,7 +13,7 @@ from inferd.errors import InvalidConfig
 BOOLEANS = MappingProxyType(
     {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 )
-_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,100}")  # int() refuses thousands of digits its own way
 
 _TYPE_NAMES = MappingProxyType(
     {

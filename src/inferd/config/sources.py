@@ -157,6 +157,9 @@ def _read_file(options: Mapping[str, Option], path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"{path} is not TOML: {error}"
         raise InvalidConfig(msg) from error
+    except (RecursionError, ValueError) as error:  # of a number with thousands of digits
+        msg = f"{path} nests too deeply, or has a number of too many digits"
+        raise InvalidConfig(msg) from error
     by_key = {each.key: each for each in options.values() if each.name != "config"}
     chosen = {}
     for key, value in table.items():

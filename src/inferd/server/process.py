@@ -22,6 +22,8 @@ from inferd.server.server import Server
 LOGGER = logging.getLogger("inferd")
 
 _MARGIN_S = 1.0
+_OTHER_FILES = 2000
+"""Beside HTTP connections: gRPC's, model files, libraries."""
 
 
 def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
@@ -39,6 +41,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
         raise InvalidConfig(msg) from error
     for warning in warnings:
         LOGGER.warning("%s", warning)
+    _allow_connections(config.http_max_connections if config.allow_http else 0)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_Process(config).serve())
 
@@ -50,6 +53,29 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     except ImportError:  # Windows
         return asyncio.new_event_loop
     return uvloop.new_event_loop
+
+
+def _allow_connections(count: int) -> None:
+    """Let the process open as many files as `count` connections and all else may need.
+
+    Often only 1024 are allowed at first, for programs that call select(): the same number of idle
+    clients would then keep everybody else out.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return
+    needed = count + _OTHER_FILES
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
+    if now != resource.RLIM_INFINITY and now < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    if allowed < needed:
+        LOGGER.warning(
+            "the system allows %d open files, too few for --http-max-connections %d",
+            allowed,
+            count,
+        )
 
 
 class _Process:
