@@ -21,7 +21,7 @@ PEERS := .venv-peers/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test conform bench bench-peers docs dev clean
+.PHONY: help run check test test-slow conform bench bench-peers docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/python tools/build_protos.py --check
 	$(BIN)/python tools/build_options_doc.py --check
 
-test: $(DEV) ## the unit tests (ARGS= for pytest)
-	$(BIN)/pytest tests $(ARGS)
+test: $(DEV) ## the tests, in two minutes (ARGS= for pytest)
+	$(BIN)/pytest tests -m "not slow" $(ARGS)
+
+test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
+	$(BIN)/pytest tests -m slow $(ARGS)
 
 conform: $(DEV) ## the protocol tests against URL= and GRPC=, or a server they start themselves
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) $(ARGS)
