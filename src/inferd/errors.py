@@ -4,6 +4,10 @@ The raiser knows the reason; each wire file owns the table from reason to its pr
 """
 
 import enum
+import re
+
+MAX_FOREIGN = 1000
+"""Of the text of an exception that is not ours so much is repeated."""
 
 
 class Code(enum.Enum):
@@ -88,3 +92,17 @@ class BackendFailed(InferdError):
     """The framework failed; its own exception is the __cause__."""
 
     code = Code.INTERNAL
+
+
+def foreign_text(error: BaseException) -> str:
+    """Return what an exception that is not ours may tell clients: its type and text.
+
+    Of paths only the last name is kept, and of a long text both ends.
+    """
+    text = _PATH.sub("", f"{type(error).__name__}: {error}")
+    if len(text) > MAX_FOREIGN:
+        text = f"{text[: MAX_FOREIGN // 2]} ... {text[-MAX_FOREIGN // 2 :]}"
+    return text
+
+
+_PATH = re.compile(r"(?:file://|(?<![\w.:/]))(?:/[^\s/'\":,;()]+)+/(?=[^\s/])")

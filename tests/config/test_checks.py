@@ -210,6 +210,9 @@ UNSOUND = {
     "instance_group '0' lists gpu -1, expected 0 or more": grouped(
         InstanceGroup(kind="KIND_GPU", gpus=(-1,))
     ),
+    "instance_group asks for 2049 instances, expected at most 1024": grouped(
+        InstanceGroup(count=1024, gpus=(0, 1), kind="KIND_GPU"), InstanceGroup(count=1)
+    ),
     "default_model_filename '../x' leads out of the version folder": config(
         default_model_filename="../x"
     ),

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from inferd.engine.load import Loader, LoadOptions, gpu_count
+from inferd.engine.load import MAX_IGNORED_SHOWN, Loader, LoadOptions, gpu_count
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
 
 PATIENCE_S = 30
@@ -118,6 +118,14 @@ def test_folders_that_are_no_versions_are_told_of(repository, caplog):
     assert caplog.messages == [
         "model 'm': folder '01' is no version: expected a decimal number without leading 0"
     ]
+
+
+def test_very_many_such_folders_are_counted(repository, caplog):
+    root = repository("1", *(f"no{number}" for number in range(100)), m=ECHO)
+    with caplog.at_level(logging.WARNING, "inferd.engine"):
+        Loader(LoadOptions()).find([root])
+    assert len(caplog.messages) == MAX_IGNORED_SHOWN + 1
+    assert caplog.messages[-1] == f"model 'm': so are {100 - MAX_IGNORED_SHOWN} more folders"
 
 
 def test_a_named_config_is_chosen(repository):

@@ -107,3 +107,19 @@ def test_closing_gives_the_logger_back():
     close_log()
     logger = logging.getLogger("inferd")
     assert (logger.handlers, logger.propagate, logger.level) == ([], True, logging.NOTSET)
+
+
+def test_no_text_passes_for_a_line_of_its_own(tmp_path):
+    path = tmp_path / "log"
+    set_up_log(LogSettings(file=path))
+    hostile = "a\n2030-01-01 00:00:00.000 INFO    ready\r\x1b[2J\x85\u2028\u202eé"
+    LOGGER.warning("model '%s'", hostile)
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        LOGGER.exception("failed")
+    first, *rest = path.read_text().splitlines()
+    assert first.endswith(
+        r"model 'a\n2030-01-01 00:00:00.000 INFO    ready\r\x1b[2J\x85\u2028\u202eé'"
+    )
+    assert [line[:2] for line in rest[1:]] == ["  "] * (len(rest) - 1)

@@ -1,5 +1,7 @@
 """Models in local folders."""
 
+import os
+
 import pytest
 
 from inferd.config.model import ModelConfig, VersionPolicy
@@ -91,8 +93,9 @@ def test_a_config_that_is_not_utf8_is_refused(tmp_path):
 
 def test_a_config_that_cannot_be_opened_is_refused_without_the_path(tmp_path):
     folder = add_model(tmp_path, "a")
-    (folder / "config.pbtxt").mkdir()
-    assert find_model(folder).error.message == "model 'a' cannot be read: Is a directory"
+    (folder / "config.pbtxt").symlink_to("config.pbtxt")
+    message = find_model(folder).error.message
+    assert message == "model 'a' cannot be read: Too many levels of symbolic links"
 
 
 def test_a_folder_that_is_gone_is_refused_without_the_path(tmp_path):
@@ -226,3 +229,10 @@ def test_a_path_the_system_cannot_read_is_refused(tmp_path):
 
 def test_an_empty_repository_holds_no_models(tmp_path):
     assert find_models([tmp_path]) == []
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_a_configuration_that_is_no_file_is_not_opened(tmp_path, make):
+    folder = add_model(tmp_path, "a")
+    make(folder / "config.pbtxt")
+    assert find_model(folder).error.message == "a/config.pbtxt is not a file"

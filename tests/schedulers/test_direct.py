@@ -1,9 +1,12 @@
 import asyncio
+import gc
+import weakref
 
+import numpy as np
 import pytest
 
 from inferd.core.request import InferResponse
-from inferd.errors import InvalidRequest, Unavailable
+from inferd.errors import InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
 
@@ -51,6 +54,40 @@ def test_an_error_that_is_the_answer_is_raised(place, echo, request_of):
             await scheduler.run(request_of())
 
     place(serve)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        lambda: InvalidRequest("raised"),
+        lambda: ValueError("raised"),
+        lambda: [InvalidRequest("returned")],
+        list,
+    ],
+)
+def test_a_failed_request_leaves_no_tensors_for_the_garbage_collector(
+    place, echo, request_of, outcome
+):
+    async def serve(scheduler):
+        array = np.zeros(4, np.float32)
+        data = weakref.ref(array)
+        request = request_of()
+        request.inputs[0].data = array
+        del array
+        echo.outcome = outcome()
+        with pytest.raises(InferdError):
+            await scheduler.run(request)
+        echo.outcome = None
+        del request
+        await asyncio.sleep(0)
+        return data()
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert place(serve) is None
+    finally:
+        gc.enable()
 
 
 def test_a_stream_is_the_models(echo, counter, request_of):

@@ -5,6 +5,7 @@ Every test runs on both transports; where they differ, the test says so.
 
 import asyncio
 import functools
+import gc
 import logging
 import queue
 import socket
@@ -391,6 +392,32 @@ async def test_what_is_not_raised_on_purpose_is_logged_and_stays_here(caplog):
     assert code is grpc.StatusCode.INTERNAL
     assert "secret" not in details
     assert "ZeroDivisionError: secret" in caplog.text
+
+
+@in_loop
+async def test_the_message_of_a_refused_call_is_not_kept():
+    def is_kept():
+        return any(
+            isinstance(value, bytes) and len(value) > 10**6
+            for tracked in gc.get_objects()
+            if type(tracked).__name__ == "frame"
+            for value in gc.get_referents(tracked)
+        )
+
+    engine = engine_with(served("id", Identity()))
+    async with serving(engine) as address, grpc.aio.insecure_channel(address) as channel:
+        gc.collect()
+        gc.disable()
+        try:
+            # T * 10^6 is a name, which no model has.
+            await failure(
+                raw_call(channel, "/inference.GRPCInferenceService/ModelInfer")(
+                    pb.ModelInferRequest(model_name="T" * 10**6).SerializeToString()
+                )
+            )
+            assert not is_kept()
+        finally:
+            gc.enable()
 
 
 def raw_call(channel, path):

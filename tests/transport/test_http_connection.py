@@ -1,11 +1,15 @@
 """HTTP/1.1 connections over real sockets: framing, order, limits, timeouts, ends of all kinds."""
 
 import asyncio
+import gc
 import gzip
 import os
 import ssl
+import weakref
 
 import pytest
+
+from inferd.errors import BackendFailed
 
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: there\r\n\r\n"
 LARGE = os.urandom(1_000_000)
@@ -680,6 +684,45 @@ async def test_a_client_that_never_reads_is_cut_and_memory_is_bounded(serving, b
         with pytest.raises(ConnectionError):
             await sending
         assert await site.server.drain(30)
+
+
+@pytest.mark.parametrize("ends", ["answered", "failed", "left"])
+async def test_a_body_is_freed_without_the_garbage_collector(serving, binary, ends):
+    bodies = []
+
+    def fails_soon():
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        loop.call_soon(future.set_exception, BackendFailed("the model broke"))
+        return future
+
+    async with serving() as site:
+        held = site.held
+        run = held.run
+
+        async def run_and_watch(request):
+            bodies.append(weakref.ref(request.inputs[0].data.obj))
+            answer = await run(request)
+            if ends == "failed":
+                await fails_soon()
+            return answer
+
+        held.run = run_and_watch
+        gc.collect()
+        gc.disable()
+        try:
+            client = await site.connect()
+            await client.send(binary(LARGE, model="held"))
+            await held.started.acquire()
+            if ends == "left":
+                client.reset()
+                await held.cancelled.acquire()
+            else:
+                held.release.set()
+                assert (await client.answer()).status == {"answered": 200}.get(ends, 500)
+            await until(lambda: bodies[0]() is None)
+        finally:
+            gc.enable()
 
 
 @pytest.mark.slow

@@ -85,6 +85,25 @@ async def test_who_leaves_while_waiting_leaves_nothing_behind():
     assert await first == 1
 
 
+async def test_a_failure_leaves_nothing_for_the_garbage_collector():
+    def fail(_big):
+        msg = "on purpose"
+        raise ValueError(msg)
+
+    big = Big()
+    kept = weakref.ref(big)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="on purpose"):
+            await Lane("test").run(fail, big)
+        del big
+        await turns()
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
 async def test_only_so_many_wait(monkeypatch):
     monkeypatch.setattr(lane_module, "MAX_WAITING", 2)
     lane, gate = Lane("test"), Gate()

@@ -27,6 +27,9 @@ from inferd.tensor.dtype import DataType
 
 CONFIG_FILE = "config.pbtxt"
 
+MAX_INSTANCES = 1024
+"""Each instance may need a thread and a copy of the model; more is a slip, or meant badly."""
+
 _CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
 _CORRELATION_ID_TYPES = (
     DataType.UINT64,
@@ -240,6 +243,9 @@ def _instance_complaints(config: ModelConfig) -> Iterator[str]:
         if group.profile and config.backend not in ("", "tensorrt"):
             yield f"{place} has a profile, which only TensorRT models can have"
         yield from _gpu_complaints(group, place)
+    count = sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
+    if count > MAX_INSTANCES:
+        yield f"instance_group asks for {count} instances, expected at most {MAX_INSTANCES}"
 
 
 def _gpu_complaints(group: InstanceGroup, place: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -17,7 +16,13 @@ from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
 from inferd.engine.served import Served
-from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
+from inferd.errors import (
+    BackendFailed,
+    InferdError,
+    InvalidConfig,
+    Unsupported,
+    foreign_text,
+)
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_models
 from inferd.schedulers.direct import DirectScheduler
@@ -29,7 +34,8 @@ EXECUTION_PARAMETER = "inferd_execution"
 """The config parameter that overrules where a model runs: "auto", "inline" or "threads"."""
 
 
-_PATH = re.compile(r"(?<![\w.:/])(?:/[^\s/'\":,;()]+)+/(?=[^\s/])")
+MAX_IGNORED_SHOWN = 5
+"""Of the folders of a model that are no versions so many are named in the log."""
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
@@ -60,8 +66,10 @@ class Loader:
             strict=options.disable_auto_complete_config,
         )
         for model in found:
-            for reason in model.ignored:
+            for reason in model.ignored[:MAX_IGNORED_SHOWN]:
                 log.warning("model '%s': %s", model.name, reason)
+            if more := model.ignored[MAX_IGNORED_SHOWN:]:
+                log.warning("model '%s': so are %d more folders", model.name, len(more))
         return found
 
     def load(self, model: FoundModel, version: int) -> Served:
@@ -119,7 +127,7 @@ class Loader:
             raise
         except BaseException as error:  # SystemExit too: no model may end the server
             log.warning("model '%s' version %d:", model.name, version, exc_info=error)
-            text = _PATH.sub("", f"{type(error).__name__}: {error}")
+            text = foreign_text(error)
             msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
             raise BackendFailed(msg) from error
 

@@ -6,10 +6,13 @@ at import, and records go to the standard library's logger of that name.
 
 import logging
 import os
+import re
 import sys
+import textwrap
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 FORMATS = ("default", "ISO8601", "json")
 
@@ -70,12 +73,28 @@ def _wanted_levels(settings: LogSettings) -> frozenset[int]:
     return frozenset(level for level, on in switches.items() if on)
 
 
+def printable(text: str) -> str:
+    """Return `text` in one line, without what a terminal obeys: names and messages may hold it."""
+    return text if text.isprintable() else _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
+
+
 class _Text(logging.Formatter):
     """A time, a level, the text; "ISO8601" gives the time in UTC with a T and a Z."""
 
     def __init__(self, style: str) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
         self._is_utc = style == "ISO8601"
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        # Indented, so that no text in it can pass for a line of the log.
+        return textwrap.indent(super().formatException(ei), "  ", lambda _line: True)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         if self._is_utc:

@@ -158,6 +158,9 @@ def _read_config(folder: Path, config_name: str, *, strict: bool) -> tuple[str, 
     named = f"configs/{config_name}.pbtxt"
     file = named if config_name and (folder / named).is_file() else CONFIG_FILE
     place = f"{folder.name}/{file}"
+    if (folder / file).exists() and not (folder / file).is_file():
+        msg = f"{place} is not a file"  # opening a pipe would wait for who writes it
+        raise InvalidConfig(msg)
     try:
         with (folder / file).open("rb") as source:
             content = source.read(MAX_CONFIG_BYTES + 1)

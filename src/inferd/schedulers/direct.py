@@ -21,7 +21,10 @@ class DirectScheduler:
             answers = await execution.run_in_thread((request,))
         [answer] = answers
         if isinstance(answer, InferdError):
-            raise answer
+            try:
+                raise answer
+            finally:
+                del answer, answers  # its traceback holds this frame, and that the request
         return answer
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:

@@ -25,7 +25,7 @@ from math import prod
 
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable
+from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable, foreign_text
 
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
@@ -110,9 +110,9 @@ class Execution:
         job = _Job(requests, asyncio.get_running_loop())
         self._submit(job)
         try:
-            answers, took_ns = await job.done
+            answers, took_ns = await job.waited_for()
         finally:
-            job.is_abandoned = True
+            job.abandon()
             self._waiting_count -= 1
         # A failure may come before the model has done its work: its time says nothing.
         if self._may_run_inline and not isinstance(answers[0], InferdError):
@@ -131,10 +131,13 @@ class Execution:
             while (answer := await job.answers.get()) is not None:
                 job.room.release()
                 if isinstance(answer, InferdError):
-                    raise answer
+                    try:
+                        raise answer
+                    finally:
+                        del answer  # its traceback holds this frame
                 yield answer
         finally:
-            job.is_abandoned = True
+            job.abandon()
             job.room.release()
             self._waiting_count -= 1
 
@@ -223,13 +226,28 @@ def _size_class(requests: Sequence[InferRequest]) -> int:
 
 
 class _Job:
-    """Requests on their way through one instance's thread; `done` is answers and CPU ns."""
+    """Requests on their way through one instance's thread.
+
+    An exception that ends them holds frames of those who wait and of the thread, and these hold the
+    job: so neither the job nor a frame may hold on to the exception, or the tensors of failed
+    requests would stay until the garbage collector comes.
+    """
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         self.requests = requests
         self.loop = loop
-        self.done: asyncio.Future[tuple[Sequence[Answer], int]] = loop.create_future()
         self.is_abandoned = False
+        self._done: asyncio.Future[tuple[Sequence[Answer], int]] | None = loop.create_future()
+
+    def waited_for(self) -> "asyncio.Future[tuple[Sequence[Answer], int]]":
+        """Return what will be the answers and the CPU ns they took; called once."""
+        assert self._done is not None
+        return self._done
+
+    def abandon(self) -> None:
+        """Nobody waits any longer."""
+        self.is_abandoned = True
+        self._done = None
 
     def run(self, instance: Instance, model: str, clock: Callable[[], int]) -> None:
         """Execute in this thread, and hand the outcome to the event loop."""
@@ -242,18 +260,20 @@ class _Job:
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = _failed(model, error)
         _tell(self.loop, self._finish, outcome, clock() - started_ns)
+        del outcome
 
     def refuse(self, error: InferdError) -> None:
         """Fail without having run; called on the event loop."""
         self._finish(error, 0)
 
     def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
-        if self.done.done():
+        done, self._done = self._done, None
+        if done is None or done.done():
             return
         if isinstance(outcome, InferdError):
-            self.done.set_exception(outcome)
+            done.set_exception(outcome)
         else:
-            self.done.set_result((outcome, took_ns))
+            done.set_result((outcome, took_ns))
 
 
 class _StreamJob(_Job):
@@ -308,7 +328,7 @@ def _failed(model: str, error: BaseException) -> InferdError:
         return error
     if isinstance(error, asyncio.CancelledError):
         return Cancelled(f"model '{model}' cancelled the request")
-    failed = BackendFailed(f"model '{model}' failed: {type(error).__name__}: {error}")
+    failed = BackendFailed(f"model '{model}' failed: {foreign_text(error)}")
     failed.__cause__ = error
     return failed
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from inferd.core.metadata import IndexEntry, ModelState
+from inferd.observe.log import printable
 
 _HEADER = ("Model", "Version", "State", "Reason")
 
@@ -42,9 +43,9 @@ def model_fields(entry: IndexEntry) -> dict[str, str]:
 
 def _rows(entry: IndexEntry) -> Iterator[tuple[str, str, str, str]]:
     first, *rest = entry.reason.splitlines() or [""]
-    yield entry.name, entry.version or "-", _state(entry), first
+    yield printable(entry.name), entry.version or "-", _state(entry), printable(first)
     for line in rest:
-        yield "", "", "", line
+        yield "", "", "", printable(line)
 
 
 def _state(entry: IndexEntry) -> str:

@@ -7,14 +7,12 @@ log and in a status that says nothing of it.
 
 import asyncio
 import base64
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from inferd.errors import InferdError
 from inferd.transport.call import Metadata, Method, Stream, Unary
 from inferd.transport.grpc_status import status_of
 from inferd.transport.resume import resume
@@ -42,8 +40,6 @@ from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
-
-logger = logging.getLogger("inferd.grpc")
 
 SMALL_BYTES = 16384
 """Messages up to this size are copied rather than sent as views, and coded on the loop."""
@@ -420,9 +416,7 @@ class GrpcCall(H2Stream):
         if isinstance(error, GrpcFault):
             self._end(error.status, error.message)
             return
-        if not isinstance(error, InferdError):
-            path = self.head.path.decode("latin-1")
-            logger.error("unexpected failure in %s", path, exc_info=error)
+        self._port.server.failures.note(self.head.path.decode("latin-1"), error)
         self._end(*status_of(error))
 
     def _end_cancelled(self) -> None:

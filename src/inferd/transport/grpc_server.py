@@ -15,8 +15,9 @@ import grpc
 import grpc.aio
 
 from inferd.engine.engine import Engine
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import Unavailable
 from inferd.transport.call import Metadata, Method, StreamHandler, Unary, UnaryHandler
+from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.grpc_status import status_of
@@ -49,7 +50,7 @@ class GrpcServer:
         files cannot be used.
         """
         server = grpc.aio.server(options=_channel_arguments(self._options))
-        for service, handlers in _adapted(self._methods).items():
+        for service, handlers in _adapted(self._methods, FailureLog(logger)).items():
             generic = grpc.method_handlers_generic_handler(service, handlers)
             server.add_generic_rpc_handlers((generic,))
         host = f"[{address}]" if ":" in address else address
@@ -124,20 +125,24 @@ class AioCall:
         self._context.set_trailing_metadata(tuple(self._trailing))
 
 
-def _adapted(methods: dict[str, Method]) -> dict[str, dict[str, Any]]:
+def _adapted(methods: dict[str, Method], failures: FailureLog) -> dict[str, dict[str, Any]]:
     """Return grpcio's handler of each method by service and method name."""
     services: dict[str, dict[str, Any]] = {}
     for path, method in methods.items():
         _, service, name = path.split("/")
         services.setdefault(service, {})[name] = (
-            grpc.unary_unary_rpc_method_handler(_adapted_unary(path, method.handler))
+            grpc.unary_unary_rpc_method_handler(_adapted_unary(path, method.handler, failures))
             if isinstance(method, Unary)
-            else grpc.stream_stream_rpc_method_handler(_adapted_stream(path, method.handler))
+            else grpc.stream_stream_rpc_method_handler(
+                _adapted_stream(path, method.handler, failures)
+            )
         )
     return services
 
 
-def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], Any]:
+def _adapted_unary(
+    path: str, handler: UnaryHandler, failures: FailureLog
+) -> Callable[[bytes, Any], Any]:
     async def run(data: bytes, context: Any) -> Any:
         call = AioCall(context)
         try:
@@ -145,16 +150,19 @@ def _adapted_unary(path: str, handler: UnaryHandler) -> Callable[[bytes, Any], A
             if call.initial:
                 await context.send_initial_metadata(tuple(call.initial))
             return answer
-        except Exception as error:
-            if not isinstance(error, InferdError):
-                logger.exception("unexpected failure in %s", path)
+        except Exception as error:  # noqa: BLE001  the wall
+            failures.note(path, error)
             code, details = status_of(error)
+        finally:
+            del data  # grpcio keeps this frame for a while when the call ends with an exception
         return await context.abort(_STATUS[code], details)
 
     return run
 
 
-def _adapted_stream(path: str, handler: StreamHandler) -> Callable[[Any, Any], Any]:
+def _adapted_stream(
+    path: str, handler: StreamHandler, failures: FailureLog
+) -> Callable[[Any, Any], Any]:
     async def run(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         call = AioCall(context)
         try:
@@ -164,9 +172,8 @@ def _adapted_stream(path: str, handler: StreamHandler) -> Callable[[Any, Any], A
                     call.initial = []
                 yield b"".join(buffers)
             return
-        except Exception as error:
-            if not isinstance(error, InferdError):
-                logger.exception("unexpected failure in %s", path)
+        except Exception as error:  # noqa: BLE001  the wall
+            failures.note(path, error)
             code, details = status_of(error)
         await context.abort(_STATUS[code], details)
 

@@ -1,6 +1,7 @@
 """The HTTP/2 server that carries gRPC: listening sockets, connections, the sweep, the drain."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import cast
@@ -8,6 +9,7 @@ from typing import cast
 from inferd.engine.engine import Engine
 from inferd.errors import Unavailable
 from inferd.transport.call import Method
+from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.http2_connection import Http2Connection
@@ -62,6 +64,7 @@ class Http2Server:
         self.scratch = memoryview(bytearray(READ_BYTES))
         self.sweep_s = _sweep_interval(options)
         self.turns = Turns()
+        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = asyncio.Event()

@@ -44,7 +44,7 @@ def _inflate(body: memoryview, window: int, max_bytes: int) -> memoryview:
         msg = f"the compressed body cannot be decoded: {error}"
         raise InvalidRequest(msg) from None
     if len(data) > max_bytes:
-        msg = f"the body inflates to more than {max_bytes} bytes"
+        msg = f"the body inflates to more than {max_bytes} bytes (--http-max-input-size)"
         raise InvalidRequest(msg)
     if not decoder.eof or decoder.unused_data:
         what = "goes on after its end" if decoder.eof else "ends too early"

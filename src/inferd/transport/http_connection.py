@@ -355,8 +355,10 @@ class HttpConnection(asyncio.BufferedProtocol):
     async def _answer_later(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
     ) -> None:
-        answer = await resume(answering, waits_for)
-        self._task = None
+        try:
+            answer = await resume(answering, waits_for)
+        finally:
+            self._task = None  # a cancelled task holds its frames, and with them the body
         if self._is_closing:
             return
         self._send(request, answer)

@@ -7,7 +7,8 @@ from urllib.parse import unquote_to_bytes
 
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
-from inferd.errors import Code, InferdError, ModelNotFound
+from inferd.errors import InferdError, ModelNotFound
+from inferd.transport.failure import FailureLog
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.lane import Lane
@@ -29,6 +30,7 @@ class HttpRoutes:
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
         self._not_ready_status = not_ready_status
+        self._failures = FailureLog(log)
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
@@ -44,16 +46,10 @@ class HttpRoutes:
                 return _wrong_method(request, route.calls)
             return await call(self, request, route.model, route.version)
         except InferdError as error:
-            if error.code is Code.INTERNAL:
-                log.warning(
-                    "%s: %s",
-                    request.target.decode("latin-1"),
-                    error.message,
-                    exc_info=error.__cause__,
-                )
+            self._failures.note(request.target.decode("latin-1"), error)
             return error_answer(HTTP_STATUS[error.code], error.message)
-        except Exception:
-            log.exception("unexpected failure in %s", request.target.decode("latin-1"))
+        except Exception as error:  # noqa: BLE001  the wall
+            self._failures.note(request.target.decode("latin-1"), error)
             return error_answer(
                 500, "the server failed in a way it does not understand; see its log"
             )

@@ -43,30 +43,51 @@ class Lane:
         except BaseException:
             self._count -= 1
             raise
+        return await self._started(function, args)
+
+    def _started(
+        self, function: Callable[[*_Args], _Result], args: tuple[*_Args]
+    ) -> "asyncio.Future[_Result]":
+        """Start the thread. No frame that an exception passes through keeps the future.
+
+        The exception lies in the future and holds the frames, and with them the arguments: in such
+        a circle all of it would stay until the garbage collector comes.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[_Result] = loop.create_future()
+        waiting = [done]
 
         def work() -> None:
             try:
-                tell = partial(done.set_result, function(*args))
+                tell = partial(_succeed, function(*args))
             except BaseException as error:  # noqa: BLE001  whoever waits gets it
-                tell = partial(done.set_exception, error)
+                tell = partial(_fail, error)
             with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
                 loop.call_soon_threadsafe(finish, tell)
+            del tell
 
-        def finish(tell: Callable[[], None]) -> None:
+        def finish(tell: Callable[[asyncio.Future[_Result]], None]) -> None:
             # Here, not where the caller waits: it may have gone while the thread was still busy.
             self._leave()
+            done = waiting.pop()
             if not done.done():
-                tell()
+                tell(done)
 
         try:
             threading.Thread(target=work, name=self._name, daemon=True).start()
         except RuntimeError:  # the system has no more threads
             self._leave()
             raise
-        return await done
+        return done
 
     def _leave(self) -> None:
         self._free.release()
         self._count -= 1
+
+
+def _succeed(result: _Result, done: "asyncio.Future[_Result]") -> None:
+    done.set_result(result)
+
+
+def _fail(error: BaseException, done: "asyncio.Future[_Result]") -> None:
+    done.set_exception(error)

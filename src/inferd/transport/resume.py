@@ -19,6 +19,7 @@ def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, An
             try:
                 got = yield waits_for
             except BaseException as error:  # noqa: BLE001  a cancellation is passed on as well
+                waits_for = None  # it holds the error, whose traceback holds this frame
                 waits_for = running.throw(error)
             else:
                 waits_for = running.send(got)

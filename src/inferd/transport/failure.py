@@ -1,0 +1,53 @@
+"""FailureLog: what clients are not told of the server's own failures, without flooding the log."""
+
+import logging
+from types import TracebackType
+
+from inferd.errors import Code, InferdError
+
+MAX_KINDS = 1000
+"""So many different tracebacks are remembered, and written."""
+
+_MAX_WHERE = 200
+
+
+class FailureLog:
+    """Writes one line for each failure that is the server's or a model's fault.
+
+    The traceback comes with the first from each place in the code: a client that has found what
+    makes a model fail can repeat it at will.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._known: set[tuple[str, int]] = set()
+
+    def note(self, where: str, error: Exception) -> None:
+        """Log `error`, which a call to `where` ended with, unless it is the client's fault."""
+        where = where[:_MAX_WHERE]
+        if not isinstance(error, InferdError):
+            text = f"{type(error).__name__}: {error}"[:_MAX_WHERE]
+            self._logger.error(
+                "unexpected failure in %s: %s", where, text, exc_info=self._new(error)
+            )
+        elif error.code is Code.INTERNAL:
+            new = self._new(error.__cause__)
+            self._logger.warning("%s: %s", where, error.message, exc_info=new)
+
+    def _new(self, error: BaseException | None) -> BaseException | None:
+        """Return `error` if its like has not been seen."""
+        if error is None:
+            return None
+        kind = _place(error.__traceback__)
+        if kind in self._known or len(self._known) >= MAX_KINDS:
+            return None
+        self._known.add(kind)
+        return error
+
+
+def _place(traceback: TracebackType | None) -> tuple[str, int]:
+    if traceback is None:
+        return "", 0
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback.tb_frame.f_code.co_filename, traceback.tb_lineno

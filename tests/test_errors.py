@@ -1,0 +1,28 @@
+"""What the texts of errors give away."""
+
+import pytest
+
+from inferd.errors import MAX_FOREIGN, foreign_text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[Errno 2] No such file or directory: '/srv/models/m/1/w.bin'", "directory: 'w.bin'"),
+        ("cannot open /srv/models/m/1/w.bin, sorry", "cannot open w.bin, sorry"),
+        ("see file:///srv/models/w.bin", "see w.bin"),
+        ("(/srv/models/)", "()"),
+        ("see https://example.org/a/b and 3/4 of a/b/c", "see https://example.org/a/b and 3/4"),
+    ],
+)
+def test_paths_of_the_server_are_not_told(text, told):
+    found = foreign_text(OSError(text))
+    assert found.startswith("OSError: ")
+    assert told in found
+    assert "/srv" not in found
+
+
+def test_long_texts_are_cut_in_the_middle():
+    found = foreign_text(ValueError("a" * 10**6 + "z"))
+    assert found.startswith("ValueError: aaa") and found.endswith("az")
+    assert len(found) < MAX_FOREIGN + 10
