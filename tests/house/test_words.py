@@ -34,9 +34,15 @@ def test_no_file_has(texts, what):
     assert found(texts, FORBIDDEN[what]) == []
 
 
+# Clients that are no Python packages (curl, nghttp, h2load, node): a machine may lack one, and the
+# fixture that looks for it says so by name.
+PROGRAMS = ("tests/clients_h2/conftest.py", "tests/clients_h2/test_node.py")
+
+
 @pytest.mark.parametrize("what", FORBIDDEN_IN_TESTS)
 def test_no_unit_test_has(texts, what):
-    assert found(texts, FORBIDDEN_IN_TESTS[what], "tests/") == []
+    places = found(texts, FORBIDDEN_IN_TESTS[what], "tests/")
+    assert [place for place in places if not place.startswith(PROGRAMS)] == []
 
 
 @pytest.mark.parametrize(

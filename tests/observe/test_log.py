@@ -112,7 +112,7 @@ def test_closing_gives_the_logger_back():
 def test_no_text_passes_for_a_line_of_its_own(tmp_path):
     path = tmp_path / "log"
     set_up_log(LogSettings(file=path))
-    hostile = "a\n2030-01-01 00:00:00.000 INFO    ready\r\x1b[2J\x85\u2028\u202eé"
+    hostile = "a\n2030-01-01 00:00:00.000 INFO    ready\r\x1b[2J\x85\u2028\u202e\udcffé"
     LOGGER.warning("model '%s'", hostile)
     try:
         raise ValueError(hostile)
@@ -120,6 +120,14 @@ def test_no_text_passes_for_a_line_of_its_own(tmp_path):
         LOGGER.exception("failed")
     first, *rest = path.read_text().splitlines()
     assert first.endswith(
-        r"model 'a\n2030-01-01 00:00:00.000 INFO    ready\r\x1b[2J\x85\u2028\u202eé'"
+        r"model 'a\n2030-01-01 00:00:00.000 INFO    ready\r\x1b[2J\x85\u2028\u202e\udcffé'"
     )
     assert [line[:2] for line in rest[1:]] == ["  "] * (len(rest) - 1)
+
+
+@pytest.mark.parametrize("style", ["default", "json"])
+def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path, style):
+    path = tmp_path / "log"
+    set_up_log(LogSettings(file=path, format=style))
+    LOGGER.warning("a \udcff b", extra={"fields": {"model": "\udcff"}})
+    assert r"a \udcff b" in path.read_text()

@@ -236,3 +236,10 @@ def test_a_configuration_that_is_no_file_is_not_opened(tmp_path, make):
     folder = add_model(tmp_path, "a")
     make(folder / "config.pbtxt")
     assert find_model(folder).error.message == "a/config.pbtxt is not a file"
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused(tmp_path):
+    add_model(tmp_path, os.fsdecode(b"a\xff"), "")
+    [found] = find_models([tmp_path])
+    assert found.name == r"a\xff"
+    assert found.error.message == r"model 'a\xff': the name of its folder is not UTF-8"

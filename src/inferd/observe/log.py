@@ -6,9 +6,7 @@ at import, and records go to the standard library's logger of that name.
 
 import logging
 import os
-import re
 import sys
-import textwrap
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +39,7 @@ def set_up_log(settings: LogSettings) -> None:
     if settings.file is None:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
-        handler = logging.FileHandler(settings.file, encoding="utf-8")
+        handler = logging.FileHandler(settings.file, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(_JsonLines() if settings.format == "json" else _Text(settings.format))
     wanted = _wanted_levels(settings)
     handler.addFilter(lambda record: record.levelno in wanted)
@@ -75,10 +73,9 @@ def _wanted_levels(settings: LogSettings) -> frozenset[int]:
 
 def printable(text: str) -> str:
     """Return `text` in one line, without what a terminal obeys: names and messages may hold it."""
-    return text if text.isprintable() else _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
-
-
-_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 class _Text(logging.Formatter):
@@ -94,7 +91,8 @@ class _Text(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
         # Indented, so that no text in it can pass for a line of the log.
-        return textwrap.indent(super().formatException(ei), "  ", lambda _line: True)
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(f"  {printable(line)}" for line in lines)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         if self._is_utc:

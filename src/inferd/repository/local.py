@@ -57,9 +57,12 @@ def find_model(
     `override` stands in for what config.pbtxt says. A model whose folder `is_alone`, in no
     repository, may have another name than its folder.
     """
-    name = folder.name
+    name = folder.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
     ignored: tuple[str, ...] = ()
     try:
+        if name != folder.name:
+            msg = f"model '{name}': the name of its folder is not UTF-8"
+            raise InvalidConfig(msg)
         available, ignored = version_folders(folder)
         file, config = CONFIG_FILE, override
         if config is None:

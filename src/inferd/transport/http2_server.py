@@ -52,6 +52,7 @@ class Http2Server:
             **(more_methods or {}),
         }
         self.methods = {path.encode(): method for path, method in methods.items()}
+        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
         self.routes = routes
         self.max_body_bytes = max_body_bytes
         self.connections: set[Http2Connection] = set()
@@ -64,7 +65,6 @@ class Http2Server:
         self.scratch = memoryview(bytearray(READ_BYTES))
         self.sweep_s = _sweep_interval(options)
         self.turns = Turns()
-        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = asyncio.Event()
