@@ -41,7 +41,6 @@ from inferd.wire.h2_stream import H2Stream
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
 
-
 SMALL_BYTES = 16384
 """Messages up to this size are copied rather than sent as views, and coded on the loop."""
 

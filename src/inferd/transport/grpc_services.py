@@ -13,21 +13,19 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.errors import (
     Code,
-    InferdError,
     InvalidRequest,
     ModelNotFound,
     ServiceNotFound,
     Unsupported,
 )
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
+from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_status import status_of
 from inferd.transport.lane import Lane
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
 from inferd.wire.inline import NotFast
 from inferd.wire.proto import pool
-
-logger = logging.getLogger("inferd.grpc")
 
 V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
@@ -62,6 +60,7 @@ class _V2:
         self._engine = engine
         self._typed_answers = typed_answers
         self._decoding = Lane("inferd-decode")
+        self._failures = FailureLog(logging.getLogger("inferd.grpc"))
 
     def methods(self) -> dict[str, Method]:
         """Return the service's methods by path; those without a handler here say so."""
@@ -137,8 +136,7 @@ class _V2:
             except Exception as error:
                 if ends_at_error:
                     raise
-                if not isinstance(error, InferdError):
-                    logger.exception("unexpected failure in ModelStreamInfer")
+                self._failures.note("ModelStreamInfer", error)
                 code, text = status_of(error)
                 has_run = request is not None and code == v2_grpc.GRPC_STATUS[Code.INTERNAL]
                 yield v2_grpc.encode_stream_error(
