@@ -1,5 +1,6 @@
 """A server process to send raw frames to, and the count of the points at the end."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -75,8 +76,11 @@ class Running:
 
     @property
     def socket_count(self):
-        links = Path(f"/proc/{self.process.pid}/fd").iterdir()
-        return sum(str(os.readlink(link)).startswith("socket:") for link in links)
+        count = 0
+        for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+                count += os.readlink(link).startswith("socket:")
+        return count
 
     def wait_for(self, is_true):
         """Return whether something about the process becomes true in ten seconds."""
