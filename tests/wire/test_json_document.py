@@ -80,6 +80,7 @@ def test_a_whole_document_is_read(padding):
         assert (second.name, second.parameters) == ("z", None)
 
 
+@pytest.mark.simdjson
 def test_data_is_left_raw_when_small_an_array_when_large_and_values_when_exact():
     raw = read_fast(DOCUMENT).inputs[0].data
     assert type(raw) is msgspec.Raw and bytes(raw) == b"[1]"
@@ -131,6 +132,7 @@ def test_the_last_of_several_equal_keys_counts():
         b'{"inputs":[{"data":[2],%b]}' % INPUT[1:],
     ],
 )
+@pytest.mark.simdjson
 def test_equal_keys_in_a_large_document_are_left_to_the_exact_reader(text):
     assert not is_fast(text + PADDING)
 
@@ -145,6 +147,7 @@ def test_keys_may_be_spelled_with_escapes():
 # --- the large reader ---
 
 
+@pytest.mark.simdjson
 def test_a_document_is_large_by_its_bytes():
     small = DOCUMENT + b" " * (LARGE_BYTES - 1 - len(DOCUMENT))
     assert type(read_fast(small).inputs[0].data) is msgspec.Raw
@@ -170,6 +173,7 @@ def test_a_reader_reads_one_document_after_another():
         assert reader.read_fast(memoryview(text)).inputs[0].name == name
 
 
+@pytest.mark.simdjson
 def test_a_document_that_is_kept_does_not_disturb_the_next():
     reader = JsonReader()
     kept = reader.read_fast(memoryview(DOCUMENT + PADDING))
@@ -187,6 +191,7 @@ def test_a_reader_reads_on_after_a_document_it_refused():
         assert reader.read_fast(memoryview(DOCUMENT + PADDING)).inputs[0].name == "x"
 
 
+@pytest.mark.simdjson
 def test_the_memory_of_a_huge_document_is_not_kept():
     reader = JsonReader()
     reader.read_fast(memoryview(DOCUMENT + PADDING))

@@ -981,6 +981,7 @@ def test_json_that_takes_long_to_read_is_left_to_a_thread():
 
 
 @pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.simdjson
 def test_many_strings_in_json_are_left_to_a_thread(nested):
     count = INLINE_STRINGS + 1
     data = [["é"]] * count if nested else ["é"] * count
