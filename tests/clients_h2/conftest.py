@@ -39,7 +39,8 @@ SLOW = 'parameters { key: "execute_delay_ms" value: { string_value: "700" } }'
 def certificates(tmp_path_factory):
     """A folder with ca.pem, and server.pem and client.pem with their keys, which ca signed."""
     folder = tmp_path_factory.mktemp("tls")
-    _openssl(folder, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # Python 3.13 asks for it
+    _openssl(folder, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", *usage)
     signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     for who in ("server", "client"):

@@ -5,6 +5,7 @@ import struct
 
 import msgspec
 import pytest
+import uvloop
 
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
@@ -136,7 +137,7 @@ def timed(**changes):
                 async with Bench(**changes) as bench:
                     await asyncio.wait_for(test(bench), 30)
 
-            asyncio.run(use())
+            uvloop.run(use())
 
         return run
 

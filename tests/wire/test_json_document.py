@@ -360,7 +360,7 @@ def test_half_a_surrogate_pair_is_refused_anywhere(text):
     assert "surrogate" in refusal(text)
 
 
-@pytest.mark.parametrize("depth", [2_000, 100_000])
+@pytest.mark.parametrize("depth", [100_000])
 @pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}")])
 def test_a_document_nested_too_deeply_is_refused(depth, brackets):
     opening, closing = brackets
