@@ -39,10 +39,14 @@ def grpc_methods(engine: Engine, pause: Pause, *, typed_answers: bool) -> dict[s
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
     request in typed contents is answered in typed contents.
     """
-    methods: dict[str, Method] = {
+    v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers).methods(),
-        **_Health(engine, pause).methods(),
     }
+    methods: dict[str, Method] = {
+        f"/{V2_SERVICE}/{rpc.name}": v2.get(rpc.name) or _not_offered(rpc.name)
+        for rpc in pool().FindServiceByName(V2_SERVICE).methods
+    }
+    methods.update(_Health(engine, pause).methods())
     reflection = [f"grpc.reflection.{version}.ServerReflection" for version in _REFLECTION]
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
@@ -63,23 +67,16 @@ class _V2:
         self._failures = FailureLog(logging.getLogger("inferd.grpc"))
 
     def methods(self) -> dict[str, Method]:
-        """Return the service's methods by path; those without a handler here say so."""
-        handlers = {
-            "ServerLive": self.server_live,
-            "ServerReady": self.server_ready,
-            "ModelReady": self.model_ready,
-            "ServerMetadata": self.server_metadata,
-            "ModelMetadata": self.model_metadata,
-            "ModelInfer": self.model_infer,
+        """Return the methods by name."""
+        return {
+            "ServerLive": Unary(self.server_live),
+            "ServerReady": Unary(self.server_ready),
+            "ModelReady": Unary(self.model_ready),
+            "ServerMetadata": Unary(self.server_metadata),
+            "ModelMetadata": Unary(self.model_metadata),
+            "ModelInfer": Unary(self.model_infer),
+            "ModelStreamInfer": Stream(self.model_stream_infer),
         }
-        stream_infer = Stream(self.model_stream_infer)
-        methods: dict[str, Method] = {}
-        for rpc in pool().FindServiceByName(V2_SERVICE).methods:
-            handler = handlers.get(rpc.name)
-            methods[f"/{V2_SERVICE}/{rpc.name}"] = (
-                Unary(handler) if handler else _not_offered(rpc.name)
-            )
-        return {**methods, f"/{V2_SERVICE}/ModelStreamInfer": stream_infer}
 
     async def server_live(self, data: bytes, call: Call) -> list[Any]:
         v2_grpc_metadata.decode_server_request("ServerLive", data)

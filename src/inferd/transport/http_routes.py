@@ -2,8 +2,6 @@
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
-from urllib.parse import unquote_to_bytes
 
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
@@ -11,6 +9,7 @@ from inferd.errors import InferdError, ModelNotFound
 from inferd.transport.failure import FailureLog
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import HttpCall, Route, Router
 from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.inline import NotFast
@@ -20,6 +19,7 @@ log = logging.getLogger("inferd.http")
 
 _INFER_HEADER = v2_binary.HEADER.lower().encode()
 _OCTETS = b"application/octet-stream"
+_VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class HttpRoutes:
@@ -34,17 +34,34 @@ class HttpRoutes:
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
+        self.table = self._routes()
+        self._router = Router(self.table)
+        self._targets = self._router.known
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("GET", "/v2", "metadata", self.server_metadata),
+            Route("GET", "/v2/health/live", "health", self.live),
+            Route("GET", "/v2/health/ready", "health", self.ready),
+            Route("GET", "/v2/models", "metadata", self.model_names),
+            Route("GET", "/v2/models/{model}", "metadata", self.model_metadata),
+            Route("GET", _VERSION, "metadata", self.model_metadata),
+            Route("GET", "/v2/models/{model}/ready", "health", self.model_ready),
+            Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
+            Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
+            Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+        ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
         try:
-            route = find_route(request.target)
-            if route is None:
+            target = self._targets.get(request.target) or self._router.find(request.target)
+            if target is None:
                 return _not_found(request)
-            call = route.calls.get(request.method)
+            call = target.calls.get(request.method)
             if call is None:
-                return _wrong_method(request, route.calls)
-            return await call(self, request, route.model, route.version)
+                return _wrong_method(request, target.calls)
+            return await call(request, *target.names)
         except InferdError as error:
             self._failures.note(request.target.decode("latin-1"), error)
             return error_answer(HTTP_STATUS[error.code], error.message)
@@ -54,7 +71,7 @@ class HttpRoutes:
                 500, "the server failed in a way it does not understand; see its log"
             )
 
-    async def infer(self, request: HttpRequest, model: str, version: str) -> HttpAnswer:
+    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """V2 Inference, with the Binary Tensor Data extension."""
         headers = request.headers
         body = request.body
@@ -99,108 +116,47 @@ class HttpRoutes:
             decode = self._codec.decode_slowly
             return await self._slow_decoding.run(decode, model, version, body, json_size)
 
-    async def live(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
+    async def live(self, _request: HttpRequest) -> HttpAnswer:
         """V2 Server Live."""
         live = self._engine.is_live()
-        return _json(v2_rest.encode_live(live=live), 200 if live else self._not_ready_status)
+        return json_answer(v2_rest.encode_live(live=live), 200 if live else self._not_ready_status)
 
-    async def ready(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
+    async def ready(self, _request: HttpRequest) -> HttpAnswer:
         """V2 Server Ready; the body has both spellings the specs print."""
         if self._engine.is_ready():
-            return _json(v2_rest.encode_ready(ready=True))
+            return json_answer(v2_rest.encode_ready(ready=True))
         body = v2_rest.encode_ready(ready=False, error="the server is not ready for inference")
-        return _json(body, self._not_ready_status)
+        return json_answer(body, self._not_ready_status)
 
-    async def model_ready(self, _request: HttpRequest, model: str, version: str) -> HttpAnswer:
+    async def model_ready(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """V2 Model Ready."""
         try:
             ready = self._engine.is_model_ready(model, version)
         except ModelNotFound as error:
-            return _json(v2_rest.encode_model_ready(model, ready=False, error=error.message), 404)
+            return json_answer(
+                v2_rest.encode_model_ready(model, ready=False, error=error.message), 404
+            )
         if ready:
-            return _json(v2_rest.encode_model_ready(model, ready=True))
+            return json_answer(v2_rest.encode_model_ready(model, ready=True))
         text = f"model '{model}' is not ready"
         body = v2_rest.encode_model_ready(model, ready=False, error=text)
-        return _json(body, self._not_ready_status)
+        return json_answer(body, self._not_ready_status)
 
-    async def server_metadata(
-        self, _request: HttpRequest, _model: str, _version: str
-    ) -> HttpAnswer:
+    async def server_metadata(self, _request: HttpRequest) -> HttpAnswer:
         """V2 Server Metadata."""
-        return _json(v2_rest.encode_server_metadata(self._engine.server_metadata()))
+        return json_answer(v2_rest.encode_server_metadata(self._engine.server_metadata()))
 
-    async def model_metadata(self, _request: HttpRequest, model: str, version: str) -> HttpAnswer:
+    async def model_metadata(
+        self, _request: HttpRequest, model: str, version: str = ""
+    ) -> HttpAnswer:
         """V2 Model Metadata."""
-        return _json(v2_rest.encode_model_metadata(self._engine.model_metadata(model, version)))
+        return json_answer(
+            v2_rest.encode_model_metadata(self._engine.model_metadata(model, version))
+        )
 
-    async def model_names(self, _request: HttpRequest, _model: str, _version: str) -> HttpAnswer:
+    async def model_names(self, _request: HttpRequest) -> HttpAnswer:
         """The models that are ready, as KServe lists them."""
-        return _json(v2_rest.encode_model_names(self._engine.model_names()))
-
-
-Call = Callable[[HttpRoutes, HttpRequest, str, str], Awaitable[HttpAnswer]]
-
-ROUTES: list[tuple[str, str, Call]] = [
-    ("GET", "/v2", HttpRoutes.server_metadata),
-    ("GET", "/v2/health/live", HttpRoutes.live),
-    ("GET", "/v2/health/ready", HttpRoutes.ready),
-    ("GET", "/v2/models", HttpRoutes.model_names),
-    ("GET", "/v2/models/{model}", HttpRoutes.model_metadata),
-    ("GET", "/v2/models/{model}/versions/{version}", HttpRoutes.model_metadata),
-    ("GET", "/v2/models/{model}/ready", HttpRoutes.model_ready),
-    ("GET", "/v2/models/{model}/versions/{version}/ready", HttpRoutes.model_ready),
-    ("POST", "/v2/models/{model}/infer", HttpRoutes.infer),
-    ("POST", "/v2/models/{model}/versions/{version}/infer", HttpRoutes.infer),
-]
-
-
-class Route:
-    """What one URL means: the calls by verb, and the names in the path."""
-
-    __slots__ = ("calls", "model", "version")
-
-    def __init__(self, calls: dict[bytes, Call], model: str = "", version: str = "") -> None:
-        self.calls = calls
-        self.model = model
-        self.version = version
-
-
-def _by_pattern() -> dict[tuple[str, ...], dict[bytes, Call]]:
-    table: dict[tuple[str, ...], dict[bytes, Call]] = {}
-    for verb, path, call in ROUTES:
-        calls = table.setdefault(tuple(path[1:].split("/")), {})
-        calls[verb.encode()] = call
-        if verb == "GET":
-            calls[b"HEAD"] = call
-    return table
-
-
-_PATTERNS = _by_pattern()
-
-
-@functools.lru_cache(1024)  # of targets up to the limit of heads, so 16 MiB at most
-def find_route(target: bytes) -> Route | None:
-    """Return what a request target means, None for nothing.
-
-    One trailing slash is tolerated, a query ignored.
-
-    Percent escapes are decoded after the path is split, so an escaped slash stays in its name.
-    """
-    path = target.partition(b"?")[0].partition(b"#")[0]
-    if path.startswith((b"http://", b"https://")):  # absolute form (RFC 9112, section 3.2.2)
-        path = b"/" + b"/".join(path.split(b"/")[3:])
-    if not path.startswith(b"/"):
-        return None
-    segments = path.removesuffix(b"/").split(b"/")[1:]
-    names = [unquote_to_bytes(segment).decode(errors="replace") for segment in segments]
-    for pattern, calls in _PATTERNS.items():
-        if len(pattern) == len(names) and all(
-            name and want in (name, "{model}", "{version}")
-            for want, name in zip(pattern, names, strict=True)
-        ):
-            found = dict(zip(pattern, names, strict=True))
-            return Route(calls, found.get("{model}", ""), found.get("{version}", ""))
-    return None
+        return json_answer(v2_rest.encode_model_names(self._engine.model_names()))
 
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
@@ -208,7 +164,8 @@ def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
     return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
 
 
-def _json(body: bytes, status: int = 200) -> HttpAnswer:
+def json_answer(body: bytes, status: int = 200) -> HttpAnswer:
+    """Return an answer whose body is JSON text."""
     return HttpAnswer(status, [body])
 
 
@@ -217,7 +174,7 @@ def _not_found(request: HttpRequest) -> HttpAnswer:
     return error_answer(404, f"there is nothing at '{path}'")
 
 
-def _wrong_method(request: HttpRequest, calls: dict[bytes, Call]) -> HttpAnswer:
+def _wrong_method(request: HttpRequest, calls: dict[bytes, HttpCall]) -> HttpAnswer:
     allowed = b", ".join(sorted(calls))
     method = request.method[:40].decode("latin-1")
     text = f"method {method} is not allowed here, expected {allowed.decode()}"
