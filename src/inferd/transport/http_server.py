@@ -51,7 +51,9 @@ class HttpServer:
     ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
+        self.routes = HttpRoutes(
+            engine, rules, not_ready_status=options.not_ready_status, hold=self.hold
+        )
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
@@ -131,6 +133,11 @@ class HttpServer:
         self.connections.discard(connection)
         if not self.connections:
             self._all_gone.set()
+
+    def hold(self, count: int) -> bool:
+        """Count bytes of requests in memory; tell whether they are no more than there may be."""
+        self.inflight_bytes += count
+        return self.inflight_bytes <= self.options.max_inflight_bytes
 
     def sweep(self) -> None:
         """Let every connection act on what has lasted too long."""
