@@ -147,6 +147,7 @@ class GrpcCall(H2Stream):
             if grpc.timeout_s <= 0:
                 self._end(DEADLINE_EXCEEDED, _LATE)
                 return
+            self._port.hurried.append(self)
         if grpc.fault is not None:
             self._end(grpc.fault.status, grpc.fault.message)
         elif self.head.size > self.connection.max_header_bytes:
@@ -317,10 +318,8 @@ class GrpcCall(H2Stream):
         return await handler(await self._inflate(message), self)
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(running)
-        if self.deadline_s is not None and self._timer is None:
-            self._timer = loop.call_later(self.deadline_s - monotonic(), self.expire)
+        self._task = asyncio.get_running_loop().create_task(running)
+        self.watch_deadline()
 
     async def _answer_later(self, running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
         try:
@@ -473,6 +472,12 @@ class GrpcCall(H2Stream):
         return grpc_messages.choose_encoding(self._grpc.accepted)
 
     # --- how it ends early ---
+
+    def watch_deadline(self) -> None:
+        """Have the call end at its deadline, if it has one and waits for something."""
+        if self.deadline_s is not None and self._timer is None and not self._is_ended:
+            wait_s = self.deadline_s - monotonic()
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self.expire)
 
     def expire(self) -> None:
         """End the call because its deadline has passed."""
