@@ -166,10 +166,10 @@ class ServerConfig:
     )
     http_restricted_api: tuple[str, ...] = option(
         (),
-        "APIS:HEADER=VALUE: these APIs only answer requests with this header. May be repeated.",
+        "APIS:HEADER=VALUE: these APIs only answer requests with this header. APIS are health, "
+        "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and "
+        "logging, separated by commas. May be repeated.",
         group="HTTP",
-        acted_on=False,
-        protects=True,
     )
 
     # HTTP limits
@@ -325,11 +325,9 @@ class ServerConfig:
     )
     grpc_restricted_protocol: tuple[str, ...] = option(
         (),
-        "PROTOCOLS:KEY=VALUE: these calls only answer requests with this metadata. "
-        "May be repeated.",
+        "APIS:KEY=VALUE: as --http-restricted-api; the metadata is called "
+        "triton-grpc-protocol-KEY. May be repeated.",
         group="gRPC",
-        acted_on=False,
-        protects=True,
     )
     grpc_infer_thread_count: int = option(
         2, "Threads of Triton's gRPC server.", group="gRPC", **_COUNT, acted_on=False

@@ -45,6 +45,7 @@ def is_one_port(config: ServerConfig) -> bool:
 
 def grpc_options(config: ServerConfig) -> "GrpcOptions":
     """Return the options of the gRPC server."""
+    from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
@@ -75,11 +76,13 @@ def grpc_options(config: ServerConfig) -> "GrpcOptions":
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
+        access=grpc_access(config),
     )
 
 
 def http_options(config: ServerConfig) -> "HttpOptions":
     """Return the options of the HTTP server. Raises InvalidConfig for unusable certificates."""
+    from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
     return HttpOptions(
@@ -96,4 +99,5 @@ def http_options(config: ServerConfig) -> "HttpOptions":
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
         ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        access=http_access(config),
     )

@@ -42,6 +42,7 @@ GRPC_STATUS = {
     Code.UNSUPPORTED: 12,
     Code.ALREADY_EXISTS: 6,
     Code.CANCELLED: 1,
+    Code.RESTRICTED: 14,  # UNAVAILABLE, as Triton says it
 }
 """The gRPC status code (google.rpc.Code) of each reason."""
 

@@ -36,6 +36,7 @@ HTTP_STATUS = {
     Code.UNSUPPORTED: 501,
     Code.ALREADY_EXISTS: 400,
     Code.CANCELLED: 400,
+    Code.RESTRICTED: 403,
 }
 """Reason -> HTTP status: Triton's classes; clients match on them."""
 
