@@ -22,6 +22,8 @@ class Code(enum.Enum):
     ALREADY_EXISTS = "already exists"
     CANCELLED = "cancelled"
     RESTRICTED = "restricted"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
 
 
 class InferdError(Exception):
@@ -93,6 +95,18 @@ class Restricted(InferdError):
     """The call belongs to a restricted API, and lacks the header that opens it."""
 
     code = Code.RESTRICTED
+
+
+class Unauthenticated(InferdError):
+    """The call came without an API key, or with one that is not known."""
+
+    code = Code.UNAUTHENTICATED
+
+
+class Forbidden(InferdError):
+    """The API key is good, but not for this call."""
+
+    code = Code.FORBIDDEN
 
 
 class BackendFailed(InferdError):

@@ -99,6 +99,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "id",
         "exit_timeout_secs",
         "drain_delay",
+        "api_key_file",
+        "api_key_for_health",
         "allow_http",
         "http_address",
         "http_port",

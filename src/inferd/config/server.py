@@ -118,6 +118,19 @@ class ServerConfig:
         **_SECONDS,
     )
 
+    api_key_file: str | None = option(
+        None,
+        "Only those with an API key may call, over HTTP and gRPC. The file has NAME:HASH lines, "
+        "which inferd key writes; it is read again when it changes.",
+        group="Server",
+        word="FILE",
+    )
+    api_key_for_health: bool = option(
+        False,
+        "Health checks need an API key as well; without this they are open to all.",
+        group="Server",
+    )
+
     # HTTP
 
     allow_http: bool = option(True, "Serve HTTP.", group="HTTP")

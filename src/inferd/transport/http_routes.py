@@ -179,6 +179,8 @@ class HttpRoutes:
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
     """Return the V2 error object with `status`; exactly application/json, as clients want it."""
+    if status == 401:
+        headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
     return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
 
 

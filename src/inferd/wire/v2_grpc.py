@@ -43,6 +43,8 @@ GRPC_STATUS = {
     Code.ALREADY_EXISTS: 6,
     Code.CANCELLED: 1,
     Code.RESTRICTED: 14,  # UNAVAILABLE, as Triton says it
+    Code.UNAUTHENTICATED: 16,
+    Code.FORBIDDEN: 7,
 }
 """The gRPC status code (google.rpc.Code) of each reason."""
 
