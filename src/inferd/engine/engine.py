@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import inferd
+from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
@@ -14,11 +15,17 @@ from inferd.engine.catalog import NO_VERSION, Catalog
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import InferdError, Unsupported
+from inferd.observe.log import Log
 from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
 
-EXTENSIONS = ["model_configuration", "binary_tensor_data", "parameters"]
+EXTENSIONS = [
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "logging",
+]
 """The protocol extensions this server has, by the names Triton's documents give them."""
 
 
@@ -26,7 +33,7 @@ class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready.
+    load makes the whole server not ready. `log` is what the logging extension tells and changes.
     """
 
     def __init__(
@@ -35,12 +42,14 @@ class Engine:
         *,
         strict_readiness: bool = True,
         load_options: LoadOptions | None = None,
+        log: Log | None = None,
     ) -> None:
         self._name = name
         self._strict_readiness = strict_readiness
         self._load_options = load_options or LoadOptions()
         self._catalog = Catalog()
         self._models = self._catalog.models
+        self.log = log or Log(LogSettings())
         self._is_loaded = False
         self._is_draining = False
 
