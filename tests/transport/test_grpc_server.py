@@ -442,7 +442,6 @@ async def test_garbage_is_an_invalid_argument():
     [
         "/inference.GRPCInferenceService/Nope",
         "/no.Service/Nope",
-        "/inference.GRPCInferenceService/LogSettings",
     ],
 )
 @in_loop

@@ -12,7 +12,7 @@ from typing import NoReturn
 import inferd
 from inferd.errors import InferdError
 
-VERBS = ("serve",)
+VERBS = ("serve", "key")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
