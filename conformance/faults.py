@@ -257,6 +257,8 @@ def nothing_ready(message: Message) -> None:
 
 
 ACCEPTING = [
+    "101",
+    "S203",
     "29",
     "33",
     "34",
@@ -387,6 +389,7 @@ RPC_ACCEPTING = [
     "S130",
     "S132",
     "S133",
+    "S204",
 ]
 RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134"]
 
@@ -444,6 +447,7 @@ FAULTS: dict[str, Fault] = {
     "90": rpc_raw(lambda raw: raw[4:]),
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
+    "100": each_value(lambda value: value.rpartition(":")[0]),
     "123": habit("drops the pipeline"),
     "S1": each_output(lambda tensor: tensor.update(shape=[2, 3])),
     "S2": on_answer(lambda answer: setattr(answer, "body", widened(answer.body))),
@@ -507,5 +511,7 @@ FAULTS: dict[str, Fault] = {
     "S124": rpc_edits(lambda message: message.raw_output_contents.pop()),
     "S129": rpc_edits(lambda message: message.versions.append("3")),
     "S131": habit("reflects nothing"),
+    "S201": each_output(lambda tensor: tensor.update(datatype="BYTES")),
+    "S202": each_value(lambda value: f"{value}.000000" if ":" in str(value) else value),
 }
 """Point -> its fault."""

@@ -10,7 +10,6 @@ LAST = 123
 """The numbered points run from 1 to this; points of the specs beyond them are S1, S2, ..."""
 
 STREAMING = "ModelStreamInfer and decoupled models"
-CLASSIFICATION = "the classification extension"
 REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
 STATISTICS = "the statistics extension"
@@ -28,8 +27,6 @@ NOT_YET_COVERED = {
     94: ("ModelStreamInfer, a bad request then a good one", STREAMING),
     95: ("ModelStreamInfer on a decoupled model, empty final answer", STREAMING),
     96: ("ModelInfer on a decoupled model is UNIMPLEMENTED", STREAMING),
-    100: ("classification 2 on OUTPUT0", CLASSIFICATION),
-    101: ("classification on a BYTES output", CLASSIFICATION),
     102: ("repository index, empty body", REPOSITORY),
     103: ("repository index of ready models", REPOSITORY),
     104: ("load a known and an unknown model", REPOSITORY),

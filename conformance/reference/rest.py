@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from conformance.checks import flat
+from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.values import (
     TooLarge,
@@ -23,7 +24,7 @@ INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
     "version": "1",
-    "extensions": ["binary_tensor_data", "parameters"],
+    "extensions": ["classification", "binary_tensor_data", "parameters"],
 }
 
 
@@ -148,12 +149,18 @@ def infer(server: Server, name: str, version: str, request: Request) -> Answer:
         raise Refused(msg)
     if size is not None and length == 0:
         document, inputs = {}, [raw_input(model, body)]
-        choices, default = {}, True
+        choices, default, top_k = {}, True, {}
     else:
         document = parse(body[:length])
         inputs = read_inputs(document, body[length:])
         choices, default = read_outputs(document)
+        top_k = read_classes(document)
+    check_classes(model, top_k)
     chosen, outputs = server.infer(name, version, inputs, list(choices))
+    outputs = [
+        classified(model, tensor, top_k[tensor.name]) if tensor.name in top_k else tensor
+        for tensor in outputs
+    ]
     head = {"model_name": name, "model_version": chosen}
     if document.get("id"):
         head["id"] = document["id"]
@@ -310,6 +317,19 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
         choice = parameters(f"output '{name}'", output).get("binary_data", False)
         choices[name] = check_type("binary_data", choice, bool)
     return choices, default
+
+
+def read_classes(document: dict[str, Any]) -> dict[str, int]:
+    """Return how many classes of each requested output are wanted, where any are."""
+    wanted = {}
+    for item in document.get("outputs", []):
+        value = parameters("an output", item).get("classification")
+        if value is not None and check_type("classification", value, int) < 0:
+            msg = f"classification is {value}"
+            raise Refused(msg)
+        if value:
+            wanted[item["name"]] = value
+    return wanted
 
 
 def write(head: dict[str, Any], outputs: list[Tensor], binary: dict[str, bool]) -> Answer:

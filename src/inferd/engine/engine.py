@@ -16,7 +16,7 @@ from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
 
-EXTENSIONS = ["binary_tensor_data", "parameters"]
+EXTENSIONS = ["classification", "binary_tensor_data", "parameters"]
 """The protocol extensions this server has, by the names Triton's documents give them."""
 
 
@@ -94,6 +94,8 @@ class Engine:
         served.check_request(request)
         response = await served.scheduler.run(request)
         served.check_response(request, response)
+        if request.has_top_k:
+            await served.classify(request, response)
         response.model = served.name
         response.version = served.version
         response.id = request.id
@@ -110,6 +112,8 @@ class Engine:
         async with aclosing(served.scheduler.stream(request)) as responses:
             async for response in responses:
                 served.check_response(request, response)
+                if request.has_top_k:
+                    await served.classify(request, response)
                 response.model = served.name
                 response.version = served.version
                 response.id = request.id
