@@ -258,7 +258,11 @@ def nothing_ready(message: Message) -> None:
 
 ACCEPTING = [
     "101",
+    "111",
     "S203",
+    "S206",
+    "S207",
+    "S208",
     "29",
     "33",
     "34",
@@ -365,6 +369,7 @@ REFUSING = [
     "S135",
     "1",
     "S12",
+    "S205",
 ]
 """Points whose fault is to refuse what is to be answered."""
 RPC_ACCEPTING = [
@@ -390,8 +395,9 @@ RPC_ACCEPTING = [
     "S132",
     "S133",
     "S204",
+    "S210",
 ]
-RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134"]
+RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134", "S209"]
 
 FAULTS: dict[str, Fault] = {
     **{number: accepts() for number in ACCEPTING},

@@ -36,7 +36,6 @@ NOT_YET_COVERED = {
     108: ("GET .../stats after one batch of three", STATISTICS),
     109: ("GET /v2/models/stats", STATISTICS),
     110: ("a request that times out in the queue", SCHEDULE),
-    111: ("priority as a string", SCHEDULE),
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),
     114: ("a sequence id that is a string", SEQUENCE),

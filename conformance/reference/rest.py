@@ -309,6 +309,7 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
         if key.startswith("triton_"):
             msg = f"parameter '{key}' is reserved"
             raise Refused(msg)
+    check_reserved(extra)
     default = check_type("binary_data_output", extra.get("binary_data_output", False), bool)
     choices = {}
     for item in check_type("outputs", document.get("outputs", []), list):
@@ -317,6 +318,19 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
         choice = parameters(f"output '{name}'", output).get("binary_data", False)
         choices[name] = check_type("binary_data", choice, bool)
     return choices, default
+
+
+def check_reserved(extra: dict[str, Any]) -> None:
+    """Raise Refused when a parameter that means something has a value that does not."""
+    for key, value in extra.items():
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if (
+            (key in ("priority", "timeout") and not is_count)
+            or (key == "sequence_id" and not is_count and not isinstance(value, str))
+            or (key in ("sequence_start", "sequence_end") and not isinstance(value, bool))
+        ):
+            msg = f"parameter '{key}' is {value!r}"
+            raise Refused(msg)
 
 
 def read_classes(document: dict[str, Any]) -> dict[str, int]:

@@ -14,6 +14,13 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 
 Code = grpc.StatusCode
+KINDS = {
+    "priority": ("uint64_param", "int64_param"),
+    "timeout": ("int64_param",),
+    "sequence_id": ("int64_param", "string_param"),
+    "sequence_start": ("bool_param",),
+    "sequence_end": ("bool_param",),
+}
 CODES = {"invalid": Code.INVALID_ARGUMENT, "not found": Code.NOT_FOUND}
 
 
@@ -56,6 +63,11 @@ class Service:
         for name, value in request.parameters.items():
             if name.startswith("triton_") or value.WhichOneof("parameter_choice") is None:
                 msg = f"parameter '{name}' has no value, or is reserved"
+                raise Refused(msg)
+            kind = value.WhichOneof("parameter_choice")
+            is_negative = kind == "int64_param" and value.int64_param < 0
+            if name in KINDS and (kind not in KINDS[name] or is_negative):
+                msg = f"parameter '{name}' is a {kind}"
                 raise Refused(msg)
         model, _ = self._server.find(request.model_name, request.model_version)
         inputs = list(read_inputs(request))

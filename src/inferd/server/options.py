@@ -68,6 +68,7 @@ def grpc_options(config: ServerConfig) -> "GrpcOptions":
         server_cert=config.grpc_server_cert,
         server_key=config.grpc_server_key,
         root_cert=config.grpc_root_cert,
+        header_forward_pattern=config.grpc_header_forward_pattern,
         max_connections=config.grpc_max_connections,
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
@@ -95,5 +96,6 @@ def http_options(config: ServerConfig) -> "HttpOptions":
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
+        header_forward_pattern=config.http_header_forward_pattern,
         ssl_context=ssl_context(config, with_http2=is_one_port(config)),
     )

@@ -21,6 +21,7 @@ from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.grpc_status import status_of
+from inferd.transport.header_forward import HeaderForward
 
 logger = logging.getLogger("inferd.grpc")
 
@@ -38,7 +39,14 @@ class GrpcServer:
         self._options = options
         self._stopping = asyncio.Event()
         self._methods = {
-            **grpc_methods(engine, self._pause, typed_answers=options.typed_answers),
+            **grpc_methods(
+                engine,
+                self._pause,
+                typed_answers=options.typed_answers,
+                forward=HeaderForward.of(
+                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                ),
+            ),
             **(more_methods or {}),
         }
         self._server: grpc.aio.Server | None = None

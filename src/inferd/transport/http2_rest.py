@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_message import HttpAnswer, HttpRequest, forwarded_of
 from inferd.transport.http_routes import HttpRoutes, error_answer
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
@@ -116,6 +116,8 @@ class RestExchange(H2Stream):
             body=memoryview(self._body or b""),
         )
         routes = cast("HttpRoutes", self._port.server.routes)
+        if routes.forward is not None:
+            request.forwarded = forwarded_of(head.fields, routes.forward)
         answering = routes.answer(request)
         try:
             waits_for = answering.send(None)

@@ -7,6 +7,7 @@ from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError, ModelNotFound
 from inferd.transport.failure import FailureLog
+from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import HttpCall, Route, Router
@@ -23,9 +24,21 @@ _VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class HttpRoutes:
-    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`."""
+    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`.
 
-    def __init__(self, engine: Engine, rules: JsonRules, *, not_ready_status: int) -> None:
+    `forward` chooses the headers of an inference that become its parameters; whoever makes an
+    HttpRequest asks it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        rules: JsonRules,
+        *,
+        not_ready_status: int,
+        forward: HeaderForward | None = None,
+    ) -> None:
+        self.forward = forward
         self._engine = engine
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
@@ -90,6 +103,8 @@ class HttpRoutes:
         except InferdError:
             self._engine.check_model(model, version)  # an unknown model is the greater mistake
             raise
+        if request.forwarded is not None:
+            add_forwarded(infer_request, request.forwarded)
         response = await self._engine.infer(infer_request)
         try:
             encoded = self._codec.encode_infer_response(infer_request, response)

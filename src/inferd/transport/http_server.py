@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from inferd.engine.engine import Engine
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_routes import HttpRoutes
 from inferd.transport.turns import Turns
@@ -19,7 +20,10 @@ SWEEP_S = 1.0
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's."""
+    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
+
+    Headers whose names match `header_forward_pattern` become parameters of the inference.
+    """
 
     max_header_bytes: int
     max_body_bytes: int
@@ -34,12 +38,14 @@ class HttpOptions(msgspec.Struct, frozen=True):
     non_finite: str
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
+    header_forward_pattern: str | None = None
 
 
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
-    `clock` is for timeouts. `connect` makes the protocol of a new connection.
+    `clock` is for timeouts. `connect` makes the protocol of a new connection. Raises InvalidConfig
+    for a pattern that is none.
     """
 
     def __init__(
@@ -51,7 +57,10 @@ class HttpServer:
     ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
+        forward = HeaderForward.of(options.header_forward_pattern, "--http-header-forward-pattern")
+        self.routes = HttpRoutes(
+            engine, rules, not_ready_status=options.not_ready_status, forward=forward
+        )
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
