@@ -328,6 +328,7 @@ ACCEPTING = [
     "4",
     "7",
     "8",
+    "122",
 ]
 """Points whose fault is to accept what is to be refused."""
 REFUSING = [
@@ -454,6 +455,7 @@ FAULTS: dict[str, Fault] = {
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
     "100": each_value(lambda value: value.rpartition(":")[0]),
+    "116": drops("log_format"),
     "123": habit("drops the pipeline"),
     "S1": each_output(lambda tensor: tensor.update(shape=[2, 3])),
     "S2": on_answer(lambda answer: setattr(answer, "body", widened(answer.body))),

@@ -9,6 +9,9 @@ import pytest
 LAST = 123
 """The numbered points run from 1 to this; points of the specs beyond them are S1, S2, ..."""
 
+SECRET = ("conformance-key", "open sesame")
+"""The header that opens what a server under test restricts, and its value."""
+
 STREAMING = "ModelStreamInfer and decoupled models"
 REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
@@ -16,11 +19,9 @@ STATISTICS = "the statistics extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
 TRACE = "the trace extension"
-LOGGING = "the logging extension"
 SHARED_MEMORY = "the shared memory extensions"
 GENERATE = "the generate extension"
 METRICS = "the metrics endpoint"
-RESTRICTED = "restricted APIs"
 
 NOT_YET_COVERED = {
     93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
@@ -40,13 +41,11 @@ NOT_YET_COVERED = {
     113: ("a sequence's start control", SEQUENCE),
     114: ("a sequence id that is a string", SEQUENCE),
     115: ("POST /v2/trace/setting", TRACE),
-    116: ("GET /v2/logging", LOGGING),
     117: ("a shared memory region's life", SHARED_MEMORY),
     118: ("shared memory when disabled", SHARED_MEMORY),
     119: ("generate", GENERATE),
     120: ("generate_stream", GENERATE),
     121: ("GET /metrics", METRICS),
-    122: ("a restricted API without its header", RESTRICTED),
 }
 """Number -> what the point asks, and the part of the server it waits for."""
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
-from inferd.observe.log import LogSettings
-from inferd.server.options import grpc_options, http_options, load_options, log_settings
+from inferd.server.options import grpc_options, http_options, load_options, log_folder, log_settings
 
 HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),
@@ -92,6 +92,11 @@ def test_the_log_options_are_the_log_settings():
     assert log_settings(ServerConfig()) == LogSettings()
 
 
+def test_clients_may_put_the_log_where_the_options_say():
+    assert log_folder(ServerConfig(log_directory="/l")).path == Path("/l")
+    assert log_folder(ServerConfig()).path is None
+
+
 def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
     own = {
         "model_repository",
@@ -101,6 +106,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "id",
         "exit_timeout_secs",
         "drain_delay",
+        "api_key_file",
+        "api_key_for_health",
         "allow_http",
         "http_address",
         "http_port",
@@ -110,13 +117,16 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "http_server_key",
         "http_use_ssl_mutual",
         "http_root_cert",
+        "http_restricted_api",
         "allow_grpc",
         "grpc_address",
         "grpc_port",
         "grpc_transport",
+        "grpc_restricted_protocol",
         "json_half_floats",
         "log_format",
         "log_file",
+        "log_directory",
         "log_verbose",
         "log_info",
         "log_warning",

@@ -8,6 +8,7 @@ reason beside it.
 
 from dataclasses import dataclass
 
+from inferd.config.log import LOG_FORMATS
 from inferd.config.option import option
 
 GROUPS = (
@@ -118,6 +119,19 @@ class ServerConfig:
         **_SECONDS,
     )
 
+    api_key_file: str | None = option(
+        None,
+        "Only those with an API key may call, over HTTP and gRPC. The file has NAME:HASH lines, "
+        "which inferd key writes; it is read again when it changes.",
+        group="Server",
+        word="FILE",
+    )
+    api_key_for_health: bool = option(
+        False,
+        "Health checks need an API key as well; without this they are open to all.",
+        group="Server",
+    )
+
     # HTTP
 
     allow_http: bool = option(True, "Serve HTTP.", group="HTTP")
@@ -165,10 +179,10 @@ class ServerConfig:
     )
     http_restricted_api: tuple[str, ...] = option(
         (),
-        "APIS:HEADER=VALUE: these APIs only answer requests with this header. May be repeated.",
+        "APIS:HEADER=VALUE: these APIs only answer requests with this header. APIS are health, "
+        "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and "
+        "logging, separated by commas. May be repeated.",
         group="HTTP",
-        acted_on=False,
-        protects=True,
     )
 
     # HTTP limits
@@ -323,11 +337,9 @@ class ServerConfig:
     )
     grpc_restricted_protocol: tuple[str, ...] = option(
         (),
-        "PROTOCOLS:KEY=VALUE: these calls only answer requests with this metadata. "
-        "May be repeated.",
+        "APIS:KEY=VALUE: as --http-restricted-api; the metadata is called "
+        "triton-grpc-protocol-KEY. May be repeated.",
         group="gRPC",
-        acted_on=False,
-        protects=True,
     )
     grpc_infer_thread_count: int = option(
         2, "Threads of Triton's gRPC server.", group="gRPC", **_COUNT, acted_on=False
@@ -376,10 +388,17 @@ class ServerConfig:
         "default",
         "Text, text with UTC times, or one JSON object per line.",
         group="Logging",
-        choices=("default", "ISO8601", "json"),
+        choices=LOG_FORMATS,
     )
     log_file: str | None = option(
         None, "Append the log to this file.", group="Logging", word="FILE", shown="standard error"
+    )
+    log_directory: str | None = option(
+        None,
+        "Folder in which clients may put the log file, by name, while the server runs.",
+        group="Logging",
+        word="PATH",
+        shown="clients may not",
     )
     log_verbose: int = option(
         0,

@@ -105,7 +105,11 @@ class Loader:
                 config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
             )
             served = Served(
-                config, version, reported_platform(config), DirectScheduler(execution), labels
+                config,
+                version,
+                reported_platform(config),
+                DirectScheduler(execution),
+                labels=labels,
             )
             undo.pop_all()
         return served

@@ -10,6 +10,7 @@ from inferd.core.interfaces import Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
+from inferd.observe.stats import Counts
 from inferd.tensor.classification import Labels, check_classifiable, classified
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
@@ -54,9 +55,10 @@ class _Rule:
 
 
 class Served:
-    """A version that answers requests. Built once, when the version has loaded.
+    """A version that answers requests, and its `counts`. Built once, when the version has loaded.
 
-    `labels` are those of its outputs, by name.
+    `counts` is to be given when the scheduler, too, counts there. `labels` are those of the
+    outputs, by name.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Served:
         version: int,
         platform: str,
         scheduler: Scheduler,
+        counts: Counts | None = None,
         labels: Mapping[str, Labels] | None = None,
     ) -> None:
         self.config = config
@@ -72,6 +75,7 @@ class Served:
         self.version = str(version)
         self.platform = platform
         self.scheduler = scheduler
+        self.counts = counts or Counts()
         self._labels = labels or {}
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
@@ -94,7 +98,7 @@ class Served:
         return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._outputs.values()]
 
     def check_request(self, request: InferRequest) -> None:
-        """Check `request` against the configuration, and put wanted outputs in the model's order.
+        """Check `request`, put its wanted outputs in the model's order, and note its batch size.
 
         Raises InvalidRequest naming the input or output, what it has and what was expected.
         """
@@ -118,6 +122,7 @@ class Served:
                     raise self._bad_batch(tensor, batch_size)
                 batch_size = shape[0]
             seen_bits |= rule.bit
+        request.batch_size = batch_size or 1
         if seen_bits != self._all_bits or len(request.inputs) != len(rules):
             self._check_absent(request.inputs)
         if request.outputs:

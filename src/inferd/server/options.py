@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferd.config.log import LogSettings
 from inferd.config.server import ServerConfig
 from inferd.engine.load import LoadOptions
-from inferd.observe.log import LogSettings
+from inferd.observe.allowed import AllowedFolder
 from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
+    from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
@@ -24,6 +26,13 @@ def log_settings(config: ServerConfig) -> LogSettings:
         info=config.log_info,
         warning=config.log_warning,
         error=config.log_error,
+    )
+
+
+def log_folder(config: ServerConfig) -> AllowedFolder:
+    """Return where clients may put the log file."""
+    return AllowedFolder(
+        Path(config.log_directory) if config.log_directory else None, "--log-directory"
     )
 
 
@@ -43,8 +52,9 @@ def is_one_port(config: ServerConfig) -> bool:
     return config.allow_http and config.allow_grpc and is_same
 
 
-def grpc_options(config: ServerConfig) -> "GrpcOptions":
-    """Return the options of the gRPC server."""
+def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOptions":
+    """Return the options of the gRPC server; `ring` has the API keys, if any are needed."""
+    from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
@@ -76,11 +86,16 @@ def grpc_options(config: ServerConfig) -> "GrpcOptions":
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
+        access=grpc_access(config, ring),
     )
 
 
-def http_options(config: ServerConfig) -> "HttpOptions":
-    """Return the options of the HTTP server. Raises InvalidConfig for unusable certificates."""
+def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOptions":
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
+
+    Raises InvalidConfig for unusable certificates.
+    """
+    from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
     return HttpOptions(
@@ -98,4 +113,5 @@ def http_options(config: ServerConfig) -> "HttpOptions":
         not_ready_status=config.not_ready_status,
         header_forward_pattern=config.http_header_forward_pattern,
         ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        access=http_access(config, ring),
     )

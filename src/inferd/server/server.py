@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Self
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
+from inferd.observe.log import Log
 from inferd.server.address import host_and_port
-from inferd.server.options import grpc_options, http_options, is_one_port, load_options
+from inferd.server.options import (
+    grpc_options,
+    http_options,
+    is_one_port,
+    load_options,
+    log_folder,
+    log_settings,
+)
+from inferd.server.watch import FileWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from inferd.transport.access import KeyRing
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
@@ -28,16 +38,20 @@ class Server:
 
     Use it as `async with Server(config) as server`, or call start and stop. It logs to the logger
     "inferd", and handles no signals: that is what `inferd.server.process` is for.
-    `default_address` is bound by the ports whose address the configuration leaves open.
+    `default_address` is bound by the ports whose address the configuration leaves open. `log` is
+    the log the process has opened, if it is the server's own.
     `http_port` and `grpc_port` are the ports bound, 0 while there is none.
     """
 
-    def __init__(self, config: ServerConfig, default_address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, config: ServerConfig, default_address: str = "127.0.0.1", log: Log | None = None
+    ) -> None:
         self.config = config
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
             load_options=load_options(config),
+            log=log or Log(log_settings(config), log_folder(config)),
         )
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
@@ -52,6 +66,8 @@ class Server:
         )
         self._http: HttpServer | None = None
         self._grpc: GrpcServer | Http2Server | None = None
+        self._ring: KeyRing | None = None
+        self._watcher = FileWatcher()
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -75,8 +91,9 @@ class Server:
     async def open(self) -> None:
         """Open the ports: from now on the server is live, and not ready.
 
-        Raises InvalidConfig when a port, socket or certificate cannot be had.
+        Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
         """
+        self._read_keys()
         try:
             if self.config.allow_http:
                 await self._open_http()
@@ -85,6 +102,7 @@ class Server:
         except BaseException:
             await self.stop()
             raise
+        self._watcher.start()
 
     async def load(self) -> None:
         """Load the models; those that fail say so in the index. Raises InvalidConfig."""
@@ -112,6 +130,7 @@ class Server:
 
     async def stop(self) -> None:
         """Close connections, ports and models, finished or not."""
+        self._watcher.stop()
         if self._http:
             self._http.close()
             self._http = None
@@ -138,10 +157,19 @@ class Server:
             found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
         return found
 
+    def _read_keys(self) -> None:
+        if path := self.config.api_key_file:
+            from inferd.server.access import KeyFile
+
+            file = KeyFile(path)
+            self._watcher.add(file.reload, path)
+            file.read()
+            self._ring = file.ring
+
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        self._http = HttpServer(self.engine, http_options(self.config))
+        self._http = HttpServer(self.engine, http_options(self.config, self._ring))
         if self._is_one_port:
             self._share_port(self._http)
         try:
@@ -165,7 +193,7 @@ class Server:
 
         self._grpc = Http2Server(
             self.engine,
-            grpc_options(self.config),
+            grpc_options(self.config, self._ring),
             routes=http.routes,
             max_body_bytes=self.config.http_max_body_bytes,
         )
@@ -176,11 +204,11 @@ class Server:
             if self.config.grpc_transport == "own":
                 from inferd.transport.http2_server import Http2Server
 
-                self._grpc = Http2Server(self.engine, grpc_options(self.config))
+                self._grpc = Http2Server(self.engine, grpc_options(self.config, self._ring))
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
-                self._grpc = GrpcServer(self.engine, grpc_options(self.config))
+                self._grpc = GrpcServer(self.engine, grpc_options(self.config, self._ring))
                 await self._probe_grpc_port()
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
         except OSError as error:

@@ -18,8 +18,10 @@ from inferd.errors import (
     ServiceNotFound,
     Unsupported,
 )
+from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
+from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
@@ -34,17 +36,40 @@ HEALTH_SERVICE = "grpc.health.v1.Health"
 Pause = Callable[[], Awaitable[None]]
 
 
+_RPCS = {
+    "health": "ServerLive ServerReady ModelReady Check List Watch",
+    "metadata": "ServerMetadata ModelMetadata ServerReflectionInfo",
+    "inference": "ModelInfer ModelStreamInfer",
+    "shared-memory": "SystemSharedMemoryStatus SystemSharedMemoryRegister "
+    "SystemSharedMemoryUnregister CudaSharedMemoryStatus CudaSharedMemoryRegister "
+    "CudaSharedMemoryUnregister",
+    "model-config": "ModelConfig",
+    "model-repository": "RepositoryIndex RepositoryModelLoad RepositoryModelUnload",
+    "statistics": "ModelStatistics",
+    "trace": "TraceSetting",
+    "logging": "LogSettings",
+}
+API_OF = {rpc: api for api, rpcs in _RPCS.items() for rpc in rpcs.split()}
+"""The API group of every method, by its name."""
+
+
 def grpc_methods(
-    engine: Engine, pause: Pause, *, typed_answers: bool, forward: HeaderForward | None = None
+    engine: Engine,
+    pause: Pause,
+    *,
+    typed_answers: bool,
+    forward: HeaderForward | None = None,
+    access: Access = OPEN,
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
     request in typed contents is answered in typed contents. `forward` chooses the metadata of an
-    inference that become its parameters.
+    inference that become its parameters. `access` says which methods have a guard.
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
+        **LoggingMethods(engine.log).methods(),
     }
     methods: dict[str, Method] = {
         f"/{V2_SERVICE}/{rpc.name}": v2.get(rpc.name) or _not_offered(rpc.name)
@@ -55,7 +80,10 @@ def grpc_methods(
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
         methods[f"/{service}/ServerReflectionInfo"] = Stream(_reflect(version, services))
-    return methods
+    return {
+        path: method._replace(guard=access.guard(API_OF[path.rpartition("/")[2]]))
+        for path, method in methods.items()
+    }
 
 
 _REFLECTION = grpc_reflection.VERSIONS

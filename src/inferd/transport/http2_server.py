@@ -53,6 +53,7 @@ class Http2Server:
                 engine,
                 self._pause,
                 typed_answers=options.typed_answers,
+                access=options.access,
                 forward=HeaderForward.of(
                     options.header_forward_pattern, "--grpc-header-forward-pattern"
                 ),

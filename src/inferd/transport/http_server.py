@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from inferd.engine.engine import Engine
+from inferd.transport.access import OPEN, Access
 from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_routes import HttpRoutes
@@ -39,6 +40,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
     header_forward_pattern: str | None = None
+    access: Access = OPEN
 
 
 class HttpServer:
@@ -57,9 +59,14 @@ class HttpServer:
     ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        forward = HeaderForward.of(options.header_forward_pattern, "--http-header-forward-pattern")
         self.routes = HttpRoutes(
-            engine, rules, not_ready_status=options.not_ready_status, forward=forward
+            engine,
+            rules,
+            not_ready_status=options.not_ready_status,
+            forward=HeaderForward.of(
+                options.header_forward_pattern, "--http-header-forward-pattern"
+            ),
+            access=options.access,
         )
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
