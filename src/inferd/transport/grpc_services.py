@@ -22,6 +22,7 @@ from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
+from inferd.transport.grpc_repository import RepositoryMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
@@ -69,6 +70,7 @@ def grpc_methods(
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
+        **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
     }
     methods: dict[str, Method] = {

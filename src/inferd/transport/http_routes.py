@@ -12,6 +12,7 @@ from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
 from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
@@ -68,6 +69,7 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+            *RepositoryRoutes(self._engine).routes(),
             *LoggingRoutes(self._engine.log).routes(),
         ]
 
