@@ -21,6 +21,7 @@ HTTP = {
     "json_non_finite": ("non_finite", "null"),
     "not_ready_status": ("not_ready_status", 503),
     "http_header_forward_pattern": ("header_forward_pattern", "x-"),
+    "http_cors_origin": ("cors_origins", frozenset(("https://a",))),
 }
 
 GRPC = {

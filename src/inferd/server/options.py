@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.log import LogSettings
+from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
@@ -114,4 +115,5 @@ def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOp
         header_forward_pattern=config.http_header_forward_pattern,
         ssl_context=ssl_context(config, with_http2=is_one_port(config)),
         access=http_access(config, ring),
+        cors_origins=read_origins(config.http_cors_origin),
     )
