@@ -13,7 +13,6 @@ STREAMING = "ModelStreamInfer and decoupled models"
 CLASSIFICATION = "the classification extension"
 REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
-STATISTICS = "the statistics extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
 TRACE = "the trace extension"
@@ -35,8 +34,6 @@ NOT_YET_COVERED = {
     105: ("load with config and files", REPOSITORY),
     106: ("unload with unload_dependents", REPOSITORY),
     107: ("GET .../config", CONFIGURATION),
-    108: ("GET .../stats after one batch of three", STATISTICS),
-    109: ("GET /v2/models/stats", STATISTICS),
     110: ("a request that times out in the queue", SCHEDULE),
     111: ("priority as a string", SCHEDULE),
     112: ("a sequence model without an id", SEQUENCE),

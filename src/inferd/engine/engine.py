@@ -20,7 +20,7 @@ from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
 
-EXTENSIONS = ["binary_tensor_data", "parameters", "logging"]
+EXTENSIONS = ["binary_tensor_data", "parameters", "statistics", "logging"]
 """The protocol extensions this server has, by the names Triton's documents give them."""
 
 
