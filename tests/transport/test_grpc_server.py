@@ -441,7 +441,6 @@ async def test_garbage_is_an_invalid_argument():
     [
         "/inference.GRPCInferenceService/Nope",
         "/no.Service/Nope",
-        "/inference.GRPCInferenceService/ModelConfig",
     ],
 )
 @in_loop

@@ -18,9 +18,11 @@ from inferd.errors import (
     ServiceNotFound,
     Unsupported,
 )
+from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
+from inferd.transport.grpc_repository import RepositoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.lane import Lane
@@ -35,14 +37,34 @@ HEALTH_SERVICE = "grpc.health.v1.Health"
 Pause = Callable[[], Awaitable[None]]
 
 
-def grpc_methods(engine: Engine, pause: Pause, *, typed_answers: bool) -> dict[str, Method]:
+_RPCS = {
+    "health": "ServerLive ServerReady ModelReady Check List Watch",
+    "metadata": "ServerMetadata ModelMetadata ServerReflectionInfo",
+    "inference": "ModelInfer ModelStreamInfer",
+    "shared-memory": "SystemSharedMemoryStatus SystemSharedMemoryRegister "
+    "SystemSharedMemoryUnregister CudaSharedMemoryStatus CudaSharedMemoryRegister "
+    "CudaSharedMemoryUnregister",
+    "model-config": "ModelConfig",
+    "model-repository": "RepositoryIndex RepositoryModelLoad RepositoryModelUnload",
+    "statistics": "ModelStatistics",
+    "trace": "TraceSetting",
+    "logging": "LogSettings",
+}
+API_OF = {rpc: api for api, rpcs in _RPCS.items() for rpc in rpcs.split()}
+"""The API group of every method, by its name."""
+
+
+def grpc_methods(
+    engine: Engine, pause: Pause, *, typed_answers: bool, access: Access = OPEN
+) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
-    request in typed contents is answered in typed contents.
+    request in typed contents is answered in typed contents. `access` says which have a guard.
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers).methods(),
+        **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
         **StatisticsMethods(engine).methods(),
     }
@@ -55,7 +77,10 @@ def grpc_methods(engine: Engine, pause: Pause, *, typed_answers: bool) -> dict[s
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
         methods[f"/{service}/ServerReflectionInfo"] = Stream(_reflect(version, services))
-    return methods
+    return {
+        path: method._replace(guard=access.guard(API_OF[path.rpartition("/")[2]]))
+        for path, method in methods.items()
+    }
 
 
 _REFLECTION = grpc_reflection.VERSIONS
