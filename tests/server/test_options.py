@@ -20,6 +20,7 @@ HTTP = {
     "http_write_timeout_secs": ("write_timeout_s", 9.5),
     "json_non_finite": ("non_finite", "null"),
     "not_ready_status": ("not_ready_status", 503),
+    "http_cors_origin": ("cors_origins", frozenset(("https://a",))),
 }
 
 GRPC = {

@@ -241,6 +241,20 @@ def test_a_refusal_that_waits_for_the_clients_window_is_sent_once():
     run(test, http_restricted_api=("inference:admin-key=k",))
 
 
+def test_browsers_are_told_over_http_2_too():
+    async def test(client, port, held):
+        origin = [(b"origin", b"https://page")]
+        asked = [*origin, (b"access-control-request-method", b"POST")]
+        infer = b"/v2/models/m/infer"
+        status, fields, body = await client.answer(client.ask(b"OPTIONS", infer, fields=asked))
+        assert (status, body) == (200, b"")
+        assert fields["access-control-allow-methods"] == "POST"
+        _, fields, _ = await client.answer(client.ask(b"GET", b"/v2", fields=origin))
+        assert fields["access-control-allow-origin"] == "https://page"
+
+    run(test, http_cors_origin=("https://page",))
+
+
 def test_connect_is_not_supported():
     async def test(client, port, held):
         fields = encode_fields([(b":method", b"CONNECT"), (b":authority", b"h:1")])

@@ -186,6 +186,14 @@ class ServerConfig:
         group="HTTP",
     )
 
+    http_cors_origin: tuple[str, ...] = option(
+        (),
+        "Pages of this origin, such as https://example.org, may ask the server from a browser; * "
+        "means all pages. May be repeated.",
+        group="HTTP",
+        word="ORIGIN",
+    )
+
     # HTTP limits
 
     http_max_header_bytes: int = option(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.log import LogSettings
+from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
@@ -112,4 +113,5 @@ def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOp
         not_ready_status=config.not_ready_status,
         ssl_context=ssl_context(config, with_http2=is_one_port(config)),
         access=http_access(config, ring),
+        cors_origins=read_origins(config.http_cors_origin),
     )

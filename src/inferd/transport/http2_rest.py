@@ -11,7 +11,7 @@ import numpy as np
 
 from inferd.transport.access import joined
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
-from inferd.transport.http_routes import HttpRoutes, error_answer
+from inferd.transport.http_routes import error_answer
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
@@ -22,6 +22,7 @@ from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
+    from inferd.transport.http_router import Routes
 
 _WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
 _WRONG_METHOD = encode_fields(
@@ -58,7 +59,7 @@ class RestExchange(H2Stream):
     ) -> None:
         H2Stream.__init__(self, connection, stream_id, head)
         self._port = port
-        self._routes = cast("HttpRoutes", port.server.routes)
+        self._routes = cast("Routes", port.server.routes)
 
     def on_open(self) -> None:
         """See H2Stream."""

@@ -14,7 +14,7 @@ from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_rest import RestExchange, WrongExchange
-from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.http_router import Routes
 from inferd.transport.turns import Turns
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
@@ -42,7 +42,7 @@ class Http2Server:
         options: GrpcOptions,
         more_methods: dict[str, Method] | None = None,
         *,
-        routes: HttpRoutes | None = None,
+        routes: Routes | None = None,
         max_body_bytes: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

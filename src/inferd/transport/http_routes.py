@@ -85,6 +85,11 @@ class HttpRoutes:
                 500, "the server failed in a way it does not understand; see its log"
             )
 
+    def verbs(self, target: bytes) -> list[bytes]:
+        """Return the verbs a request target may be asked with, none for what is not there."""
+        found = self._router.find(target)
+        return sorted(found.calls) if found else []
+
     def check_access(self, target: bytes, headers: Headers) -> None:
         """Raise HttpError for a request that `answer` would refuse because of who sends it."""
         found = self._router.find(target)

@@ -4,16 +4,20 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from inferd.engine.engine import Engine
 from inferd.transport.access import OPEN, Access
 from inferd.transport.http_connection import HttpConnection
+from inferd.transport.http_cors import CorsRoutes
 from inferd.transport.http_routes import HttpRoutes
 from inferd.transport.turns import Turns
 from inferd.wire.v2_rest import JsonRules
+
+if TYPE_CHECKING:
+    from inferd.transport.http_router import Routes
 
 SWEEP_S = 1.0
 """How often timeouts are looked at; they are exact to about this much."""
@@ -36,6 +40,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
     access: Access = OPEN
+    cors_origins: frozenset[str] = frozenset()
 
 
 class HttpServer:
@@ -53,12 +58,11 @@ class HttpServer:
     ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        self.routes = HttpRoutes(
-            engine,
-            rules,
-            not_ready_status=options.not_ready_status,
-            access=options.access,
+        routes = HttpRoutes(
+            engine, rules, not_ready_status=options.not_ready_status, access=options.access
         )
+        origins = options.cors_origins
+        self.routes: Routes = CorsRoutes(routes, origins) if origins else routes
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
