@@ -92,6 +92,11 @@ def each_output(change: Callable[[dict[str, Any]], object]) -> Fault:
     return edits(lambda body: [change(tensor) for tensor in body.get("outputs", [])])
 
 
+def each_row(change: Callable[[dict[str, Any]], object]) -> Fault:
+    """Alter each row of statistics."""
+    return edits(lambda body: [change(row) for row in body.get("model_stats", [])])
+
+
 def each_value(change: Callable[[Any], Any]) -> Fault:
     """Alter each element of JSON data."""
 
@@ -456,6 +461,8 @@ FAULTS: dict[str, Fault] = {
     "99": habit("knows every method"),
     "100": each_value(lambda value: value.rpartition(":")[0]),
     "116": drops("log_format"),
+    "108": each_row(lambda row: row.update(execution_count=3)),
+    "109": edits(lambda body: body.get("model_stats", [None]).pop()),
     "123": habit("drops the pipeline"),
     "S1": each_output(lambda tensor: tensor.update(shape=[2, 3])),
     "S2": on_answer(lambda answer: setattr(answer, "body", widened(answer.body))),

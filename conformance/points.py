@@ -15,7 +15,6 @@ SECRET = ("conformance-key", "open sesame")
 STREAMING = "ModelStreamInfer and decoupled models"
 REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
-STATISTICS = "the statistics extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
 TRACE = "the trace extension"
@@ -34,8 +33,6 @@ NOT_YET_COVERED = {
     105: ("load with config and files", REPOSITORY),
     106: ("unload with unload_dependents", REPOSITORY),
     107: ("GET .../config", CONFIGURATION),
-    108: ("GET .../stats after one batch of three", STATISTICS),
-    109: ("GET /v2/models/stats", STATISTICS),
     110: ("a request that times out in the queue", SCHEDULE),
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),

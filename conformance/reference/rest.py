@@ -25,7 +25,7 @@ INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
     "version": "1",
-    "extensions": ["classification", "binary_tensor_data", "parameters", "logging"],
+    "extensions": ["classification", "binary_tensor_data", "parameters", "statistics", "logging"],
 }
 
 
@@ -90,6 +90,8 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return request.method, lambda: log_settings(server, request)
         case ["v2", "models"]:
             return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
+        case ["v2", "models", "stats"]:
+            return "GET", lambda: statistics(server, "", "")
         case ["v2", "models", name, *rest]:
             return model_route(server, name, rest, request)
     msg = "no such path"
@@ -104,12 +106,20 @@ def model_route(server: Server, name: str, rest: list[str], request: Request) ->
     match rest:
         case []:
             return "GET", lambda: metadata(server, name, version)
+        case ["stats"]:
+            return "GET", lambda: statistics(server, name, version)
         case ["ready"]:
             return "GET", lambda: model_ready(server, name, version)
         case ["infer"]:
             return "POST", lambda: infer(server, name, version, request)
     msg = "no such path"
     raise Refused(msg, "not found")
+
+
+def statistics(server: Server, name: str, version: str) -> Answer:
+    """Answer .../stats."""
+    rows = [row | {"response_stats": {}} for row in server.statistics(name, version)]
+    return Answer(200, to_json({"model_stats": rows}))
 
 
 def log_settings(server: Server, request: Request) -> Answer:

@@ -59,6 +59,10 @@ class Service:
                 rows.add(name=name, datatype=datatype).shape.extend(shape)
         return response
 
+    def ModelStatistics(self, request: Any) -> Any:  # noqa: N802
+        rows = self._server.statistics(request.name, request.version)
+        return pb.ModelStatisticsResponse(model_stats=rows)
+
     def LogSettings(self, request: Any) -> Any:  # noqa: N802
         change = {
             name: getattr(value, value.WhichOneof("parameter_choice"))

@@ -27,6 +27,7 @@ EXTENSIONS = [
     "model_configuration",
     "binary_tensor_data",
     "parameters",
+    "statistics",
     "logging",
 ]
 """The protocol extensions this server has, by the names Triton's documents give them."""
@@ -182,18 +183,9 @@ class Engine:
         not ModelNotFound, here.
         """
         try:
-            if not name:
-                found = [
-                    one for _, model in sorted(self._models.items()) for one in model.ready.values()
-                ]
-            elif version:
-                found = [self._find(name, version)]
-            else:
-                self._find(name, version)
-                found = list(self._models[name].ready.values())
+            return [one.statistics() for one in self._catalog.served(name, version)]
         except (ModelNotFound, Unavailable) as error:
             raise InvalidRequest(error.message) from error
-        return [one.counts.statistics(one.name, one.version) for one in found]
 
     # --- what changes it ---
 

@@ -10,6 +10,7 @@ from inferd.core.interfaces import Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
+from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import Counts
 from inferd.tensor.classification import Labels, check_classifiable, classified
 from inferd.tensor.dtype import DataType
@@ -96,6 +97,10 @@ class Served:
     def outputs(self) -> list[TensorMetadata]:
         """Return the outputs as V2 metadata, batch dim included."""
         return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._outputs.values()]
+
+    def statistics(self) -> ModelStatistics:
+        """Return what this version has done, in the words of the Statistics extension."""
+        return self.counts.statistics(self.name, self.version)
 
     def check_request(self, request: InferRequest) -> None:
         """Check `request`, put its wanted outputs in the model's order, and note its batch size.

@@ -23,6 +23,7 @@ from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_repository import RepositoryMethods
+from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
@@ -72,6 +73,7 @@ def grpc_methods(
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
         **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
+        **StatisticsMethods(engine).methods(),
     }
     methods: dict[str, Method] = {
         f"/{V2_SERVICE}/{rpc.name}": v2.get(rpc.name) or _not_offered(rpc.name)

@@ -14,6 +14,7 @@ from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.inline import NotFast
@@ -59,6 +60,7 @@ class HttpRoutes:
 
     def _routes(self) -> list[Route]:
         return [
+            *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
             Route("GET", "/v2", "metadata", self.server_metadata),
             Route("GET", "/v2/health/live", "health", self.live),
             Route("GET", "/v2/health/ready", "health", self.ready),
