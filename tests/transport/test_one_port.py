@@ -53,7 +53,7 @@ class Held:
             raise
         [tensor] = request.inputs
         output = Tensor("OUT", DataType.FP32, tensor.shape, tensor.data)
-        return InferResponse("", "", outputs=[output])
+        return InferResponse("", "", outputs=[output], parameters=request.parameters)
 
 
 class Client:
@@ -169,6 +169,17 @@ def test_inference_takes_bodies_of_any_size_in_any_pieces(count, pieces, is_decl
         assert status == 200 and json.loads(answer)["outputs"][0]["data"] == [0.5] * count
 
     run(test)
+
+
+def test_headers_that_match_the_pattern_become_parameters():
+    async def test(client, port, held):
+        held.release.set()
+        fields = [(b"x-user", b"Ann"), (b"y", b"1"), (b"x-user", b"Bob")]
+        asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]), fields=fields)
+        _, _, answer = await client.answer(asked)
+        assert json.loads(answer)["parameters"] == {"x-user": "Ann, Bob"}
+
+    run(test, http_header_forward_pattern="^X-")
 
 
 def test_a_request_that_waits_holds_up_no_other():

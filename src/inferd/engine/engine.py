@@ -23,9 +23,11 @@ from inferd.repository.layout import FoundModel
 log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = [
+    "classification",
     "model_configuration",
     "binary_tensor_data",
     "parameters",
+    "statistics",
     "logging",
 ]
 """The protocol extensions this server has, by the names Triton's documents give them."""
@@ -74,6 +76,8 @@ class Engine:
         try:
             response = await served.scheduler.run(request)
             served.check_response(request, response)
+            if request.has_top_k:
+                await served.classify(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
@@ -101,6 +105,8 @@ class Engine:
                 async for response in responses:
                     answers.come()
                     served.check_response(request, response)
+                    if request.has_top_k:
+                        await served.classify(request, response)
                     response.model = served.name
                     response.version = served.version
                     response.id = request.id
@@ -177,18 +183,9 @@ class Engine:
         not ModelNotFound, here.
         """
         try:
-            if not name:
-                found = [
-                    one for _, model in sorted(self._models.items()) for one in model.ready.values()
-                ]
-            elif version:
-                found = [self._find(name, version)]
-            else:
-                self._find(name, version)
-                found = list(self._models[name].ready.values())
+            return [one.statistics() for one in self._catalog.served(name, version)]
         except (ModelNotFound, Unavailable) as error:
             raise InvalidRequest(error.message) from error
-        return [one.counts.statistics(one.name, one.version) for one in found]
 
     # --- what changes it ---
 

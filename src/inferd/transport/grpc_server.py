@@ -22,6 +22,7 @@ from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.grpc_status import status_of
+from inferd.transport.header_forward import HeaderForward
 
 logger = logging.getLogger("inferd.grpc")
 
@@ -44,6 +45,9 @@ class GrpcServer:
                 self._pause,
                 typed_answers=options.typed_answers,
                 access=options.access,
+                forward=HeaderForward.of(
+                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                ),
             ),
             **(more_methods or {}),
         }

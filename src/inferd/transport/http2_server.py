@@ -13,6 +13,7 @@ from inferd.transport.call import Method
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_rest import RestExchange, WrongExchange
 from inferd.transport.http_router import Routes
@@ -55,6 +56,9 @@ class Http2Server:
                 self._pause,
                 typed_answers=options.typed_answers,
                 access=options.access,
+                forward=HeaderForward.of(
+                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                ),
             ),
             **(more_methods or {}),
         }

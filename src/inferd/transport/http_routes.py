@@ -8,11 +8,13 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError, ModelNotFound
 from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.failure import FailureLog
+from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.inline import NotFast
@@ -29,12 +31,20 @@ class HttpRoutes:
     """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`.
 
     With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
-    is taken.
+    is taken. `forward` chooses the headers of an inference that become its parameters; whoever
+    makes an HttpRequest asks it.
     """
 
     def __init__(
-        self, engine: Engine, rules: JsonRules, *, not_ready_status: int, access: Access = OPEN
+        self,
+        engine: Engine,
+        rules: JsonRules,
+        *,
+        not_ready_status: int,
+        forward: HeaderForward | None = None,
+        access: Access = OPEN,
     ) -> None:
+        self.forward = forward
         self._engine = engine
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
@@ -50,6 +60,7 @@ class HttpRoutes:
 
     def _routes(self) -> list[Route]:
         return [
+            *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
             Route("GET", "/v2", "metadata", self.server_metadata),
             Route("GET", "/v2/health/live", "health", self.live),
             Route("GET", "/v2/health/ready", "health", self.ready),
@@ -117,6 +128,8 @@ class HttpRoutes:
         except InferdError:
             self._engine.check_model(model, version)  # an unknown model is the greater mistake
             raise
+        if request.forwarded is not None:
+            add_forwarded(infer_request, request.forwarded)
         response = await self._engine.infer(infer_request)
         try:
             encoded = self._codec.encode_infer_response(infer_request, response)
