@@ -8,9 +8,10 @@ from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
-from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
@@ -92,11 +93,12 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
     )
 
 
-def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOptions":
-    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
-
-    Raises InvalidConfig for unusable certificates.
-    """
+def http_options(
+    config: ServerConfig,
+    ring: "KeyRing | None" = None,
+    tls: "ssl.SSLContext | None" = None,
+) -> "HttpOptions":
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -114,7 +116,7 @@ def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOp
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
         header_forward_pattern=config.http_header_forward_pattern,
-        ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
     )
