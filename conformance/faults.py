@@ -322,6 +322,7 @@ ACCEPTING = [
     "4",
     "7",
     "8",
+    "122",
 ]
 """Points whose fault is to accept what is to be refused."""
 REFUSING = [

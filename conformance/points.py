@@ -9,6 +9,9 @@ import pytest
 LAST = 123
 """The numbered points run from 1 to this; points of the specs beyond them are S1, S2, ..."""
 
+SECRET = ("conformance-key", "open sesame")
+"""The header that opens what a server under test restricts, and its value."""
+
 STREAMING = "ModelStreamInfer and decoupled models"
 CLASSIFICATION = "the classification extension"
 REPOSITORY = "the model repository extension"
@@ -20,7 +23,6 @@ TRACE = "the trace extension"
 SHARED_MEMORY = "the shared memory extensions"
 GENERATE = "the generate extension"
 METRICS = "the metrics endpoint"
-RESTRICTED = "restricted APIs"
 
 NOT_YET_COVERED = {
     93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
@@ -48,7 +50,6 @@ NOT_YET_COVERED = {
     119: ("generate", GENERATE),
     120: ("generate_stream", GENERATE),
     121: ("GET /metrics", METRICS),
-    122: ("a restricted API without its header", RESTRICTED),
 }
 """Number -> what the point asks, and the part of the server it waits for."""
 

@@ -186,7 +186,15 @@ def test_a_shape_without_its_batch_dim_says_how_to_add_it():
 
 @pytest.mark.parametrize("size", [1, 8])
 def test_a_batch_up_to_the_limit_passes(size):
-    model(A, B, max_batch_size=8).check_request(ask(tensor("A", (size, 4)), tensor("B", (size, 4))))
+    request = ask(tensor("A", (size, 4)), tensor("B", (size, 4)))
+    model(A, B, max_batch_size=8).check_request(request)
+    assert request.batch_size == size
+
+
+def test_a_request_to_a_model_without_batching_has_batch_size_one():
+    request = ask(tensor("A", (4,)))
+    model(A).check_request(request)
+    assert request.batch_size == 1
 
 
 @pytest.mark.parametrize("dims", [(4,), (-1,)])

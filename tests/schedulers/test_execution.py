@@ -651,3 +651,76 @@ def test_a_stream_given_up_while_it_waits_never_runs(gate, counter, request_of):
 
     asyncio.run(serve())
     assert model.given == 0
+
+
+# --- the times of a request ---
+
+
+def times_of(request):
+    return (request.queued_ns, request.started_ns, request.computed_ns, request.ended_ns)
+
+
+def test_a_run_on_the_loop_notes_when_it_started_and_ended(echo, request_of):
+    request = request_of()
+
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for _ in range(FIRST_RUNS):
+            await run(execution, request_of())
+        echo.clock.now_ns, echo.takes_ns = 100, 40
+        await run(execution, request)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop[-1]
+    assert times_of(request) == (0, 100, 0, 140)
+
+
+def test_a_run_in_a_thread_notes_its_wait_and_when_the_model_was_done(gate, request_of):
+    first, second = request_of(), request_of()
+
+    async def serve():
+        execution = execution_of(gate)
+        gate.clock.now_ns = 100
+        gate.takes_ns = 40
+        one = asyncio.create_task(run(execution, first))
+        await wait_for(gate.started)
+        two = asyncio.create_task(run(execution, second))
+        await turns()
+        assert execution.pending_count == 1
+        gate.opened.set()
+        await asyncio.gather(one, two)
+        assert execution.pending_count == 0
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert times_of(first)[:3] == (100, 100, 140)
+    assert times_of(second) == (100, 140, 180, 180)
+
+
+def test_a_request_that_was_queued_before_keeps_that_time(echo, request_of):
+    request = request_of()
+    request.queued_ns = 7
+
+    async def serve():
+        execution = execution_of(echo)
+        echo.clock.now_ns = 100
+        await run(execution, request)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert times_of(request)[:2] == (7, 100)
+
+
+def test_a_stream_notes_its_times(counter, request_of):
+    model = counter(3)
+    request = request_of()
+
+    async def serve():
+        model.clock.now_ns = 100
+        execution = execution_of(model)
+        assert len([answer async for answer in execution.stream(request)]) == 3
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert times_of(request) == (100, 100, 100, 100)

@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 import inferd
+from inferd.config.restriction import API_GROUPS
 from inferd.engine.engine import Engine
 from inferd.transport.http_routes import HttpRoutes
 from inferd.wire.v2_rest import JsonRules
@@ -165,6 +166,12 @@ async def test_models_that_are_not_there_cannot_infer(serving, infer, model):
         answer = await site.ask(infer([1.5], model=model))
         assert answer.status == 404
         assert model.split("/")[0] in answer.error
+
+
+def test_every_route_belongs_to_an_api_group():
+    rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**20)
+    table = HttpRoutes(Engine(), rules, not_ready_status=400).table
+    assert {route.api for route in table} <= set(API_GROUPS)
 
 
 VERBS = ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "GET", "HEAD"]

@@ -207,6 +207,40 @@ def test_errors_have_their_status():
     run(test, http_max_body_bytes=1000)
 
 
+def test_restricted_calls_want_their_header_before_any_body():
+    async def test(client, port, held):
+        held.release.set()
+        infer, body = b"/v2/models/m/infer", infer_body([1.0])
+        key = [(b"admin-key", b"k")]
+        assert (await client.answer(client.ask(b"POST", infer, body)))[0] == 403
+        assert (await client.answer(client.ask(b"POST", infer, body, fields=key)))[0] == 200
+        assert (await client.answer(client.ask(b"POST", infer, body, fields=key * 2)))[0] == 403
+        assert (await client.answer(client.ask(b"GET", b"/v2")))[0] == 200
+        declared = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", infer)]
+        declared.append((b"content-length", b"1000000"))
+        stream_id, client.next_id = client.next_id, client.next_id + 2
+        client.send(encode_frame(HEADERS, END_HEADERS, stream_id, encode_fields(declared)))
+        assert (await client.answer(stream_id))[0] == 403
+
+    run(test, http_restricted_api=("inference:admin-key=k",))
+
+
+def test_a_refusal_that_waits_for_the_clients_window_is_sent_once():
+    async def test(client, port, held):
+        client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 0)))
+        head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/v2/models/m/infer")]
+        head.append((b"content-length", b"4"))
+        client.send(encode_frame(HEADERS, END_HEADERS, 1, encode_fields(head)))
+        client.send(encode_frame(DATA, END_STREAM, 1, b"1234"), encode_window_update(1, 1000))
+        client.next_id = 3
+        status, _, body = await client.answer(1)
+        assert status == 403 and json.loads(body)
+        client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 1000)))
+        assert (await client.answer(client.ask(b"GET", b"/v2")))[0] == 200
+
+    run(test, http_restricted_api=("inference:admin-key=k",))
+
+
 def test_connect_is_not_supported():
     async def test(client, port, held):
         fields = encode_fields([(b":method", b"CONNECT"), (b":authority", b"h:1")])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import inferd
 from inferd.errors import InferdError
 
-VERBS = ("serve",)
+VERBS = ("serve", "key")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

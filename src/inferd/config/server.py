@@ -119,6 +119,19 @@ class ServerConfig:
         **_SECONDS,
     )
 
+    api_key_file: str | None = option(
+        None,
+        "Only those with an API key may call, over HTTP and gRPC. The file has NAME:HASH lines, "
+        "which inferd key writes; it is read again when it changes.",
+        group="Server",
+        word="FILE",
+    )
+    api_key_for_health: bool = option(
+        False,
+        "Health checks need an API key as well; without this they are open to all.",
+        group="Server",
+    )
+
     # HTTP
 
     allow_http: bool = option(True, "Serve HTTP.", group="HTTP")
@@ -167,10 +180,10 @@ class ServerConfig:
     )
     http_restricted_api: tuple[str, ...] = option(
         (),
-        "APIS:HEADER=VALUE: these APIs only answer requests with this header. May be repeated.",
+        "APIS:HEADER=VALUE: these APIs only answer requests with this header. APIS are health, "
+        "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and "
+        "logging, separated by commas. May be repeated.",
         group="HTTP",
-        acted_on=False,
-        protects=True,
     )
 
     # HTTP limits
@@ -326,11 +339,9 @@ class ServerConfig:
     )
     grpc_restricted_protocol: tuple[str, ...] = option(
         (),
-        "PROTOCOLS:KEY=VALUE: these calls only answer requests with this metadata. "
-        "May be repeated.",
+        "APIS:KEY=VALUE: as --http-restricted-api; the metadata is called "
+        "triton-grpc-protocol-KEY. May be repeated.",
         group="gRPC",
-        acted_on=False,
-        protects=True,
     )
     grpc_infer_thread_count: int = option(
         2, "Threads of Triton's gRPC server.", group="gRPC", **_COUNT, acted_on=False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferd.config.option import Option, options_of
+from inferd.config.restriction import read_restrictions
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
 
@@ -58,13 +59,8 @@ def check_server_config(config: ServerConfig) -> None:
         _check_tls(config, protocol)
     if config.allow_http and config.allow_grpc and config.http_port == config.grpc_port != 0:
         _check_one_port(config)
-    for each in options_of(ServerConfig).values():
-        if each.protects and not each.acted_on and getattr(config, each.name) != each.default:
-            msg = (
-                f"{each.flag} is not supported yet, and ignoring it would leave open what it is "
-                "meant to close; remove it and restrict access in front of the server"
-            )
-            raise InvalidConfig(msg)
+    read_restrictions("--http-restricted-api", config.http_restricted_api)
+    read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

@@ -12,8 +12,10 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMe
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
-from inferd.errors import InferdError, ModelNotFound, Unavailable, Unsupported
+from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.observe.log import Log
+from inferd.observe.statistics import ModelStatistics
+from inferd.observe.stats import AnswerCount
 from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
@@ -96,8 +98,13 @@ class Engine:
             )
             raise Unsupported(msg)
         served.check_request(request)
-        response = await served.scheduler.run(request)
-        served.check_response(request, response)
+        try:
+            response = await served.scheduler.run(request)
+            served.check_response(request, response)
+        except BaseException as error:
+            served.counts.add_failure(request, error)
+            raise
+        served.counts.add_success(request)
         response.model = served.name
         response.version = served.version
         response.id = request.id
@@ -110,14 +117,32 @@ class Engine:
         have not come yet.
         """
         served = self._find(request.model, request.version)
+        if not served.config.decoupled:
+            yield await self.infer(request)
+            return
         served.check_request(request)
-        async with aclosing(served.scheduler.stream(request)) as responses:
-            async for response in responses:
-                served.check_response(request, response)
-                response.model = served.name
-                response.version = served.version
-                response.id = request.id
-                yield response
+        answers = AnswerCount(served.counts, request)
+        is_final = False
+        try:
+            async with aclosing(served.scheduler.stream(request)) as responses:
+                async for response in responses:
+                    answers.come()
+                    served.check_response(request, response)
+                    response.model = served.name
+                    response.version = served.version
+                    response.id = request.id
+                    is_final = response.final
+                    yield response
+                    answers.gone(is_empty=not response.outputs)
+        except BaseException as error:
+            if is_final and isinstance(error, GeneratorExit):  # nothing was given up
+                answers.gone(is_empty=False)
+                served.counts.add_success(request)
+            else:
+                answers.fail(error)
+                served.counts.add_failure(request, error)
+            raise
+        served.counts.add_success(request)
 
     # --- what it tells ---
 
@@ -172,6 +197,26 @@ class Engine:
     def model_names(self) -> list[str]:
         """Return the names of the models that have a ready version."""
         return sorted(name for name, model in self._models.items() if model.default)
+
+    def statistics(self, name: str = "", version: str = "") -> list[ModelStatistics]:
+        """Return a row for each ready version, of the model or of all (Statistics extension).
+
+        Raises InvalidRequest for a model or version that is not ready: clients expect that, and
+        not ModelNotFound, here.
+        """
+        try:
+            if not name:
+                found = [
+                    one for _, model in sorted(self._models.items()) for one in model.ready.values()
+                ]
+            elif version:
+                found = [self._find(name, version)]
+            else:
+                self._find(name, version)
+                found = list(self._models[name].ready.values())
+        except (ModelNotFound, Unavailable) as error:
+            raise InvalidRequest(error.message) from error
+        return [one.counts.statistics(one.name, one.version) for one in found]
 
     def index(self) -> list[IndexEntry]:
         """Return one row per known model version, by name and number."""

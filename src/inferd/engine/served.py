@@ -8,6 +8,7 @@ from inferd.core.interfaces import Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidRequest, Unsupported
+from inferd.observe.stats import Counts
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
@@ -45,16 +46,25 @@ class _Rule:
 
 
 class Served:
-    """A version that answers requests. Built once, when the version has loaded."""
+    """A version that answers requests, and its `counts`. Built once, when the version has loaded.
+
+    `counts` is to be given when the scheduler, too, counts there.
+    """
 
     def __init__(
-        self, config: ModelConfig, version: int, platform: str, scheduler: Scheduler
+        self,
+        config: ModelConfig,
+        version: int,
+        platform: str,
+        scheduler: Scheduler,
+        counts: Counts | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.version = str(version)
         self.platform = platform
         self.scheduler = scheduler
+        self.counts = counts or Counts()
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
@@ -76,7 +86,7 @@ class Served:
         return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._outputs.values()]
 
     def check_request(self, request: InferRequest) -> None:
-        """Check `request` against the configuration, and put wanted outputs in the model's order.
+        """Check `request`, put its wanted outputs in the model's order, and note its batch size.
 
         Raises InvalidRequest naming the input or output, what it has and what was expected.
         """
@@ -100,6 +110,7 @@ class Served:
                     raise self._bad_batch(tensor, batch_size)
                 batch_size = shape[0]
             seen_bits |= rule.bit
+        request.batch_size = batch_size or 1
         if seen_bits != self._all_bits or len(request.inputs) != len(rules):
             self._check_absent(request.inputs)
         if request.outputs:

@@ -53,7 +53,11 @@ _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in mem
 
 
 class Execution:
-    """The loaded instances of one model version, and the choice of where a request runs."""
+    """The loaded instances of one model version, and the choice of where a request runs.
+
+    It notes the times of each execution in its first request (InferRequest). `clock` is the one
+    these are on, `cpu_clock` counts the CPU time of the thread that asks; both in ns.
+    """
 
     def __init__(
         self,
@@ -64,11 +68,11 @@ class Execution:
         clock: Callable[[], int] = time.perf_counter_ns,
         cpu_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
-        self._name = name
+        self.name = name
         self._instances = instances
         self._may_run_inline = may_run_inline
-        self._clock = clock
-        self._cpu_clock = cpu_clock
+        self.clock = clock
+        self.cpu_clock = cpu_clock
         self._inline = [False] * _SIZE_CLASSES
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
@@ -78,6 +82,11 @@ class Execution:
         self._waiting_count = 0
         self._is_closed = False
 
+    @property
+    def pending_count(self) -> int:
+        """How many requests no instance has taken yet."""
+        return self._jobs.qsize()
+
     def run_inline(self, requests: Sequence[InferRequest]) -> Sequence[Answer] | None:
         """Run `requests` here and now, or return None when they belong in a thread.
 
@@ -86,18 +95,19 @@ class Execution:
         size_class = _size_class(requests)
         if not self._inline[size_class]:
             return None
-        clock = self._clock
-        started_ns = clock()
+        clock = self.clock
+        requests[0].started_ns = started_ns = clock()
         try:
             answers = self._instances[0].execute(requests)
             if len(answers) != len(requests):
-                raise _miscounted(self._name, len(answers), len(requests))
+                raise _miscounted(self.name, len(answers), len(requests))
         except InferdError:
             raise
         except (Exception, asyncio.CancelledError, SystemExit) as error:
-            raise _failed(self._name, error) from error
+            raise _failed(self.name, error) from error
         finally:
-            if clock() - started_ns > OVERRUN_NS:
+            requests[0].ended_ns = ended_ns = clock()
+            if ended_ns - started_ns > OVERRUN_NS:
                 self._leave_loop(size_class)
         return answers
 
@@ -112,6 +122,7 @@ class Execution:
         try:
             answers, took_ns = await job.waited_for()
         finally:
+            requests[0].ended_ns = self.clock()
             job.abandon()
             self._waiting_count -= 1
         # A failure may come before the model has done its work: its time says nothing.
@@ -137,6 +148,7 @@ class Execution:
                         del answer  # its traceback holds this frame
                 yield answer
         finally:
+            request.ended_ns = self.clock()
             job.abandon()
             job.room.release()
             self._waiting_count -= 1
@@ -170,17 +182,19 @@ class Execution:
         self._end_threads()
 
     def _unloading(self) -> InferdError:
-        return Unavailable(f"model '{self._name}' is being unloaded")
+        return Unavailable(f"model '{self.name}' is being unloaded")
 
     def _submit(self, job: "_Job") -> None:
         if self._is_closed:
             raise self._unloading()
         if self._waiting_count >= MAX_WAITING:
-            msg = f"model '{self._name}' has {MAX_WAITING} requests waiting; try again later"
+            msg = f"model '{self.name}' has {MAX_WAITING} requests waiting; try again later"
             raise Unavailable(msg)
         if len(self._ended) < len(self._instances):
             self._start_thread(self._instances[len(self._ended)])
         self._waiting_count += 1
+        request = job.requests[0]
+        request.queued_ns = request.queued_ns or self.clock()
         self._jobs.put(job)
 
     def _start_thread(self, instance: Instance) -> None:
@@ -190,12 +204,13 @@ class Execution:
         def work() -> None:
             while (job := self._jobs.get()) is not None:
                 if not job.is_abandoned:
-                    job.run(instance, self._name, self._cpu_clock)
+                    job.requests[0].started_ns = self.clock()
+                    job.run(instance, self)
                 del job  # an idle thread keeps nobody's tensors alive
             _tell(loop, ended.set_result, None)
 
         # A daemon: a model that hangs must not keep the process from ending.
-        name = f"{self._name}-{len(self._ended)}"
+        name = f"{self.name}-{len(self._ended)}"
         threading.Thread(target=work, name=name, daemon=True).start()
         self._ended.append(ended)
 
@@ -206,12 +221,12 @@ class Execution:
         self._runs_missing[size_class] -= 1
         if self._runs_missing[size_class] <= 0:
             self._inline[size_class] = True
-            self._moved_ns[size_class] = self._clock()
+            self._moved_ns[size_class] = self.clock()
 
     def _leave_loop(self, size_class: int) -> None:
         self._inline[size_class] = False
         needed = FIRST_RUNS
-        if self._clock() - self._moved_ns[size_class] < CALM_NS:
+        if self.clock() - self._moved_ns[size_class] < CALM_NS:
             needed = min(2 * self._runs_needed[size_class], MOST_RUNS)
         self._runs_needed[size_class] = self._runs_missing[size_class] = needed
 
@@ -249,9 +264,10 @@ class _Job:
         self.is_abandoned = True
         self._done = None
 
-    def run(self, instance: Instance, model: str, clock: Callable[[], int]) -> None:
+    def run(self, instance: Instance, execution: Execution) -> None:
         """Execute in this thread, and hand the outcome to the event loop."""
-        started_ns = clock()
+        model = execution.name
+        started_ns = execution.cpu_clock()
         outcome: Sequence[Answer] | InferdError
         try:
             outcome = instance.execute(self.requests)
@@ -259,12 +275,18 @@ class _Job:
                 outcome = _miscounted(model, len(outcome), len(self.requests))
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = _failed(model, error)
-        _tell(self.loop, self._finish, outcome, clock() - started_ns)
+        self._note_computed(execution.clock)
+        _tell(self.loop, self._finish, outcome, execution.cpu_clock() - started_ns)
         del outcome
 
     def refuse(self, error: InferdError) -> None:
         """Fail without having run; called on the event loop."""
         self._finish(error, 0)
+
+    def _note_computed(self, clock: Callable[[], int]) -> None:
+        """Note when the framework was done, if the backend has not: the rest is the hand-over."""
+        request = self.requests[0]
+        request.computed_ns = request.computed_ns or clock()
 
     def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
         done, self._done = self._done, None
@@ -284,17 +306,18 @@ class _StreamJob(_Job):
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         self.room = threading.Semaphore(STREAM_AHEAD)
 
-    def run(self, instance: Instance, model: str, _clock: Callable[[], int]) -> None:
+    def run(self, instance: Instance, execution: Execution) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead."""
         try:
-            with closing(_answers(instance, self.requests[0], model)) as answers:
+            with closing(_answers(instance, self.requests[0], execution.name)) as answers:
                 for answer in answers:
                     self.room.acquire()
                     if self.is_abandoned:
                         return
                     self._hand_over(answer)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            self._hand_over(_failed(model, error))
+            self._hand_over(_failed(execution.name, error))
+        self._note_computed(execution.clock)
         self._hand_over(None)
 
     def refuse(self, error: InferdError) -> None:

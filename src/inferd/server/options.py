@@ -10,6 +10,7 @@ from inferd.observe.allowed import AllowedFolder
 from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
+    from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
@@ -51,8 +52,9 @@ def is_one_port(config: ServerConfig) -> bool:
     return config.allow_http and config.allow_grpc and is_same
 
 
-def grpc_options(config: ServerConfig) -> "GrpcOptions":
-    """Return the options of the gRPC server."""
+def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOptions":
+    """Return the options of the gRPC server; `ring` has the API keys, if any are needed."""
+    from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
@@ -83,11 +85,16 @@ def grpc_options(config: ServerConfig) -> "GrpcOptions":
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
+        access=grpc_access(config, ring),
     )
 
 
-def http_options(config: ServerConfig) -> "HttpOptions":
-    """Return the options of the HTTP server. Raises InvalidConfig for unusable certificates."""
+def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOptions":
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
+
+    Raises InvalidConfig for unusable certificates.
+    """
+    from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
     return HttpOptions(
@@ -104,4 +111,5 @@ def http_options(config: ServerConfig) -> "HttpOptions":
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
         ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        access=http_access(config, ring),
     )

@@ -19,10 +19,12 @@ from inferd.server.options import (
     log_folder,
     log_settings,
 )
+from inferd.server.watch import FileWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from inferd.transport.access import KeyRing
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
@@ -64,6 +66,8 @@ class Server:
         )
         self._http: HttpServer | None = None
         self._grpc: GrpcServer | Http2Server | None = None
+        self._ring: KeyRing | None = None
+        self._watcher = FileWatcher()
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -87,8 +91,9 @@ class Server:
     async def open(self) -> None:
         """Open the ports: from now on the server is live, and not ready.
 
-        Raises InvalidConfig when a port, socket or certificate cannot be had.
+        Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
         """
+        self._read_keys()
         try:
             if self.config.allow_http:
                 await self._open_http()
@@ -97,6 +102,7 @@ class Server:
         except BaseException:
             await self.stop()
             raise
+        self._watcher.start()
 
     async def load(self) -> None:
         """Load the models; those that fail say so in the index. Raises InvalidConfig."""
@@ -124,6 +130,7 @@ class Server:
 
     async def stop(self) -> None:
         """Close connections, ports and models, finished or not."""
+        self._watcher.stop()
         if self._http:
             self._http.close()
             self._http = None
@@ -150,10 +157,19 @@ class Server:
             found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
         return found
 
+    def _read_keys(self) -> None:
+        if path := self.config.api_key_file:
+            from inferd.server.access import KeyFile
+
+            file = KeyFile(path)
+            self._watcher.add(file.reload, path)
+            file.read()
+            self._ring = file.ring
+
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        self._http = HttpServer(self.engine, http_options(self.config))
+        self._http = HttpServer(self.engine, http_options(self.config, self._ring))
         if self._is_one_port:
             self._share_port(self._http)
         try:
@@ -177,7 +193,7 @@ class Server:
 
         self._grpc = Http2Server(
             self.engine,
-            grpc_options(self.config),
+            grpc_options(self.config, self._ring),
             routes=http.routes,
             max_body_bytes=self.config.http_max_body_bytes,
         )
@@ -188,11 +204,11 @@ class Server:
             if self.config.grpc_transport == "own":
                 from inferd.transport.http2_server import Http2Server
 
-                self._grpc = Http2Server(self.engine, grpc_options(self.config))
+                self._grpc = Http2Server(self.engine, grpc_options(self.config, self._ring))
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
-                self._grpc = GrpcServer(self.engine, grpc_options(self.config))
+                self._grpc = GrpcServer(self.engine, grpc_options(self.config, self._ring))
                 await self._probe_grpc_port()
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
         except OSError as error:

@@ -7,12 +7,15 @@ log and in a status that says nothing of it.
 
 import asyncio
 import base64
+import functools
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from inferd.errors import InferdError
+from inferd.transport.access import joined
 from inferd.transport.call import Metadata, Method, Stream, Unary
 from inferd.transport.grpc_status import status_of
 from inferd.transport.resume import resume
@@ -140,6 +143,12 @@ class GrpcCall(H2Stream):
             self.deadline_s = monotonic() + grpc.timeout_s
             if grpc.timeout_s <= 0:
                 self._end(DEADLINE_EXCEEDED, _LATE)
+                return
+        if grpc.check_access is not None:
+            try:
+                grpc.check_access()
+            except InferdError as error:
+                self._fail(error)
                 return
         if grpc.fault is not None:
             self._end(grpc.fault.status, grpc.fault.message)
@@ -523,4 +532,6 @@ def prepare(head: RequestHead, methods: dict[bytes, Method]) -> GrpcHead:
     if grpc.method is None and grpc.fault is None:
         path = head.path[:200].decode("latin-1")
         grpc.fault = GrpcFault(UNIMPLEMENTED, f"there is no method {path} here")
+    if grpc.method is not None and grpc.method.guard is not None:
+        grpc.check_access = functools.partial(grpc.method.guard.check, joined(head.fields))
     return grpc

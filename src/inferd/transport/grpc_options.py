@@ -5,6 +5,7 @@ import ssl
 import msgspec
 
 from inferd.errors import InvalidConfig
+from inferd.transport.access import OPEN, Access
 
 
 class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,7 +14,8 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     `typed_answers`: typed requests get typed answers. `compression_level`: none, low, medium or
     high; answers are compressed with what the client accepts. The keepalive and connection age
     settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a certificate signed
-    by `root_cert`. Those after `root_cert` are for our own transport, grpcio has none of them.
+    by `root_cert`. Those from `max_connections` to `max_connection_idle_ms` are for our own
+    transport, grpcio has none of them.
     """
 
     typed_answers: bool
@@ -41,6 +43,7 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     write_timeout_s: float
     handshake_timeout_s: float
     max_connection_idle_ms: int | None
+    access: Access = OPEN
 
 
 def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext | None:

@@ -16,7 +16,8 @@ import grpc.aio
 
 from inferd.engine.engine import Engine
 from inferd.errors import Unavailable
-from inferd.transport.call import Metadata, Method, StreamHandler, Unary, UnaryHandler
+from inferd.transport.access import Guard, joined
+from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary, UnaryHandler
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
@@ -38,7 +39,12 @@ class GrpcServer:
         self._options = options
         self._stopping = asyncio.Event()
         self._methods = {
-            **grpc_methods(engine, self._pause, typed_answers=options.typed_answers),
+            **grpc_methods(
+                engine,
+                self._pause,
+                typed_answers=options.typed_answers,
+                access=options.access,
+            ),
             **(more_methods or {}),
         }
         self._server: grpc.aio.Server | None = None
@@ -130,6 +136,8 @@ def _adapted(methods: dict[str, Method], failures: FailureLog) -> dict[str, dict
     services: dict[str, dict[str, Any]] = {}
     for path, method in methods.items():
         _, service, name = path.split("/")
+        if method.guard is not None:
+            method = _guarded(method, method.guard)
         services.setdefault(service, {})[name] = (
             grpc.unary_unary_rpc_method_handler(_adapted_unary(path, method.handler, failures))
             if isinstance(method, Unary)
@@ -138,6 +146,20 @@ def _adapted(methods: dict[str, Method], failures: FailureLog) -> dict[str, dict
             )
         )
     return services
+
+
+def _guarded(method: Method, guard: Guard) -> Method:
+    handler: Callable[[Any, Call], Any] = method.handler
+
+    def checked(given: Any, call: Call) -> Any:
+        guard.check(joined((key.encode(), _as_bytes(value)) for key, value in call.metadata))
+        return handler(given, call)
+
+    return method._replace(handler=checked)
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
 
 
 def _adapted_unary(

@@ -18,6 +18,7 @@ from inferd.errors import (
     ServiceNotFound,
     Unsupported,
 )
+from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
@@ -34,11 +35,30 @@ HEALTH_SERVICE = "grpc.health.v1.Health"
 Pause = Callable[[], Awaitable[None]]
 
 
-def grpc_methods(engine: Engine, pause: Pause, *, typed_answers: bool) -> dict[str, Method]:
+_RPCS = {
+    "health": "ServerLive ServerReady ModelReady Check List Watch",
+    "metadata": "ServerMetadata ModelMetadata ServerReflectionInfo",
+    "inference": "ModelInfer ModelStreamInfer",
+    "shared-memory": "SystemSharedMemoryStatus SystemSharedMemoryRegister "
+    "SystemSharedMemoryUnregister CudaSharedMemoryStatus CudaSharedMemoryRegister "
+    "CudaSharedMemoryUnregister",
+    "model-config": "ModelConfig",
+    "model-repository": "RepositoryIndex RepositoryModelLoad RepositoryModelUnload",
+    "statistics": "ModelStatistics",
+    "trace": "TraceSetting",
+    "logging": "LogSettings",
+}
+API_OF = {rpc: api for api, rpcs in _RPCS.items() for rpc in rpcs.split()}
+"""The API group of every method, by its name."""
+
+
+def grpc_methods(
+    engine: Engine, pause: Pause, *, typed_answers: bool, access: Access = OPEN
+) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
-    request in typed contents is answered in typed contents.
+    request in typed contents is answered in typed contents. `access` says which have a guard.
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers).methods(),
@@ -53,7 +73,10 @@ def grpc_methods(engine: Engine, pause: Pause, *, typed_answers: bool) -> dict[s
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
         methods[f"/{service}/ServerReflectionInfo"] = Stream(_reflect(version, services))
-    return methods
+    return {
+        path: method._replace(guard=access.guard(API_OF[path.rpartition("/")[2]]))
+        for path, method in methods.items()
+    }
 
 
 _REFLECTION = grpc_reflection.VERSIONS

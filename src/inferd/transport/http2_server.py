@@ -48,7 +48,12 @@ class Http2Server:
     ) -> None:
         self.options = options
         methods = {
-            **grpc_methods(engine, self._pause, typed_answers=options.typed_answers),
+            **grpc_methods(
+                engine,
+                self._pause,
+                typed_answers=options.typed_answers,
+                access=options.access,
+            ),
             **(more_methods or {}),
         }
         self.methods = {path.encode(): method for path, method in methods.items()}

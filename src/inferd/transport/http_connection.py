@@ -248,14 +248,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._start = end
             self._answer(request)
             return self._start != self._end
-        self._request = request
-        self._since = self._server.now
-        if length >= 0:
-            self._begin_body(length, available)
-        else:
-            self._chunks = ChunkedBody(self._options.max_body_bytes)
-        if not self._is_closing:
-            self._invite_body(request)
+        self._await_body(request, length, available)
         return length < 0
 
     def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
@@ -268,6 +261,19 @@ class HttpConnection(asyncio.BufferedProtocol):
         length = body_length(request, self._options.max_body_bytes)
         self._last_head, self._last_request, self._last_length = head, request, length
         return request, length
+
+    def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
+        routes = self._server.routes
+        if routes.is_guarded:
+            routes.check_access(request.target, request.headers)
+        self._request = request
+        self._since = self._server.now
+        if length >= 0:
+            self._begin_body(length, available)
+        else:
+            self._chunks = ChunkedBody(self._options.max_body_bytes)
+        if not self._is_closing:
+            self._invite_body(request)
 
     def _begin_body(self, length: int, available: int) -> None:
         # Not a bytearray: that would write zeros over memory that is about to be overwritten,

@@ -6,11 +6,12 @@ import logging
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError, ModelNotFound
+from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.failure import FailureLog
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_logging import LoggingRoutes
-from inferd.transport.http_message import HttpAnswer, HttpRequest
-from inferd.transport.http_router import HttpCall, Route, Router
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_router import Route, Router, Target
 from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.inline import NotFast
@@ -24,9 +25,15 @@ _VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class HttpRoutes:
-    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`."""
+    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`.
 
-    def __init__(self, engine: Engine, rules: JsonRules, *, not_ready_status: int) -> None:
+    With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
+    is taken.
+    """
+
+    def __init__(
+        self, engine: Engine, rules: JsonRules, *, not_ready_status: int, access: Access = OPEN
+    ) -> None:
         self._engine = engine
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
@@ -36,7 +43,8 @@ class HttpRoutes:
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
         self.table = self._routes()
-        self._router = Router(self.table)
+        self._router = Router(self.table, access)
+        self.is_guarded = access is not OPEN
         self._targets = self._router.known
 
     def _routes(self) -> list[Route]:
@@ -62,7 +70,7 @@ class HttpRoutes:
                 return _not_found(request)
             call = target.calls.get(request.method)
             if call is None:
-                return _wrong_method(request, target.calls)
+                return _wrong_method(request, target)
             return await call(request, *target.names)
         except InferdError as error:
             self._failures.note(request.target.decode("latin-1"), error)
@@ -72,6 +80,16 @@ class HttpRoutes:
             return error_answer(
                 500, "the server failed in a way it does not understand; see its log"
             )
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """Raise HttpError for a request that `answer` would refuse because of who sends it."""
+        found = self._router.find(target)
+        if found is None or found.guard is None:
+            return
+        try:
+            found.guard.check(headers)
+        except InferdError as error:
+            raise HttpError(HTTP_STATUS[error.code], error.message) from None
 
     async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """V2 Inference, with the Binary Tensor Data extension."""
@@ -163,6 +181,8 @@ class HttpRoutes:
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
     """Return the V2 error object with `status`; exactly application/json, as clients want it."""
+    if status == 401:
+        headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
     return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
 
 
@@ -176,8 +196,10 @@ def _not_found(request: HttpRequest) -> HttpAnswer:
     return error_answer(404, f"there is nothing at '{path}'")
 
 
-def _wrong_method(request: HttpRequest, calls: dict[bytes, HttpCall]) -> HttpAnswer:
-    allowed = b", ".join(sorted(calls))
+def _wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
+    if target.guard is not None:  # who may not call it need not know how
+        target.guard.check(request.headers)
+    allowed = b", ".join(sorted(target.calls))
     method = request.method[:40].decode("latin-1")
     text = f"method {method} is not allowed here, expected {allowed.decode()}"
     return error_answer(405, text, b"Allow: %b\r\n" % allowed)

@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from inferd.engine.engine import Engine
+from inferd.transport.access import OPEN, Access
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_routes import HttpRoutes
 from inferd.transport.turns import Turns
@@ -34,6 +35,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     non_finite: str
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
+    access: Access = OPEN
 
 
 class HttpServer:
@@ -51,7 +53,12 @@ class HttpServer:
     ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
+        self.routes = HttpRoutes(
+            engine,
+            rules,
+            not_ready_status=options.not_ready_status,
+            access=options.access,
+        )
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0

@@ -70,7 +70,8 @@ class GrpcHead(msgspec.Struct, gc=False):
     """What a request's head says about the call, without its metadata.
 
     `timeout_s` None means that the client waits for ever. `fault`, the client's mistake, ends the
-    call. `method` is for the server, to find the method's handler once.
+    call. `method` and `check_access` are for the server, to find the method's handler and guard
+    once.
     """
 
     timeout_s: float | None = None
@@ -78,6 +79,7 @@ class GrpcHead(msgspec.Struct, gc=False):
     accepted: frozenset[bytes] = frozenset()
     fault: GrpcFault | None = None
     method: Any = None
+    check_access: Callable[[], None] | None = None
 
 
 def is_grpc(head: RequestHead) -> bool:

@@ -36,6 +36,9 @@ HTTP_STATUS = {
     Code.UNSUPPORTED: 501,
     Code.ALREADY_EXISTS: 400,
     Code.CANCELLED: 400,
+    Code.RESTRICTED: 403,
+    Code.UNAUTHENTICATED: 401,
+    Code.FORBIDDEN: 403,
 }
 """Reason -> HTTP status: Triton's classes; clients match on them."""
 
