@@ -8,6 +8,7 @@ from pathlib import Path
 
 import inferd
 from inferd.config.log import LogSettings
+from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.load import Loader, LoadOptions
@@ -16,11 +17,13 @@ from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailabl
 from inferd.observe.log import Log
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import AnswerCount
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
 
-EXTENSIONS = ["binary_tensor_data", "parameters", "logging"]
+EXTENSIONS = ["binary_tensor_data", "parameters", "trace", "logging"]
 """The protocol extensions this server has, by the names Triton's documents give them."""
 
 
@@ -63,7 +66,8 @@ class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready. `log` is what the logging extension tells and changes.
+    load makes the whole server not ready. `log` and `tracer` are what
+    the logging and trace extensions tell and change.
     """
 
     def __init__(
@@ -73,11 +77,13 @@ class Engine:
         strict_readiness: bool = True,
         load_options: LoadOptions | None = None,
         log: Log | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._name = name
         self._strict_readiness = strict_readiness
         self._load_options = load_options or LoadOptions()
         self.log = log or Log(LogSettings())
+        self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
         self._models: dict[str, _Model] = {}
         self._is_loaded = False
         self._is_draining = False
@@ -218,6 +224,18 @@ class Engine:
             raise InvalidRequest(error.message) from error
         return [one.counts.statistics(one.name, one.version) for one in found]
 
+    def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
+        """Return the trace settings of a model, or the global ones, after `change`.
+
+        Raises InvalidRequest for an unknown model: clients expect that, and not ModelNotFound,
+        here; and as Tracer.change does.
+        """
+        if model and model not in self._models:
+            raise InvalidRequest(_no_model(model))
+        if change is not None:
+            self.tracer.change(change, model)
+        return self.tracer.settings(model)
+
     def index(self) -> list[IndexEntry]:
         """Return one row per known model version, by name and number."""
         return [
@@ -321,8 +339,7 @@ class Engine:
     def _known(self, name: str) -> _Model:
         model = self._models.get(name)
         if model is None:
-            msg = f"there is no model '{name}' on this server"
-            raise ModelNotFound(msg)
+            raise ModelNotFound(_no_model(name))
         return model
 
 
@@ -334,6 +351,10 @@ def version_number(token: str) -> int | None:
     digits = token[1:] if token[:1] == "v" else token
     # No version folder has more digits than an int64; int() of a hostile token would be slow.
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def _no_model(name: str) -> str:
+    return f"there is no model '{name}' on this server"
 
 
 def _no_version(name: str, version: str, model: _Model) -> str:

@@ -1,9 +1,12 @@
 """Trace: what is noted of one traced request, and the names Triton gives its moments."""
 
+import asyncio
 from time import perf_counter_ns
 from typing import NamedTuple
 
 from inferd.config.trace import TENSORS, TIMESTAMPS, TraceSettings
+from inferd.errors import Code, InferdError
+from inferd.observe.parent import Parent
 from inferd.tensor.tensor import Tensor
 
 HTTP_RECV_START, HTTP_RECV_END = "HTTP_RECV_START", "HTTP_RECV_END"
@@ -32,7 +35,8 @@ MAX_STAMPS = 10_000
 MAX_TEXT = 1000
 """Names and ids that clients chose are cut to this length."""
 
-_OWN_BYTES = 2000  # of a trace without tensors, about
+_OWN_BYTES = 1000  # of a trace without anything, about
+_STAMP_BYTES = 100
 
 
 class TracedTensor(NamedTuple):
@@ -47,15 +51,15 @@ class Trace:
     """The moments, and if wanted the tensors, of one request; `id` counts the traces of a server.
 
     Moments are on the clock of time.perf_counter_ns. `version` is "" until a version has answered.
-    `context` is what a client said in W3C's traceparent, "" for nothing. `error` is why the request
-    failed, "" if it did not.
+    `parent` is the client's span the request belongs to. `error` is why the request
+    failed, in the word of errors.Code, "" if it did not.
     """
 
     __slots__ = (
-        "context",
         "error",
         "id",
         "model",
+        "parent",
         "request_id",
         "settings",
         "size_bytes",
@@ -64,11 +68,13 @@ class Trace:
         "version",
     )
 
-    def __init__(self, number: int, model: str, settings: TraceSettings, context: str = "") -> None:
+    def __init__(
+        self, number: int, model: str, settings: TraceSettings, parent: Parent | None = None
+    ) -> None:
         self.id = number
         self.model = model[:MAX_TEXT]
         self.settings = settings
-        self.context = context
+        self.parent = parent
         self.version = ""
         self.request_id = ""
         self.error = ""
@@ -80,6 +86,16 @@ class Trace:
         """Note that the request was at `name`, now or at `ns`."""
         if TIMESTAMPS in self.settings.levels and len(self.stamps) < MAX_STAMPS:
             self.stamps.append((name, ns or perf_counter_ns()))
+            self.size_bytes += _STAMP_BYTES
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the request ended with `error`."""
+        if isinstance(error, InferdError):
+            self.error = error.code.value
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.error = Code.CANCELLED.value
+        else:
+            self.error = Code.INTERNAL.value
 
     @property
     def wants_tensors(self) -> bool:

@@ -27,11 +27,8 @@ from inferd.tensor.tensor import Tensor
 
 LOGGER = logging.getLogger("inferd.trace")
 
-MAX_WAITING = 10_000
-"""So many finished traces may wait to be written; more are dropped."""
-
 MAX_WAITING_BYTES = 1 << 26
-"""And so much memory they may hold, about."""
+"""So much memory, about, finished traces may hold that wait to be written; more are dropped."""
 
 MAX_FILES = 100
 """The writer remembers how far it is in so many files; one it has forgotten begins anew."""
@@ -45,8 +42,16 @@ class TraceWriter:
     `own_file` is the operator's; all others were named by clients, and are opened with care.
     """
 
-    def __init__(self, own_file: Path | None) -> None:
+    def __init__(
+        self,
+        own_file: Path | None,
+        *,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+        max_files: int = MAX_FILES,
+    ) -> None:
         self._own_file = own_file
+        self._max_waiting_bytes = max_waiting_bytes
+        self._max_files = max_files
         self._queue: queue.SimpleQueue[Trace | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         # Each of the two is added to by one thread only; their difference is what waits.
@@ -61,8 +66,7 @@ class TraceWriter:
 
     def take(self, trace: Trace) -> None:
         """See Sink.take."""
-        waiting_bytes = self._taken_bytes - self._written_bytes
-        if self._queue.qsize() >= MAX_WAITING or waiting_bytes >= MAX_WAITING_BYTES:
+        if self._taken_bytes - self._written_bytes >= self._max_waiting_bytes:
             self._dropped.add(1)
             return
         self._taken_bytes += trace.size_bytes
@@ -106,7 +110,7 @@ class TraceWriter:
     def _file(self, path: Path) -> "TraceFile":
         found = self._files.get(path)
         if found is None:
-            if len(self._files) >= MAX_FILES:
+            if len(self._files) >= self._max_files:
                 del self._files[next(iter(self._files))]
             by_client = path != self._own_file
             found = self._files[path] = TraceFile(path, is_named_by_client=by_client)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from inferd.config.trace import LEVELS, OFF, OPENTELEMETRY, TraceChange, TraceSettings
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
+from inferd.observe.parent import Parent
 from inferd.observe.trace import Trace
 
 GLOBAL = ""
@@ -66,14 +67,15 @@ class _Sampling:
 class Tracer:
     """Chooses the requests that are traced, and gives their traces to `sink`.
 
-    `is_on` is all that a request pays for while nothing is traced. `folder` is where clients may
-    put trace files.
+    `is_on` is all that a request pays for while nothing is traced. `follows_clients`: what clients
+    say of their own traces matters. `folder` is where clients may put trace files.
     """
 
     def __init__(
         self, settings: TraceSettings, sink: Sink, folder: AllowedFolder | None = None
     ) -> None:
         self.is_on = False
+        self.follows_clients = settings.mode == OPENTELEMETRY
         self._sink = sink
         self._folder = folder or AllowedFolder(None, "--trace-directory")
         self._start = settings
@@ -84,23 +86,20 @@ class Tracer:
 
     # --- requests ---
 
-    def begin(self, model: str, context: str = "") -> Trace | None:
+    def begin(self, model: str, parent: Parent | None = None) -> Trace | None:
         """Return the trace of a request that is to be traced, None for the others.
 
-        In mode opentelemetry a request whose client traces it, and says so in `context`, is traced
-        whatever rate and count are.
+        What a client records is traced whatever rate and count are (mode opentelemetry).
         """
         sampling = self._samplings.get(model) or self._samplings[GLOBAL]
         settings = sampling.settings
         if not settings.levels:
             return None
-        if settings.mode != OPENTELEMETRY:
-            context = ""
-        if not context and not sampling.takes():
+        if not (parent and parent.is_sampled) and not sampling.takes():
             return None
         if not sampling.left_count:
             self._look()
-        return Trace(next(self._numbers), model, settings, context)
+        return Trace(next(self._numbers), model, settings, parent)
 
     def finish(self, trace: Trace) -> None:
         """Give a trace away that is complete."""
@@ -125,13 +124,13 @@ class Tracer:
             if (value := getattr(change, field.name)) is not None
         }
         self._check_mode(new.pop("mode", self._start.mode))
-        if "levels" in new:
-            new["levels"] = _levels_named(new["levels"], self.settings(model).levels)
+        if "levels" in new and (levels := _levels_named(new.pop("levels"))) is not None:
+            new["levels"] = levels
         if "file" in new:
             new["file"] = self._file_named(new["file"], model)
         given = self._given.get(model, {}) | new
         given = {name: value for name, value in given.items() if name not in change.cleared}
-        self._apply({**self._given, model: given})
+        self._apply({**self._given, model: given}, model)
 
     def _check_mode(self, mode: str) -> None:
         if mode != self._start.mode:
@@ -148,7 +147,7 @@ class Tracer:
                 return settings.file
         return self._folder.place("trace_file", name)
 
-    def _apply(self, given: dict[str, dict[str, Any]]) -> None:
+    def _apply(self, given: dict[str, dict[str, Any]], changed: str) -> None:
         base = replace(self._start, **given.get(GLOBAL, {}))
         wanted = {GLOBAL: base}
         for model, own in given.items():
@@ -162,13 +161,14 @@ class Tracer:
                 )
                 raise InvalidRequest(msg)
         self._given = {model: own for model, own in given.items() if own}
-        self._samplings = {model: self._sampling(model, wanted[model]) for model in wanted}
+        # Rate and count begin anew, but for models that the change is not about.
+        self._samplings = {
+            model: self._samplings[model]
+            if changed not in (GLOBAL, model) and model in self._samplings
+            else _Sampling(settings)
+            for model, settings in wanted.items()
+        }
         self._look()
-
-    def _sampling(self, model: str, settings: TraceSettings) -> _Sampling:
-        """Return what is there, if its settings stay: its rate and count go on."""
-        known = self._samplings.get(model)
-        return known if known and known.settings == settings else _Sampling(settings)
 
     def _look(self) -> None:
         self.is_on = any(sampling.may_sample for sampling in self._samplings.values())
@@ -186,13 +186,13 @@ class Tracer:
         await asyncio.get_running_loop().run_in_executor(None, self._sink.close, timeout_s)
 
 
-def _levels_named(names: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the levels of these names. Unknown ones are passed over, as Triton passes over them.
+def _levels_named(names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the levels of these names, None for no change.
 
-    Raises InvalidRequest for OFF beside another.
+    Unknown names are passed over, as Triton does. Raises InvalidRequest for OFF beside another.
     """
     if OFF in names and len(names) > 1:
         msg = f"trace_level is {OFF} and {len(names) - 1} more, expected {OFF} alone or levels"
         raise InvalidRequest(msg)
     known = tuple(level for level in LEVELS if level in names)
-    return known if known or OFF in names else now
+    return known if known or OFF in names else None

@@ -7,7 +7,11 @@ import msgspec
 
 
 class HttpRequest(msgspec.Struct, gc=False):
-    """A request: header names in lower case, the whole body (chunks joined, still compressed)."""
+    """A request: header names in lower case, the whole body (chunks joined, still compressed).
+
+    `began_ns` is when the first part of the body came, on the clock of time.perf_counter_ns; 0 when
+    it came at once, or requests are not traced.
+    """
 
     method: bytes
     target: bytes
@@ -15,6 +19,7 @@ class HttpRequest(msgspec.Struct, gc=False):
     is_kept_alive: bool
     is_http_10: bool
     body: memoryview = memoryview(b"")
+    began_ns: int = 0
 
 
 class HttpAnswer(msgspec.Struct, gc=False):

@@ -2,17 +2,23 @@
 
 import functools
 import logging
+from time import perf_counter_ns
 
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, ModelNotFound
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.failure import FailureLog
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.lane import Lane
+from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
@@ -35,6 +41,7 @@ class HttpRoutes:
         self, engine: Engine, rules: JsonRules, *, not_ready_status: int, access: Access = OPEN
     ) -> None:
         self._engine = engine
+        self.tracer = engine.tracer
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
         self._not_ready_status = not_ready_status
@@ -60,6 +67,7 @@ class HttpRoutes:
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
             *LoggingRoutes(self._engine.log).routes(),
+            *TraceRoutes(self._engine).routes(),
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
@@ -91,9 +99,22 @@ class HttpRoutes:
         except InferdError as error:
             raise HttpError(HTTP_STATUS[error.code], error.message) from None
 
-    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """V2 Inference, with the Binary Tensor Data extension."""
+    async def infer(
+        self,
+        request: HttpRequest,
+        model: str,
+        version: str = "",
+        engine: Engine | TracedEngine | None = None,
+    ) -> HttpAnswer:
+        """V2 Inference, with the Binary Tensor Data extension; of a traced request, by `engine`."""
         headers = request.headers
+        if (
+            self.tracer.is_on
+            and engine is None
+            and (trace := begin_http(self.tracer, model, headers))
+        ):
+            return await self._infer_traced(trace, request, model, version)
+        engine = engine or self._engine
         body = request.body
         if coding := headers.get(b"content-encoding"):
             if coding not in (b"gzip", b"deflate", b"identity"):
@@ -108,9 +129,9 @@ class HttpRoutes:
             except NotFast:
                 infer_request = await self._decode_in_thread(model, version, body, json_size)
         except InferdError:
-            self._engine.check_model(model, version)  # an unknown model is the greater mistake
+            engine.check_model(model, version)  # an unknown model is the greater mistake
             raise
-        response = await self._engine.infer(infer_request)
+        response = await engine.infer(infer_request)
         try:
             encoded = self._codec.encode_infer_response(infer_request, response)
         except NotFast:
@@ -124,6 +145,21 @@ class HttpRoutes:
         if accept := headers.get(b"accept-encoding"):
             await _compress(answer, accept)
         return answer
+
+    async def _infer_traced(
+        self, trace: Trace, request: HttpRequest, model: str, version: str
+    ) -> HttpAnswer:
+        now_ns = perf_counter_ns()
+        trace.stamp(moments.HTTP_RECV_START, request.began_ns or now_ns)
+        trace.stamp(moments.HTTP_RECV_END, now_ns)
+        try:
+            return await self.infer(request, model, version, TracedEngine(self._engine, trace))
+        except BaseException as error:
+            trace.fail(error)
+            raise
+        finally:
+            trace.stamp(moments.HTTP_SEND_START)
+            finish_when_sent(self.tracer, trace, moments.HTTP_SEND_END)
 
     async def _decode_in_thread(
         self, model: str, version: str, body: memoryview, json_size: int
