@@ -10,7 +10,8 @@ import inferd
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import IndexEntry, ModelState, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.engine.engine import EXTENSIONS, NO_VERSION, Engine
+from inferd.engine.catalog import NO_VERSION
+from inferd.engine.engine import EXTENSIONS, Engine
 from inferd.engine.load import LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import (
@@ -447,6 +448,20 @@ def test_the_index_has_a_row_for_each_version():
         IndexEntry("m", "10", ModelState.READY),
         IndexEntry("m", "11", ModelState.LOADING),
     ]
+
+
+def test_the_index_may_be_of_ready_versions_only():
+    engine = engine_of(9)
+    engine.set_state("m", 11, ModelState.LOADING)
+    assert engine.index(ready=True) == [IndexEntry("m", "9", ModelState.READY)]
+
+
+def test_a_ready_model_tells_its_configuration():
+    engine = engine_of(9)
+    assert engine.model_config("m", "").name == engine.model_config("m", "v9").name == "m"
+    for name, version in (("M", ""), ("m", "8")):
+        with pytest.raises(ModelNotFound):
+            engine.model_config(name, version)
 
 
 # --- readiness ---

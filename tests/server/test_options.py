@@ -28,6 +28,8 @@ HTTP = {
     "http_write_timeout_secs": ("write_timeout_s", 9.5),
     "json_non_finite": ("non_finite", "null"),
     "not_ready_status": ("not_ready_status", 503),
+    "http_header_forward_pattern": ("header_forward_pattern", "x-"),
+    "http_cors_origin": ("cors_origins", frozenset(("https://a",))),
 }
 
 GRPC = {
@@ -57,6 +59,7 @@ GRPC = {
     "grpc_max_inflight_bytes": ("max_inflight_bytes", 12),
     "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
     "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
+    "grpc_header_forward_pattern": ("header_forward_pattern", "x-"),
     "grpc_max_connection_idle": ("max_connection_idle_ms", 13),
 }
 

@@ -53,7 +53,7 @@ class Held:
             raise
         [tensor] = request.inputs
         output = Tensor("OUT", DataType.FP32, tensor.shape, tensor.data)
-        return InferResponse("", "", outputs=[output])
+        return InferResponse("", "", outputs=[output], parameters=request.parameters)
 
 
 class Client:
@@ -171,6 +171,17 @@ def test_inference_takes_bodies_of_any_size_in_any_pieces(count, pieces, is_decl
     run(test)
 
 
+def test_headers_that_match_the_pattern_become_parameters():
+    async def test(client, port, held):
+        held.release.set()
+        fields = [(b"x-user", b"Ann"), (b"y", b"1"), (b"x-user", b"Bob")]
+        asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]), fields=fields)
+        _, _, answer = await client.answer(asked)
+        assert json.loads(answer)["parameters"] == {"x-user": "Ann, Bob"}
+
+    run(test, http_header_forward_pattern="^X-")
+
+
 def test_a_request_that_waits_holds_up_no_other():
     async def test(client, port, held):
         asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))
@@ -239,6 +250,20 @@ def test_a_refusal_that_waits_for_the_clients_window_is_sent_once():
         assert (await client.answer(client.ask(b"GET", b"/v2")))[0] == 200
 
     run(test, http_restricted_api=("inference:admin-key=k",))
+
+
+def test_browsers_are_told_over_http_2_too():
+    async def test(client, port, held):
+        origin = [(b"origin", b"https://page")]
+        asked = [*origin, (b"access-control-request-method", b"POST")]
+        infer = b"/v2/models/m/infer"
+        status, fields, body = await client.answer(client.ask(b"OPTIONS", infer, fields=asked))
+        assert (status, body) == (200, b"")
+        assert fields["access-control-allow-methods"] == "POST"
+        _, fields, _ = await client.answer(client.ask(b"GET", b"/v2", fields=origin))
+        assert fields["access-control-allow-origin"] == "https://page"
+
+    run(test, http_cors_origin=("https://page",))
 
 
 def test_connect_is_not_supported():

@@ -173,10 +173,9 @@ class ServerConfig:
     )
     http_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; headers it matches become request parameters.",
+        "Regular expression; headers with a match in their name become request parameters.",
         group="HTTP",
         word="REGEX",
-        acted_on=False,
     )
     http_restricted_api: tuple[str, ...] = option(
         (),
@@ -184,6 +183,14 @@ class ServerConfig:
         "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and "
         "logging, separated by commas. May be repeated.",
         group="HTTP",
+    )
+
+    http_cors_origin: tuple[str, ...] = option(
+        (),
+        "Pages of this origin, such as https://example.org, may ask the server from a browser; * "
+        "means all pages. May be repeated.",
+        group="HTTP",
+        word="ORIGIN",
     )
 
     # HTTP limits
@@ -332,10 +339,9 @@ class ServerConfig:
     )
     grpc_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; metadata it matches becomes request parameters.",
+        "Regular expression; metadata with a match in their key become request parameters.",
         group="gRPC",
         word="REGEX",
-        acted_on=False,
     )
     grpc_restricted_protocol: tuple[str, ...] = option(
         (),

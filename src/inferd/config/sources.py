@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferd.config.option import Option, options_of
+from inferd.config.origin import read_origins
 from inferd.config.restriction import read_restrictions
 from inferd.config.server import ServerConfig
 from inferd.config.trace import read_trace_config
@@ -62,6 +63,7 @@ def check_server_config(config: ServerConfig) -> None:
     if config.allow_http and config.allow_grpc and config.http_port == config.grpc_port != 0:
         _check_one_port(config)
     read_restrictions("--http-restricted-api", config.http_restricted_api)
+    read_origins(config.http_cors_origin)
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
 
 

@@ -4,15 +4,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.log import LogSettings
+from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
 from inferd.config.trace import read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
-from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
@@ -89,6 +91,7 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         server_cert=config.grpc_server_cert,
         server_key=config.grpc_server_key,
         root_cert=config.grpc_root_cert,
+        header_forward_pattern=config.grpc_header_forward_pattern,
         max_connections=config.grpc_max_connections,
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
@@ -100,11 +103,12 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
     )
 
 
-def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOptions":
-    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
-
-    Raises InvalidConfig for unusable certificates.
-    """
+def http_options(
+    config: ServerConfig,
+    ring: "KeyRing | None" = None,
+    tls: "ssl.SSLContext | None" = None,
+) -> "HttpOptions":
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -121,6 +125,8 @@ def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOp
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
-        ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        header_forward_pattern=config.http_header_forward_pattern,
+        ssl_context=tls,
         access=http_access(config, ring),
+        cors_origins=read_origins(config.http_cors_origin),
     )

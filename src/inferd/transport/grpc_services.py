@@ -25,8 +25,11 @@ from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
+from inferd.transport.grpc_repository import RepositoryMethods
+from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.grpc_trace import TraceMethods
+from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
 from inferd.transport.tracing import begin_grpc, finish_when_sent
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
@@ -58,17 +61,25 @@ API_OF = {rpc: api for api, rpcs in _RPCS.items() for rpc in rpcs.split()}
 
 
 def grpc_methods(
-    engine: Engine, pause: Pause, *, typed_answers: bool, access: Access = OPEN
+    engine: Engine,
+    pause: Pause,
+    *,
+    typed_answers: bool,
+    forward: HeaderForward | None = None,
+    access: Access = OPEN,
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
-    request in typed contents is answered in typed contents. `access` says which have a guard.
+    request in typed contents is answered in typed contents. `forward` chooses the metadata of an
+    inference that become its parameters. `access` says which methods have a guard.
     """
     v2: dict[str, Method] = {
-        **_V2(engine, typed_answers=typed_answers).methods(),
+        **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
+        **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
         **TraceMethods(engine).methods(),
+        **StatisticsMethods(engine).methods(),
     }
     methods: dict[str, Method] = {
         f"/{V2_SERVICE}/{rpc.name}": v2.get(rpc.name) or _not_offered(rpc.name)
@@ -91,10 +102,13 @@ _REFLECTION = grpc_reflection.VERSIONS
 class _V2:
     """The handlers of GRPCInferenceService (Open Inference Protocol)."""
 
-    def __init__(self, engine: Engine, *, typed_answers: bool) -> None:
+    def __init__(
+        self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
+    ) -> None:
         self._engine = engine
         self._tracer = engine.tracer
         self._typed_answers = typed_answers
+        self._forward = forward
         self._decoding = Lane("inferd-decode")
         self._failures = FailureLog(logging.getLogger("inferd.grpc"))
 
@@ -141,6 +155,8 @@ class _V2:
         except NotFast:
             request = await self._decoding.run(v2_grpc.decode_infer_request, data)
         request.arrived_ns = monotonic_ns()
+        if self._forward is not None:
+            add_forwarded(request, self._forward.chosen(call.metadata))
         if self._tracer.is_on and (trace := begin_grpc(self._tracer, request.model, call)):
             return await self._infer_traced(request, trace)
         response = await self._engine.infer(request)
@@ -170,10 +186,13 @@ class _V2:
         triton_grpc_error: true has the first failure end it instead.
         """
         ends_at_error = ("triton_grpc_error", "true") in call.metadata
+        forwarded = self._forward.chosen(call.metadata) if self._forward is not None else {}
         async for data in messages:
             request = None
             try:
                 request = await self._decoded(data)
+                if forwarded:
+                    add_forwarded(request, forwarded)
                 async with aclosing(self._answering(request, call)) as answers:
                     async for response in answers:
                         yield v2_grpc.encode_stream_response(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from inferd.transport.access import joined
-from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
-from inferd.transport.http_routes import HttpRoutes, error_answer
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest, forwarded_of
+from inferd.transport.http_routes import error_answer
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
@@ -22,6 +22,7 @@ from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
+    from inferd.transport.http_router import Routes
 
 _WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
 _WRONG_METHOD = encode_fields(
@@ -58,7 +59,7 @@ class RestExchange(H2Stream):
     ) -> None:
         H2Stream.__init__(self, connection, stream_id, head)
         self._port = port
-        self._routes = cast("HttpRoutes", port.server.routes)
+        self._routes = cast("Routes", port.server.routes)
 
     def on_open(self) -> None:
         """See H2Stream."""
@@ -129,6 +130,8 @@ class RestExchange(H2Stream):
             is_http_10=False,
             body=memoryview(self._body or b""),
         )
+        if self._routes.forward is not None:
+            request.forwarded = forwarded_of(head.fields, self._routes.forward)
         answering = self._routes.answer(request)
         try:
             waits_for = answering.send(None)

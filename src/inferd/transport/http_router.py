@@ -1,10 +1,12 @@
 """Which URL means which call: patterns are looked up once per target and then remembered."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
-from inferd.transport.access import OPEN, Access, Guard
+from inferd.observe.tracer import Tracer
+from inferd.transport.access import OPEN, Access, Guard, Headers
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 
 HttpCall = Callable[..., Awaitable[HttpAnswer]]
@@ -21,6 +23,22 @@ class Route(NamedTuple):
     path: str
     api: str
     call: HttpCall
+
+
+class Routes(Protocol):
+    """What a connection asks for answers: HttpRoutes, or what stands before them."""
+
+    is_guarded: bool
+    forward: HeaderForward | None
+    tracer: Tracer
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """See HttpRoutes.check_access."""
+        ...
+
+    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+        """Return the answer of `request`, whatever happens."""
+        ...
 
 
 class Target:

@@ -12,10 +12,13 @@ from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.failure import FailureLog
+from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.lane import Lane
 from inferd.transport.tracing import begin_http, finish_when_sent
@@ -34,12 +37,20 @@ class HttpRoutes:
     """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`.
 
     With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
-    is taken.
+    is taken. `forward` chooses the headers of an inference that become its parameters; whoever
+    makes an HttpRequest asks it.
     """
 
     def __init__(
-        self, engine: Engine, rules: JsonRules, *, not_ready_status: int, access: Access = OPEN
+        self,
+        engine: Engine,
+        rules: JsonRules,
+        *,
+        not_ready_status: int,
+        forward: HeaderForward | None = None,
+        access: Access = OPEN,
     ) -> None:
+        self.forward = forward
         self._engine = engine
         self.tracer = engine.tracer
         self._codec = V2Rest(rules)
@@ -56,6 +67,7 @@ class HttpRoutes:
 
     def _routes(self) -> list[Route]:
         return [
+            *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
             Route("GET", "/v2", "metadata", self.server_metadata),
             Route("GET", "/v2/health/live", "health", self.live),
             Route("GET", "/v2/health/ready", "health", self.ready),
@@ -66,6 +78,7 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+            *RepositoryRoutes(self._engine).routes(),
             *LoggingRoutes(self._engine.log).routes(),
             *TraceRoutes(self._engine).routes(),
         ]
@@ -88,6 +101,11 @@ class HttpRoutes:
             return error_answer(
                 500, "the server failed in a way it does not understand; see its log"
             )
+
+    def verbs(self, target: bytes) -> list[bytes]:
+        """Return the verbs a request target may be asked with, none for what is not there."""
+        found = self._router.find(target)
+        return sorted(found.calls) if found else []
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """Raise HttpError for a request that `answer` would refuse because of who sends it."""
@@ -120,9 +138,9 @@ class HttpRoutes:
             if coding not in (b"gzip", b"deflate", b"identity"):
                 return _unknown_coding(coding)
             body = await inflate(body, coding, self._max_inflated_bytes)
-        json_size = len(body)
-        if (declared := headers.get(_INFER_HEADER)) is not None:
-            json_size = v2_binary.json_length(declared, json_size)
+        size = len(body)
+        declared = headers.get(_INFER_HEADER)
+        json_size = size if declared is None else v2_binary.json_length(declared, size)
         try:
             try:
                 infer_request = self._codec.decode_infer_request(model, version, body, json_size)
@@ -131,6 +149,8 @@ class HttpRoutes:
         except InferdError:
             engine.check_model(model, version)  # an unknown model is the greater mistake
             raise
+        if request.forwarded is not None:
+            add_forwarded(infer_request, request.forwarded)
         response = await engine.infer(infer_request)
         try:
             encoded = self._codec.encode_infer_response(infer_request, response)

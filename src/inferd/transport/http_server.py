@@ -4,23 +4,31 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from inferd.engine.engine import Engine
 from inferd.transport.access import OPEN, Access
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_connection import HttpConnection
+from inferd.transport.http_cors import CorsRoutes
 from inferd.transport.http_routes import HttpRoutes
 from inferd.transport.turns import Turns
 from inferd.wire.v2_rest import JsonRules
+
+if TYPE_CHECKING:
+    from inferd.transport.http_router import Routes
 
 SWEEP_S = 1.0
 """How often timeouts are looked at; they are exact to about this much."""
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's."""
+    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
+
+    Headers whose names match `header_forward_pattern` become parameters of the inference.
+    """
 
     max_header_bytes: int
     max_body_bytes: int
@@ -35,13 +43,16 @@ class HttpOptions(msgspec.Struct, frozen=True):
     non_finite: str
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
+    header_forward_pattern: str | None = None
     access: Access = OPEN
+    cors_origins: frozenset[str] = frozenset()
 
 
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
-    `clock` is for timeouts. `connect` makes the protocol of a new connection.
+    `clock` is for timeouts. `connect` makes the protocol of a new connection. Raises InvalidConfig
+    for a pattern that is none.
     """
 
     def __init__(
@@ -53,12 +64,17 @@ class HttpServer:
     ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        self.routes = HttpRoutes(
+        routes = HttpRoutes(
             engine,
             rules,
             not_ready_status=options.not_ready_status,
+            forward=HeaderForward.of(
+                options.header_forward_pattern, "--http-header-forward-pattern"
+            ),
             access=options.access,
         )
+        origins = options.cors_origins
+        self.routes: Routes = CorsRoutes(routes, origins) if origins else routes
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
