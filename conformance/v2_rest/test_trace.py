@@ -40,9 +40,7 @@ def test_a_trace_setting_is_echoed_and_told(rest: Rest, before: dict[str, Any]):
 
 
 @SETTINGS
-def test_a_model_has_settings_of_its_own_until_they_are_cleared(
-    rest: Rest, before: dict[str, Any]
-):
+def test_a_model_has_settings_of_its_own_until_they_are_cleared(rest: Rest, before: dict[str, Any]):
     assert check_ok(rest.get(OF_MODEL)) == before
     assert change(rest, OF_MODEL, trace_rate="7")["trace_rate"] == "7"
     assert change(rest, trace_rate="500")["trace_rate"] == "500"
