@@ -60,7 +60,7 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
-            *RepositoryRoutes(self._engine).routes(),
+            *RepositoryRoutes(self._engine, self._max_inflated_bytes).routes(),
             *LoggingRoutes(self._engine.log).routes(),
         ]
 
