@@ -162,6 +162,13 @@ class Catalog:
         msg = f"model '{name}' has no version ready" + _because(reasons)
         raise ModelNotFound(msg)
 
+    def served(self, name: str = "", version: str = "") -> list[Served]:
+        """Return what serves now: of all models, of one, or one version. Raises as `find` does."""
+        if not name:
+            return [one for _, model in sorted(self.models.items()) for one in model.ready.values()]
+        found = self.find(name, version)
+        return [found] if version else list(self.models[name].ready.values())
+
     def _known(self, name: str) -> Model:
         model = self.models.get(name)
         if model is None:

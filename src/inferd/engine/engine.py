@@ -9,6 +9,7 @@ from pathlib import Path
 import inferd
 from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
+from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
@@ -20,15 +21,20 @@ from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupporte
 from inferd.observe.log import Log
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import AnswerCount
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 
 log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = [
+    "classification",
     "model_repository",
     "model_repository(unload_dependents)",
     "model_configuration",
     "binary_tensor_data",
     "parameters",
+    "statistics",
+    "trace",
     "logging",
 ]
 """The protocol extensions this server has, by the names Triton's documents give them."""
@@ -38,7 +44,8 @@ class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready. `log` is what the logging extension tells and changes.
+    load makes the whole server not ready. `log` and `tracer` are what
+    the logging and trace extensions tell and change.
     """
 
     def __init__(
@@ -48,6 +55,7 @@ class Engine:
         strict_readiness: bool = True,
         load_options: LoadOptions | None = None,
         log: Log | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._name = name
         self._strict_readiness = strict_readiness
@@ -55,6 +63,7 @@ class Engine:
         self._control = Control(self._catalog, load_options or LoadOptions())
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
+        self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
         self._is_loaded = False
         self._is_draining = False
 
@@ -77,6 +86,8 @@ class Engine:
         try:
             response = await served.scheduler.run(request)
             served.check_response(request, response)
+            if request.has_top_k:
+                await served.classify(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
@@ -104,6 +115,8 @@ class Engine:
                 async for response in responses:
                     answers.come()
                     served.check_response(request, response)
+                    if request.has_top_k:
+                        await served.classify(request, response)
                     response.model = served.name
                     response.version = served.version
                     response.id = request.id
@@ -180,18 +193,22 @@ class Engine:
         not ModelNotFound, here.
         """
         try:
-            if not name:
-                found = [
-                    one for _, model in sorted(self._models.items()) for one in model.ready.values()
-                ]
-            elif version:
-                found = [self._find(name, version)]
-            else:
-                self._find(name, version)
-                found = list(self._models[name].ready.values())
+            return [one.statistics() for one in self._catalog.served(name, version)]
         except (ModelNotFound, Unavailable) as error:
             raise InvalidRequest(error.message) from error
-        return [one.counts.statistics(one.name, one.version) for one in found]
+
+    def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
+        """Return the trace settings of a model, or the global ones, after `change`.
+
+        Raises InvalidRequest for an unknown model: clients expect that, and not ModelNotFound,
+        here; and as Tracer.change does.
+        """
+        if model and model not in self._models:
+            msg = f"there is no model '{model}' on this server"
+            raise InvalidRequest(msg)
+        if change is not None:
+            self.tracer.change(change, model)
+        return self.tracer.settings(model)
 
     async def repository_index(self, *, ready: bool = False) -> list[IndexEntry]:
         """Return what `index` does, and a row for each model that could be loaded by request.

@@ -24,6 +24,7 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
+from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
@@ -97,6 +98,7 @@ class Loader:
             config = normalised(config, config.name, self._gpu_count)
             check_config(config)
         check_io(config)
+        labels = read_labels(files.folder, config)
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
@@ -111,7 +113,13 @@ class Loader:
             execution = Execution(
                 config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
             )
-            served = Served(config, version, reported_platform(config), DirectScheduler(execution))
+            served = Served(
+                config,
+                version,
+                reported_platform(config),
+                DirectScheduler(execution),
+                labels=labels,
+            )
             undo.pop_all()
         return served
 

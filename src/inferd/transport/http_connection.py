@@ -10,6 +10,8 @@ out in order. No timer per request: the server's sweep looks at every connection
 import asyncio
 import re
 from collections.abc import Coroutine
+from copy import copy
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -254,7 +256,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
         if len(head) > self._options.max_header_bytes:
             raise self._head_too_large(head)
-        request = parse_head(head)
+        request = parse_head(head, self._server.routes.forward)
         expectation = request.headers.get(b"expect", b"100-continue")
         if expectation.lower() != b"100-continue" and not request.is_http_10:
             raise HttpError(417, "Expect may only be 100-continue")
@@ -266,6 +268,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         routes = self._server.routes
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
+        if routes.tracer.is_on:
+            request = copy(request)  # the next one with the same head begins at another time
+            request.began_ns = perf_counter_ns()
         self._request = request
         self._since = self._server.now
         if length >= 0:

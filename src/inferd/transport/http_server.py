@@ -10,6 +10,7 @@ import msgspec
 
 from inferd.engine.engine import Engine
 from inferd.transport.access import OPEN, Access
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_cors import CorsRoutes
 from inferd.transport.http_routes import HttpRoutes
@@ -24,7 +25,10 @@ SWEEP_S = 1.0
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's."""
+    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
+
+    Headers whose names match `header_forward_pattern` become parameters of the inference.
+    """
 
     max_header_bytes: int
     max_body_bytes: int
@@ -39,6 +43,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     non_finite: str
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
+    header_forward_pattern: str | None = None
     access: Access = OPEN
     cors_origins: frozenset[str] = frozenset()
 
@@ -46,7 +51,8 @@ class HttpOptions(msgspec.Struct, frozen=True):
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
-    `clock` is for timeouts. `connect` makes the protocol of a new connection.
+    `clock` is for timeouts. `connect` makes the protocol of a new connection. Raises InvalidConfig
+    for a pattern that is none.
     """
 
     def __init__(
@@ -59,7 +65,14 @@ class HttpServer:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
         routes = HttpRoutes(
-            engine, rules, not_ready_status=options.not_ready_status, access=options.access
+            engine,
+            rules,
+            not_ready_status=options.not_ready_status,
+            forward=HeaderForward.of(
+                options.header_forward_pattern, "--http-header-forward-pattern"
+            ),
+            access=options.access,
+            hold=self.hold,
         )
         origins = options.cors_origins
         self.routes: Routes = CorsRoutes(routes, origins) if origins else routes
@@ -142,6 +155,11 @@ class HttpServer:
         self.connections.discard(connection)
         if not self.connections:
             self._all_gone.set()
+
+    def hold(self, count: int) -> bool:
+        """Count bytes of requests in memory; tell whether they are no more than there may be."""
+        self.inflight_bytes += count
+        return self.inflight_bytes <= self.options.max_inflight_bytes
 
     def sweep(self) -> None:
         """Let every connection act on what has lasted too long."""
