@@ -49,11 +49,20 @@ STREAM_AHEAD = 16
 """How many answers a decoupled model may be ahead of a slow reader."""
 
 Answer = InferResponse | InferdError
+Outcome = Sequence[Answer] | InferdError
+"""What became of several requests: an answer for each, or one error for all."""
+
+Finish = Callable[[Outcome, int], None]
+"""Is told the outcome, and how many nanoseconds the execution took."""
+
 _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
 
 
 class Execution:
-    """The loaded instances of one model version, and the choice of where a request runs."""
+    """The loaded instances of one model version, and the choice of where a request runs.
+
+    `joined` are the same instances as they take several requests at once.
+    """
 
     def __init__(
         self,
@@ -61,11 +70,14 @@ class Execution:
         instances: Sequence[Instance],
         *,
         may_run_inline: bool,
+        joined: Sequence[Instance] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
         cpu_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._name = name
         self._instances = instances
+        self._joined = joined or instances
+        self.instance_count = len(instances)
         self._may_run_inline = may_run_inline
         self._clock = clock
         self._cpu_clock = cpu_clock
@@ -86,16 +98,17 @@ class Execution:
         size_class = _size_class(requests)
         if not self._inline[size_class]:
             return None
+        instance = (self._instances if len(requests) == 1 else self._joined)[0]
         clock = self._clock
         started_ns = clock()
         try:
-            answers = self._instances[0].execute(requests)
+            answers = instance.execute(requests)
             if len(answers) != len(requests):
                 raise _miscounted(self._name, len(answers), len(requests))
         except InferdError:
             raise
         except (Exception, asyncio.CancelledError, SystemExit) as error:
-            raise _failed(self._name, error) from error
+            raise failure(self._name, error) from error
         finally:
             if clock() - started_ns > OVERRUN_NS:
                 self._leave_loop(size_class)
@@ -107,17 +120,33 @@ class Execution:
         Raises InferdError when all of them failed, Unavailable when too many wait already. When
         the caller is cancelled before an instance took the requests, they never run.
         """
-        job = _Job(requests, asyncio.get_running_loop())
+        job = _AwaitedJob(requests, asyncio.get_running_loop())
         self._submit(job)
         try:
-            answers, took_ns = await job.waited_for()
+            answers, cpu_ns = await job.waited_for()
         finally:
             job.abandon()
             self._waiting_count -= 1
         # A failure may come before the model has done its work: its time says nothing.
         if self._may_run_inline and not isinstance(answers[0], InferdError):
-            self._note_thread_run(_size_class(requests), took_ns)
+            self._note_thread_run(_size_class(requests), cpu_ns)
         return answers
+
+    def start(self, requests: Sequence[InferRequest], finish: Finish) -> None:
+        """Run `requests` in the next free instance's thread, then call `finish` on the event loop.
+
+        They run though nobody may wait for them any more. Raises Unavailable when too many wait
+        already; otherwise `finish` is called, whatever happens.
+        """
+
+        def finished(outcome: Outcome, cpu_ns: int, took_ns: int) -> None:
+            self._waiting_count -= 1
+            has_failed = isinstance(outcome, InferdError) or isinstance(outcome[0], InferdError)
+            if self._may_run_inline and not has_failed:
+                self._note_thread_run(_size_class(requests), cpu_ns)
+            finish(outcome, took_ns)
+
+        self._submit(_StartedJob(requests, asyncio.get_running_loop(), finished))
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of a decoupled model as they come.
@@ -166,36 +195,39 @@ class Execution:
         with suppress(queue.Empty):
             while True:
                 if job := self._jobs.get_nowait():
-                    job.refuse(self._unloading())
+                    job.refuse(self.unloading())
         self._end_threads()
 
-    def _unloading(self) -> InferdError:
+    def unloading(self) -> InferdError:
+        """Return what those are told who come too late."""
         return Unavailable(f"model '{self._name}' is being unloaded")
 
     def _submit(self, job: "_Job") -> None:
         if self._is_closed:
-            raise self._unloading()
+            raise self.unloading()
         if self._waiting_count >= MAX_WAITING:
             msg = f"model '{self._name}' has {MAX_WAITING} requests waiting; try again later"
             raise Unavailable(msg)
         if len(self._ended) < len(self._instances):
-            self._start_thread(self._instances[len(self._ended)])
+            self._start_thread(len(self._ended))
         self._waiting_count += 1
         self._jobs.put(job)
 
-    def _start_thread(self, instance: Instance) -> None:
+    def _start_thread(self, number: int) -> None:
+        instance, joined = self._instances[number], self._joined[number]
+        clocks = self._clock, self._cpu_clock
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
         def work() -> None:
             while (job := self._jobs.get()) is not None:
                 if not job.is_abandoned:
-                    job.run(instance, self._name, self._cpu_clock)
+                    job.run(joined if len(job.requests) > 1 else instance, self._name, clocks)
                 del job  # an idle thread keeps nobody's tensors alive
             _tell(loop, ended.set_result, None)
 
         # A daemon: a model that hangs must not keep the process from ending.
-        name = f"{self._name}-{len(self._ended)}"
+        name = f"{self._name}-{number}"
         threading.Thread(target=work, name=name, daemon=True).start()
         self._ended.append(ended)
 
@@ -225,6 +257,10 @@ def _size_class(requests: Sequence[InferRequest]) -> int:
     return elements.bit_length()
 
 
+Clocks = tuple[Callable[[], int], Callable[[], int]]
+"""The one on the wall, and the one of the thread's CPU time, in nanoseconds."""
+
+
 class _Job:
     """Requests on their way through one instance's thread.
 
@@ -237,6 +273,40 @@ class _Job:
         self.requests = requests
         self.loop = loop
         self.is_abandoned = False
+
+    def abandon(self) -> None:
+        """Nobody waits any longer."""
+        self.is_abandoned = True
+
+    def run(self, instance: Instance, model: str, clocks: Clocks) -> None:
+        """Execute in this thread, and hand the outcome to the event loop."""
+        clock, cpu_clock = clocks
+        cpu_started_ns, started_ns = cpu_clock(), clock()
+        outcome: Outcome
+        try:
+            outcome = instance.execute(self.requests)
+            if len(outcome) != len(self.requests):
+                outcome = _miscounted(model, len(outcome), len(self.requests))
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            outcome = failure(model, error)
+        took_ns = clock() - started_ns
+        _tell(self.loop, self.finish, outcome, cpu_clock() - cpu_started_ns, took_ns)
+        del outcome
+
+    def refuse(self, error: InferdError) -> None:
+        """Fail without having run; called on the event loop."""
+        self.finish(error, 0, 0)
+
+    def finish(self, outcome: Outcome, cpu_ns: int, took_ns: int) -> None:
+        """Hand the outcome to who waits for it; called on the event loop."""
+        raise NotImplementedError
+
+
+class _AwaitedJob(_Job):
+    """Requests that one caller waits for."""
+
+    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(requests, loop)
         self._done: asyncio.Future[tuple[Sequence[Answer], int]] | None = loop.create_future()
 
     def waited_for(self) -> "asyncio.Future[tuple[Sequence[Answer], int]]":
@@ -245,35 +315,36 @@ class _Job:
         return self._done
 
     def abandon(self) -> None:
-        """Nobody waits any longer."""
-        self.is_abandoned = True
+        """See _Job.abandon."""
+        super().abandon()
         self._done = None
 
-    def run(self, instance: Instance, model: str, clock: Callable[[], int]) -> None:
-        """Execute in this thread, and hand the outcome to the event loop."""
-        started_ns = clock()
-        outcome: Sequence[Answer] | InferdError
-        try:
-            outcome = instance.execute(self.requests)
-            if len(outcome) != len(self.requests):
-                outcome = _miscounted(model, len(outcome), len(self.requests))
-        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            outcome = _failed(model, error)
-        _tell(self.loop, self._finish, outcome, clock() - started_ns)
-        del outcome
-
-    def refuse(self, error: InferdError) -> None:
-        """Fail without having run; called on the event loop."""
-        self._finish(error, 0)
-
-    def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
+    def finish(self, outcome: Outcome, cpu_ns: int, _took_ns: int) -> None:
+        """See _Job.finish."""
         done, self._done = self._done, None
         if done is None or done.done():
             return
         if isinstance(outcome, InferdError):
             done.set_exception(outcome)
         else:
-            done.set_result((outcome, took_ns))
+            done.set_result((outcome, cpu_ns))
+
+
+class _StartedJob(_Job):
+    """Requests that run whoever still waits; `finished` is called when they have."""
+
+    def __init__(
+        self,
+        requests: Sequence[InferRequest],
+        loop: asyncio.AbstractEventLoop,
+        finished: Callable[[Outcome, int, int], None],
+    ) -> None:
+        super().__init__(requests, loop)
+        self._finished = finished
+
+    def finish(self, outcome: Outcome, cpu_ns: int, took_ns: int) -> None:
+        """See _Job.finish."""
+        self._finished(outcome, cpu_ns, took_ns)
 
 
 class _StreamJob(_Job):
@@ -284,7 +355,7 @@ class _StreamJob(_Job):
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         self.room = threading.Semaphore(STREAM_AHEAD)
 
-    def run(self, instance: Instance, model: str, _clock: Callable[[], int]) -> None:
+    def run(self, instance: Instance, model: str, _clocks: Clocks) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead."""
         try:
             with closing(_answers(instance, self.requests[0], model)) as answers:
@@ -294,7 +365,7 @@ class _StreamJob(_Job):
                         return
                     self._hand_over(answer)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            self._hand_over(_failed(model, error))
+            self._hand_over(failure(model, error))
         self._hand_over(None)
 
     def refuse(self, error: InferdError) -> None:
@@ -323,7 +394,8 @@ def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arg
         loop.call_soon_threadsafe(callback, *args)
 
 
-def _failed(model: str, error: BaseException) -> InferdError:
+def failure(model: str, error: BaseException) -> InferdError:
+    """Return what those are told whose execution raised `error`."""
     if isinstance(error, InferdError):
         return error
     if isinstance(error, asyncio.CancelledError):
