@@ -444,6 +444,7 @@ FAULTS: dict[str, Fault] = {
     "90": rpc_raw(lambda raw: raw[4:]),
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
+    "116": drops("log_format"),
     "123": habit("drops the pipeline"),
     "S1": each_output(lambda tensor: tensor.update(shape=[2, 3])),
     "S2": on_answer(lambda answer: setattr(answer, "body", widened(answer.body))),

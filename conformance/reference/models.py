@@ -4,11 +4,23 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 SIZES = {
     "BOOL": 1, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8, "INT8": 1, "INT16": 2,
     "INT32": 4, "INT64": 8, "FP16": 2, "BF16": 2, "FP32": 4, "FP64": 8, "BYTES": 0,
 }  # fmt: skip
+
+
+LOG: dict[str, Any] = {
+    "log_file": "",
+    "log_info": True,
+    "log_warning": True,
+    "log_error": True,
+    "log_verbose_level": 0,
+    "log_format": "default",
+}
+"""The settings of the logging extension."""
 
 
 class Refused(Exception):
@@ -48,6 +60,7 @@ class Server:
     """What one server serves."""
 
     models: dict[str, Model] = field(default_factory=dict)
+    log: dict[str, Any] = field(default_factory=LOG.copy)
 
     @property
     def ready(self) -> bool:

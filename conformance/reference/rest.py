@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from conformance.checks import flat
+from conformance.reference import settings
 from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.values import (
     TooLarge,
@@ -23,7 +24,7 @@ INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
     "version": "1",
-    "extensions": ["binary_tensor_data", "parameters"],
+    "extensions": ["binary_tensor_data", "parameters", "logging"],
 }
 
 
@@ -84,21 +85,37 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return "GET", lambda: Answer(200, to_json({"live": True}))
         case ["v2", "health", "ready"]:
             return "GET", lambda: server_ready(server)
+        case ["v2", "logging"]:
+            return request.method, lambda: log_settings(server, request)
         case ["v2", "models"]:
             return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
         case ["v2", "models", name, *rest]:
-            version = ""
-            if rest[:1] == ["versions"] and len(rest) > 1:
-                version, rest = rest[1], rest[2:]
-            match rest:
-                case []:
-                    return "GET", lambda: metadata(server, name, version)
-                case ["ready"]:
-                    return "GET", lambda: model_ready(server, name, version)
-                case ["infer"]:
-                    return "POST", lambda: infer(server, name, version, request)
+            return model_route(server, name, rest, request)
     msg = "no such path"
     raise Refused(msg, "not found")
+
+
+def model_route(server: Server, name: str, rest: list[str], request: Request) -> tuple[str, Any]:
+    """Return the verb of a path below a model's, and the call that answers it."""
+    version = ""
+    if rest[:1] == ["versions"] and len(rest) > 1:
+        version, rest = rest[1], rest[2:]
+    match rest:
+        case []:
+            return "GET", lambda: metadata(server, name, version)
+        case ["ready"]:
+            return "GET", lambda: model_ready(server, name, version)
+        case ["infer"]:
+            return "POST", lambda: infer(server, name, version, request)
+    msg = "no such path"
+    raise Refused(msg, "not found")
+
+
+def log_settings(server: Server, request: Request) -> Answer:
+    """Answer /v2/logging."""
+    if request.method == "POST":
+        settings.change_log(server.log, json.loads(request.body))
+    return Answer(200, to_json(server.log))
 
 
 def server_ready(server: Server) -> Answer:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from conformance.reference import rest
+from conformance.reference import rest, settings
 from conformance.reference.models import SIZES, Refused, Server, Tensor
 from conformance.reference.values import encode_element, encode_elements
 from conformance.rpc import FIELDS, SERVICE
@@ -49,6 +49,17 @@ class Service:
         for rows, specs in ((response.inputs, model.inputs), (response.outputs, model.outputs)):
             for name, (datatype, shape) in specs.items():
                 rows.add(name=name, datatype=datatype).shape.extend(shape)
+        return response
+
+    def LogSettings(self, request: Any) -> Any:  # noqa: N802
+        change = {
+            name: getattr(value, value.WhichOneof("parameter_choice"))
+            for name, value in request.settings.items()
+        }
+        settings.change_log(self._server.log, change)
+        response = pb.LogSettingsResponse()
+        for name, value in self._server.log.items():
+            setattr(response.settings[name], settings.FIELDS[type(value)], value)
         return response
 
     def ModelInfer(self, request: Any) -> Any:  # noqa: N802

@@ -5,7 +5,10 @@ import re
 
 import pytest
 
-from inferd.observe.log import LogSettings, close_log, set_up_log
+from inferd.config.log import LogChange, LogSettings
+from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.observe.allowed import AllowedFolder
+from inferd.observe.log import Log, close_log, set_up_log
 
 LOGGER = logging.getLogger("inferd.part")
 
@@ -131,3 +134,124 @@ def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path, style):
     set_up_log(LogSettings(file=path, format=style))
     LOGGER.warning("a \udcff b", extra={"fields": {"model": "\udcff"}})
     assert r"a \udcff b" in path.read_text()
+
+
+# --- changing it while the server runs ---
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """opened(**settings) is a log that is open; clients may put its file below tmp_path/allowed."""
+    folder = tmp_path / "allowed"
+    folder.mkdir()
+
+    def build(**settings):
+        log = Log(LogSettings(**settings), AllowedFolder(folder, "--log-directory"))
+        log.open()
+        return log
+
+    return build
+
+
+def test_a_change_takes_effect_at_once_and_leaves_the_rest(tmp_path, opened):
+    log = opened(file=tmp_path / "log", warning=False)
+    log.change(LogChange(verbose=2, format="json"))
+    assert log.settings == LogSettings("json", tmp_path / "log", verbose=2, warning=False)
+    LOGGER.debug("d")
+    LOGGER.warning("w")
+    told, detail = (tmp_path / "log").read_text().splitlines()
+    assert "INFO" in told
+    assert told.endswith("a client changes the log settings: format json, verbose 2")
+    assert json.loads(detail)["message"] == "d"
+
+
+def test_a_change_of_nothing_is_not_told(tmp_path, opened):
+    log = opened(file=tmp_path / "log")
+    log.change(LogChange(info=True, file="log"))
+    assert (tmp_path / "log").read_text() == ""
+
+
+def test_a_wrong_format_changes_nothing(opened):
+    log = opened()
+    with pytest.raises(InvalidRequest, match="log_format 'x' is none of default, ISO8601, json"):
+        log.change(LogChange(format="x", verbose=1))
+    assert log.settings == LogSettings()
+
+
+def test_the_file_moves_into_the_allowed_folder_and_back(tmp_path, opened):
+    log = opened(file=tmp_path / "log")
+    log.change(LogChange(file="other.txt"))
+    LOGGER.warning("here")
+    log.change(LogChange(file="log"))
+    LOGGER.warning("back")
+    assert "here" in (tmp_path / "allowed" / "other.txt").read_text()
+    assert "back" in (tmp_path / "log").read_text()
+    assert not (tmp_path / "allowed" / "log").exists()
+
+
+def test_no_file_is_standard_error(tmp_path, opened, capfd):
+    log = opened(file=tmp_path / "log")
+    log.change(LogChange(file=""))
+    LOGGER.warning("hello")
+    assert log.settings.file is None
+    assert capfd.readouterr().err.endswith("WARNING hello\n")
+
+
+@pytest.mark.parametrize("name", ["other", "", "/etc/passwd"])
+def test_without_an_allowed_folder_the_file_stays_where_it_is(tmp_path, name):
+    log = Log(LogSettings(file=tmp_path / "log"))
+    log.open()
+    with pytest.raises(Unsupported, match="log_file cannot be changed by clients"):
+        log.change(LogChange(file=name))
+    log.change(LogChange(file="log", verbose=1))  # what a client has read it may send back
+    assert log.settings == LogSettings(file=tmp_path / "log", verbose=1)
+
+
+def test_a_file_that_cannot_be_opened_leaves_the_settings_as_they_were(tmp_path, opened):
+    log = opened(file=tmp_path / "log")
+    (tmp_path / "allowed" / "taken").symlink_to(tmp_path / "victim")
+    with pytest.raises(InferdError, match="log_file 'taken' cannot be opened: ") as caught:
+        log.change(LogChange(file="taken", verbose=1))
+    assert str(tmp_path) not in caught.value.message
+    assert caught.value.code is Code.INTERNAL
+    assert log.settings == LogSettings(file=tmp_path / "log")
+    assert not (tmp_path / "victim").exists()
+    LOGGER.warning("still")
+    assert "still" in (tmp_path / "log").read_text()
+
+
+def test_a_log_that_is_not_the_servers_own_is_only_told():
+    log = Log(LogSettings())
+    log.change(LogChange(info=True))
+    with pytest.raises(Unsupported, match="belongs to the program"):
+        log.change(LogChange(info=False))
+    assert logging.getLogger("inferd").handlers == []
+
+
+def test_opened_again_it_goes_on_under_its_name(tmp_path, opened):
+    log = opened(file=tmp_path / "log")
+    LOGGER.warning("before")
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    LOGGER.warning("moved")
+    log.reopen()
+    LOGGER.warning("after")
+    assert re.findall("before|moved|after", (tmp_path / "log.1").read_text()) == ["before", "moved"]
+    assert re.findall("before|moved|after", (tmp_path / "log").read_text()) == ["after"]
+
+
+def test_what_cannot_be_opened_again_goes_on_in_the_old_file(tmp_path, opened):
+    (tmp_path / "folder").mkdir()
+    log = opened(file=tmp_path / "folder" / "log")
+    (tmp_path / "folder").rename(tmp_path / "gone")
+    log.reopen()
+    LOGGER.warning("still")
+    assert "cannot be opened again" in (tmp_path / "gone" / "log").read_text()
+    assert "still" in (tmp_path / "gone" / "log").read_text()
+
+
+def test_a_thread_that_logs_during_a_change_finds_a_stream(tmp_path, opened, capfd):
+    opened(file=tmp_path / "log")
+    [old] = logging.getLogger("inferd").handlers
+    set_up_log(LogSettings(file=tmp_path / "new"))
+    old.emit(logging.LogRecord("inferd", logging.INFO, "", 1, "late", None, None))
+    assert capfd.readouterr().err.endswith("late\n")

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
-from inferd.observe.log import LogSettings
-from inferd.server.options import grpc_options, http_options, load_options, log_settings
+from inferd.server.options import grpc_options, http_options, load_options, log_folder, log_settings
 
 HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),
@@ -90,6 +90,11 @@ def test_the_log_options_are_the_log_settings():
     assert log_settings(ServerConfig()) == LogSettings()
 
 
+def test_clients_may_put_the_log_where_the_options_say():
+    assert log_folder(ServerConfig(log_directory="/l")).path == Path("/l")
+    assert log_folder(ServerConfig()).path is None
+
+
 def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
     own = {
         "model_repository",
@@ -115,6 +120,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "json_half_floats",
         "log_format",
         "log_file",
+        "log_directory",
         "log_verbose",
         "log_info",
         "log_warning",

@@ -1,10 +1,14 @@
 import contextlib
 import json
+import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,15 +22,18 @@ ON_FREE_PORTS = ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
 ON_FREE_PORTS += ["--http-port=0", "--grpc-port=0"]
 
 
+SERVE = ("-m", "inferd", "serve")
+
+
 class Process:
     """A server process, and what it has written to both of its outputs."""
 
-    def __init__(self, *arguments, command=("-m", "inferd", "serve"), environ=None):
+    def __init__(self, *arguments, command=SERVE, environ=None, stderr=subprocess.STDOUT):
         self.said = ""
         self.process = subprocess.Popen(
             [sys.executable, *command, *map(str, arguments)],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             env=environ,
         )
@@ -93,6 +100,14 @@ def open_request(body):
     yield send
     for client in opened:
         client.close()
+
+
+def wait_until(condition):
+    """Look again and again until `condition()` holds."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
 
 
 def read_all(client):
@@ -294,6 +309,51 @@ def test_in_a_container_it_says_that_it_binds_all_interfaces(start, repository, 
     server = start(repository(m=echo()), environ=environ)
     server.wait_for(r"is live at http://0\.0\.0\.0:\d+ and 0\.0\.0\.0:\d+")
     server.wait_for("bound to all interfaces, because this is a container")
+
+
+def test_sighup_opens_the_log_file_again(start, repository, echo, ask, tmp_path):
+    log = tmp_path / "log"
+    server = start(repository(m=echo()), *ON_FREE_PORTS, f"--log-file={log}")
+    port = int(server.wait_for(r"HTTP  http://127\.0\.0\.1:(\d+)")[1])
+    log.rename(tmp_path / "log.1")
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: log.exists() and "opened again" in log.read_text())
+    assert ask(port, "/v2/health/live")[0] == 200
+    server.process.terminate()
+    assert server.end() == 0
+    assert "ended" in log.read_text()
+    assert "ended" not in (tmp_path / "log.1").read_text()
+
+
+def test_sighup_does_not_end_a_server_without_a_log_file(start, repository, echo, ask):
+    server = start(repository(m=echo()), *ON_FREE_PORTS)
+    port = server.wait_ready()
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for("the log was opened again")
+    assert ask(port, "/v2/health/live")[0] == 200
+
+
+def test_a_server_on_a_terminal_ends_with_it(start, repository, echo):
+    terminal, of_server = pty.openpty()
+    environ = os.environ | {"PYTHONUNBUFFERED": "1"}
+    server = start(repository(m=echo()), *ON_FREE_PORTS, stderr=of_server, environ=environ)
+    os.close(of_server)
+    server.wait_for(r"^gRPC ")
+    server.process.send_signal(signal.SIGHUP)
+    assert server.end() == 0
+    os.close(terminal)
+
+
+def test_clients_change_the_log_and_move_it_where_they_may(start, repository, echo, ask, tmp_path):
+    server = start(repository(m=echo()), *ON_FREE_PORTS, f"--log-directory={tmp_path}")
+    port = server.wait_ready()
+    assert ask(port, "/v2/logging", b'{"log_file": "../x"}')[0] == 400
+    change = b'{"log_file": "clients.log", "log_format": "json", "log_verbose_level": 1}'
+    assert ask(port, "/v2/logging", change)[1]["log_file"] == "clients.log"
+    server.process.terminate()
+    assert server.end() == 0
+    lines = (tmp_path / "clients.log").read_text().splitlines()
+    assert [json.loads(line)["message"] for line in lines][-1] == "ended"
 
 
 def test_a_log_file_that_cannot_be_opened_ends_it(start, repository, echo, tmp_path):

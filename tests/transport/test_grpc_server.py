@@ -441,7 +441,7 @@ async def test_garbage_is_an_invalid_argument():
     [
         "/inference.GRPCInferenceService/Nope",
         "/no.Service/Nope",
-        "/inference.GRPCInferenceService/LogSettings",
+        "/inference.GRPCInferenceService/ModelConfig",
     ],
 )
 @in_loop

@@ -8,6 +8,7 @@ reason beside it.
 
 from dataclasses import dataclass
 
+from inferd.config.log import LOG_FORMATS
 from inferd.config.option import option
 
 GROUPS = (
@@ -378,10 +379,17 @@ class ServerConfig:
         "default",
         "Text, text with UTC times, or one JSON object per line.",
         group="Logging",
-        choices=("default", "ISO8601", "json"),
+        choices=LOG_FORMATS,
     )
     log_file: str | None = option(
         None, "Append the log to this file.", group="Logging", word="FILE", shown="standard error"
+    )
+    log_directory: str | None = option(
+        None,
+        "Folder in which clients may put the log file, by name, while the server runs.",
+        group="Logging",
+        word="PATH",
+        shown="clients may not",
     )
     log_verbose: int = option(
         0,

@@ -7,16 +7,18 @@ from contextlib import aclosing
 from pathlib import Path
 
 import inferd
+from inferd.config.log import LogSettings
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import InferdError, ModelNotFound, Unavailable, Unsupported
+from inferd.observe.log import Log
 from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
 
-EXTENSIONS = ["binary_tensor_data", "parameters"]
+EXTENSIONS = ["binary_tensor_data", "parameters", "logging"]
 """The protocol extensions this server has, by the names Triton's documents give them."""
 
 
@@ -59,7 +61,7 @@ class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready.
+    load makes the whole server not ready. `log` is what the logging extension tells and changes.
     """
 
     def __init__(
@@ -68,10 +70,12 @@ class Engine:
         *,
         strict_readiness: bool = True,
         load_options: LoadOptions | None = None,
+        log: Log | None = None,
     ) -> None:
         self._name = name
         self._strict_readiness = strict_readiness
         self._load_options = load_options or LoadOptions()
+        self.log = log or Log(LogSettings())
         self._models: dict[str, _Model] = {}
         self._is_loaded = False
         self._is_draining = False

@@ -7,31 +7,94 @@ at import, and records go to the standard library's logger of that name.
 import logging
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-FORMATS = ("default", "ISO8601", "json")
+from inferd.config.log import LOG_FORMATS, LogChange, LogSettings
+from inferd.errors import InferdError, InvalidRequest, Unsupported
+from inferd.observe.allowed import AllowedFolder, open_log
+
+LOGGER = logging.getLogger("inferd")
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """What is logged and how, in the words of Triton's logging extension.
+class Log:
+    """The log of a server: its settings, and the one way to change them.
 
-    `file` None is standard error. `verbose` above 0 adds details (level DEBUG). The three
-    booleans each switch one level, whatever the others say.
+    `folder` is where clients may put the log file. Until `open` is called the logger belongs to
+    the program the server runs in, and clients may look at the settings but not change them.
     """
 
-    format: str = "default"
-    file: Path | None = None
-    verbose: int = 0
-    info: bool = True
-    warning: bool = True
-    error: bool = True
+    def __init__(self, settings: LogSettings, folder: AllowedFolder | None = None) -> None:
+        self.settings = settings
+        self._start_file = settings.file
+        self._folder = folder or AllowedFolder(None, "--log-directory")
+        self._is_open = False
+
+    def open(self) -> None:
+        """Take the logger over. Raises OSError when the log file cannot be opened."""
+        self._set_up(self.settings)
+        self._is_open = True
+
+    def change(self, change: LogChange) -> None:
+        """Change settings, all of them or none.
+
+        Raises InvalidRequest for a value no setting has, Unsupported when clients may not change
+        it, InferdError when the log file cannot be opened.
+        """
+        settings = self._changed(change)
+        if settings == self.settings:
+            return
+        if not self._is_open:
+            msg = "the log belongs to the program this server runs in; change it there"
+            raise Unsupported(msg)
+        LOGGER.info("a client changes the log settings: %s", _difference(self.settings, settings))
+        try:
+            self._set_up(settings)
+        except OSError as error:
+            name = settings.file.name if settings.file else ""
+            msg = f"log_file '{name}' cannot be opened: {error.strerror}"
+            raise InferdError(msg) from error
+        self.settings = settings
+
+    def reopen(self) -> None:
+        """Close the log file and open it again by its name: it may have been moved away."""
+        try:
+            self._set_up(self.settings)
+        except OSError as error:
+            LOGGER.error("the log file cannot be opened again: %s", error.strerror)  # noqa: TRY400
+        else:
+            LOGGER.info("the log was opened again")
+
+    def _set_up(self, settings: LogSettings) -> None:
+        by_client = settings.file != self._start_file
+        set_up_log(settings, file_is_named_by_client=by_client)
+
+    def _changed(self, change: LogChange) -> LogSettings:
+        new = {
+            field.name: value
+            for field in fields(change)
+            if (value := getattr(change, field.name)) is not None
+        }
+        if new.get("format", LOG_FORMATS[0]) not in LOG_FORMATS:
+            msg = f"log_format '{new['format'][:100]}' is none of {', '.join(LOG_FORMATS)}"
+            raise InvalidRequest(msg)
+        if "file" in new:
+            new["file"] = self._file_named(new["file"])
+        return replace(self.settings, **new)
+
+    def _file_named(self, name: str) -> Path | None:
+        """Return the file a client means; the names it may have read before mean the same files."""
+        for known in (self.settings.file, self._start_file):
+            if name == (known.name if known else ""):
+                return known
+        if not name and self._folder.path is not None:
+            return None
+        return self._folder.place("log_file", name)
 
 
-def set_up_log(settings: LogSettings) -> None:
+def set_up_log(settings: LogSettings, *, file_is_named_by_client: bool = False) -> None:
     """Make the logger "inferd" do what `settings` say; what it did before ends.
 
     Raises OSError when the file cannot be opened; the logger is then as it was.
@@ -39,25 +102,28 @@ def set_up_log(settings: LogSettings) -> None:
     if settings.file is None:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
-        handler = logging.FileHandler(settings.file, encoding="utf-8", errors="backslashreplace")
+        handler = _File(open_log(settings.file, is_named_by_client=file_is_named_by_client))
     handler.setFormatter(_JsonLines() if settings.format == "json" else _Text(settings.format))
     wanted = _wanted_levels(settings)
     handler.addFilter(lambda record: record.levelno in wanted)
-    logger = logging.getLogger("inferd")
     close_log()
-    logger.addHandler(handler)
-    logger.setLevel(min(wanted, default=logging.CRITICAL))
-    logger.propagate = False
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(min(wanted, default=logging.CRITICAL))
+    LOGGER.propagate = False
 
 
 def close_log() -> None:
     """Close what set_up_log opened; the logger is as Python made it again."""
-    logger = logging.getLogger("inferd")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
+    for handler in list(LOGGER.handlers):
+        LOGGER.removeHandler(handler)
         handler.close()
-    logger.setLevel(logging.NOTSET)
-    logger.propagate = True
+    LOGGER.setLevel(logging.NOTSET)
+    LOGGER.propagate = True
+
+
+def _difference(old: LogSettings, new: LogSettings) -> str:
+    pairs = [(field.name, getattr(new, field.name)) for field in fields(new)]
+    return ", ".join(f"{name} {value}" for name, value in pairs if value != getattr(old, name))
 
 
 def _wanted_levels(settings: LogSettings) -> frozenset[int]:
@@ -76,6 +142,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+class _File(logging.StreamHandler[TextIO]):
+    """A handler that closes its file."""
+
+    def close(self) -> None:
+        # A thread may have found this handler just before it was exchanged: it finds a stream.
+        if file := self.setStream(sys.stderr):
+            file.close()
+        super().close()
 
 
 class _Text(logging.Formatter):

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferd.config.log import LogSettings
 from inferd.config.server import ServerConfig
 from inferd.engine.load import LoadOptions
-from inferd.observe.log import LogSettings
+from inferd.observe.allowed import AllowedFolder
 from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ def log_settings(config: ServerConfig) -> LogSettings:
         info=config.log_info,
         warning=config.log_warning,
         error=config.log_error,
+    )
+
+
+def log_folder(config: ServerConfig) -> AllowedFolder:
+    """Return where clients may put the log file."""
+    return AllowedFolder(
+        Path(config.log_directory) if config.log_directory else None, "--log-directory"
     )
 
 

@@ -13,9 +13,9 @@ import inferd
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry
 from inferd.errors import InferdError, InvalidConfig
-from inferd.observe.log import set_up_log
+from inferd.observe.log import Log
 from inferd.server.address import default_address
-from inferd.server.options import log_settings
+from inferd.server.options import log_folder, log_settings
 from inferd.server.report import failures, model_fields, model_table
 from inferd.server.server import Server
 
@@ -31,11 +31,12 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
 
     0: ended as asked, all requests finished. 1: could not start, models failed and
     --exit-on-error is set, or requests were cut because --exit-timeout-secs had passed. A second
-    signal ends the process at once with 128 plus its number. Raises InvalidConfig when there can
-    be no log.
+    signal ends the process at once with 128 plus its number. SIGHUP opens the log file again.
+    Raises InvalidConfig when there can be no log.
     """
+    log = Log(log_settings(config), log_folder(config))
     try:
-        set_up_log(log_settings(config))
+        log.open()
     except OSError as error:
         msg = f"--log-file: cannot open {config.log_file}: {error.strerror}"
         raise InvalidConfig(msg) from error
@@ -43,7 +44,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
         LOGGER.warning("%s", warning)
     _allow_connections(config.http_max_connections if config.allow_http else 0)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_Process(config).serve())
+        return runner.run(_Process(config, log).serve())
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -81,10 +82,12 @@ def _allow_connections(count: int) -> None:
 class _Process:
     """The life of the one server of this process."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, log: Log) -> None:
         self._config = config
+        self._log = log
+        self._is_on_terminal = sys.stderr.isatty()
         self._default = default_address(os.environ, os.path.exists)
-        self._server = Server(config, self._default.address)
+        self._server = Server(config, self._default.address, log)
         self._stop = asyncio.Event()
 
     async def serve(self) -> int:
@@ -166,6 +169,15 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end, number)
+        if hasattr(signal, "SIGHUP"):  # not on Windows
+            loop.add_signal_handler(signal.SIGHUP, self._hang_up, signal.SIGHUP)
+
+    def _hang_up(self, number: signal.Signals) -> None:
+        """Open the log file again; but a log on a terminal ends with it, and so does the server."""
+        if self._is_on_terminal and self._log.settings.file is None:
+            self._end(number)
+        else:
+            self._log.reopen()
 
     def _end(self, number: signal.Signals) -> None:
         if self._stop.is_set():

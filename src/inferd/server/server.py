@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Self
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
+from inferd.observe.log import Log
 from inferd.server.address import host_and_port
-from inferd.server.options import grpc_options, http_options, is_one_port, load_options
+from inferd.server.options import (
+    grpc_options,
+    http_options,
+    is_one_port,
+    load_options,
+    log_folder,
+    log_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -28,16 +36,20 @@ class Server:
 
     Use it as `async with Server(config) as server`, or call start and stop. It logs to the logger
     "inferd", and handles no signals: that is what `inferd.server.process` is for.
-    `default_address` is bound by the ports whose address the configuration leaves open.
+    `default_address` is bound by the ports whose address the configuration leaves open. `log` is
+    the log the process has opened, if it is the server's own.
     `http_port` and `grpc_port` are the ports bound, 0 while there is none.
     """
 
-    def __init__(self, config: ServerConfig, default_address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, config: ServerConfig, default_address: str = "127.0.0.1", log: Log | None = None
+    ) -> None:
         self.config = config
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
             load_options=load_options(config),
+            log=log or Log(log_settings(config), log_folder(config)),
         )
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address

@@ -20,6 +20,7 @@ from inferd.errors import (
 )
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
+from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.lane import Lane
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
@@ -41,6 +42,7 @@ def grpc_methods(engine: Engine, pause: Pause, *, typed_answers: bool) -> dict[s
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers).methods(),
+        **LoggingMethods(engine.log).methods(),
     }
     methods: dict[str, Method] = {
         f"/{V2_SERVICE}/{rpc.name}": v2.get(rpc.name) or _not_offered(rpc.name)

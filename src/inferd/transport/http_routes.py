@@ -8,6 +8,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError, ModelNotFound
 from inferd.transport.failure import FailureLog
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
+from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import HttpCall, Route, Router
 from inferd.transport.lane import Lane
@@ -50,6 +51,7 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+            *LoggingRoutes(self._engine.log).routes(),
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:

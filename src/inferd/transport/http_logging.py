@@ -1,0 +1,29 @@
+"""The URL of the logging extension."""
+
+from inferd.observe.log import Log
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import Route
+from inferd.wire import v2_logging
+
+
+class LoggingRoutes:
+    """Tells and changes the log settings (Logging extension)."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def routes(self) -> list[Route]:
+        """Return the lines of the URL table."""
+        return [
+            Route("GET", "/v2/logging", "logging", self.settings),
+            Route("POST", "/v2/logging", "logging", self.change),
+        ]
+
+    async def settings(self, _request: HttpRequest) -> HttpAnswer:
+        """Tell the settings."""
+        return HttpAnswer(200, [v2_logging.encode_log_settings(self._log.settings)])
+
+    async def change(self, request: HttpRequest) -> HttpAnswer:
+        """Change those the body names, and tell all."""
+        self._log.change(v2_logging.decode_log_request(request.body))
+        return HttpAnswer(200, [v2_logging.encode_log_settings(self._log.settings)])

@@ -1,0 +1,40 @@
+"""The JSON objects in which V2's logging and trace extensions carry settings."""
+
+from typing import Any
+
+import orjson
+
+from inferd.errors import InvalidRequest
+
+MAX_BYTES = 65536
+"""A longer document is refused."""
+
+MAX_SHOWN = 100
+"""Wrong values in error texts are cut to this length."""
+
+
+def read_object(body: memoryview) -> dict[str, Any]:
+    """Return the JSON object in `body`. Raises InvalidRequest."""
+    if len(body) > MAX_BYTES:
+        msg = f"the settings have {len(body)} bytes, the limit is {MAX_BYTES}"
+        raise InvalidRequest(msg)
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        msg = f"the body is not JSON, expected an object of settings: {error}"
+        raise InvalidRequest(msg) from error
+    if not isinstance(document, dict):
+        msg = f"the body is {shown(document)}, expected a JSON object of settings"
+        raise InvalidRequest(msg)
+    return document
+
+
+def wrong_value(name: str, value: object, expected: str) -> InvalidRequest:
+    """Return the error that says what the setting `name` is and what it should be."""
+    return InvalidRequest(f"{name} is {shown(value)}, expected {expected}")
+
+
+def shown(value: object) -> str:
+    """Return a JSON value as text, cut."""
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
