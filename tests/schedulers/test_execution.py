@@ -290,6 +290,96 @@ def test_no_list_of_answers_fails_the_model(place, echo, request_of):
     place(serve)
 
 
+def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, request_of):
+    joined = type(echo)(echo.clock)
+
+    async def serve():
+        execution = Execution(
+            "m",
+            [echo],
+            may_run_inline=True,
+            joined=[joined],
+            clock=echo.clock,
+            cpu_clock=echo.clock,
+        )
+        for _ in range(FIRST_RUNS + 1):
+            await run(execution, request_of("1"))
+            await run(execution, request_of("2"), request_of("3"))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert (set(echo.seen), set(joined.seen)) == ({"1"}, {"2", "3"})
+    assert echo.on_loop == joined.on_loop == [False] * FIRST_RUNS + [True]
+    assert (echo.is_closed, joined.is_closed) == (True, False)
+
+
+# --- started, and heard of later ---
+
+
+async def outcome_of(execution, *requests):
+    done = asyncio.get_running_loop().create_future()
+    execution.start(requests, lambda outcome, took_ns: done.set_result((outcome, took_ns)))
+    return await done
+
+
+def test_who_starts_requests_is_told_their_outcome_and_the_time_they_took(echo, request_of):
+    async def serve():
+        execution = execution_of(echo)
+        echo.takes_ns = 7
+        outcome, took_ns = await outcome_of(execution, request_of("1"), request_of("2"))
+        await execution.close(PATIENCE_S)
+        return [answer.id for answer in outcome], took_ns
+
+    assert asyncio.run(serve()) == (["1", "2"], 7)
+
+
+def test_an_error_of_all_is_told_too(echo, request_of):
+    async def serve():
+        execution = execution_of(echo)
+        echo.outcome = ValueError("what?")
+        outcome, _ = await outcome_of(execution, request_of())
+        await execution.close(PATIENCE_S)
+        return outcome.message
+
+    assert asyncio.run(serve()) == "model 'm' failed: ValueError: what?"
+
+
+def test_started_requests_count_towards_running_on_the_loop(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        echo.outcome = [InvalidRequest("no")]
+        for _ in range(FIRST_RUNS):
+            await outcome_of(execution, request_of())
+        assert execution.run_inline([request_of()]) is None
+        echo.outcome = None
+        for _ in range(FIRST_RUNS):
+            await outcome_of(execution, request_of())
+        assert execution.run_inline([request_of()]) is not None
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
+def test_started_requests_that_never_ran_are_told_of_when_the_time_is_over(gate, request_of):
+    async def serve():
+        gate.is_deaf = True
+        execution = execution_of(gate)
+        first = asyncio.ensure_future(outcome_of(execution, request_of("1")))
+        await wait_for(gate.started)
+        second = asyncio.ensure_future(outcome_of(execution, request_of("2")))
+        await turns()
+        await execution.close(0.0)
+        outcome, _ = await second
+        assert outcome.message == "model 'm' is being unloaded"
+        with pytest.raises(Unavailable):
+            await outcome_of(execution, request_of("3"))
+        gate.opened.set()
+        await first
+
+    asyncio.run(serve())
+    assert gate.seen == ["1"]
+
+
 # --- threads ---
 
 

@@ -15,6 +15,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
+from inferd.engine.scheduling import build_scheduler
 from inferd.engine.served import Served
 from inferd.errors import (
     BackendFailed,
@@ -25,8 +26,6 @@ from inferd.errors import (
 )
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_models
-from inferd.schedulers.direct import DirectScheduler
-from inferd.schedulers.execution import Execution
 
 log = logging.getLogger("inferd.engine")
 
@@ -99,10 +98,9 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-            execution = Execution(
-                config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
-            )
-            served = Served(config, version, reported_platform(config), DirectScheduler(execution))
+            inline = _may_run_inline(config, backend, instances)
+            scheduler = build_scheduler(config, backend, instances, may_run_inline=inline)
+            served = Served(config, version, reported_platform(config), scheduler)
             undo.pop_all()
         return served
 
@@ -140,7 +138,7 @@ class Loader:
 
 
 def _check_scheduling(config: ModelConfig) -> None:
-    """Refuse what would answer wrongly without its scheduler; batching alone changes no answer."""
+    """Refuse what would answer wrongly without its scheduler."""
     for field in ("sequence_batching", "ensemble_scheduling"):
         if getattr(config, field) is not None:
             msg = f"model '{config.name}': {field} is not supported by this server"

@@ -134,6 +134,7 @@ class DynamicScheduler:
         """
         done, waiting.done = waiting.done, None  # it may hold an error, whose traceback leads here
         if done is not None and done.done() and not done.cancelled():
+            done.exception()  # seen, though its caller was cancelled in the same moment
             return
         self._queue.remove(waiting)
         if self._order is not None:
