@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conformance.launch import Target, serve
-from conformance.points import Tally
+from conformance.points import SECRET, Tally
 from conformance.rest import Rest
 from conformance.rpc import Rpc
 
@@ -19,6 +19,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--url", help="REST address of the server under test: http://host:port")
     group.addoption("--grpc", help="gRPC address of the server under test: host:port")
     group.addoption("--unready-url", help="REST address of a server whose model `broken` failed")
+    group.addoption(
+        "--restricted-url",
+        help="REST address of a server that restricts metadata to the header in points.SECRET",
+    )
     group.addoption("--report", type=Path, help="write the outcome of every point here, as JSON")
     group.addoption(
         "--break",
@@ -110,6 +114,20 @@ def unready(request: pytest.FixtureRequest) -> Iterator[Rest]:
         pytest.skip("needs --unready-url: a server of conformance/repos/broken")
     else:
         with serve(REPOS / "broken", ready=False) as own:
+            yield Rest(own.url)
+
+
+@pytest.fixture(scope="session")
+def restricted(request: pytest.FixtureRequest) -> Iterator[Rest]:
+    """A server whose metadata only those may see who send the header SECRET."""
+    url = request.config.getoption("--restricted-url")
+    if url:
+        yield Rest(url)
+    elif request.config.getoption("--url"):
+        pytest.skip("needs --restricted-url: a server that restricts metadata to a header")
+    else:
+        option = f"--http-restricted-api=metadata:{'='.join(SECRET)}"
+        with serve(REPOS / "v2", option) as own:
             yield Rest(own.url)
 
 

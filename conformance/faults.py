@@ -92,6 +92,11 @@ def each_output(change: Callable[[dict[str, Any]], object]) -> Fault:
     return edits(lambda body: [change(tensor) for tensor in body.get("outputs", [])])
 
 
+def each_row(change: Callable[[dict[str, Any]], object]) -> Fault:
+    """Alter each row of statistics."""
+    return edits(lambda body: [change(row) for row in body.get("model_stats", [])])
+
+
 def each_value(change: Callable[[Any], Any]) -> Fault:
     """Alter each element of JSON data."""
 
@@ -257,6 +262,12 @@ def nothing_ready(message: Message) -> None:
 
 
 ACCEPTING = [
+    "101",
+    "111",
+    "S203",
+    "S206",
+    "S207",
+    "S208",
     "29",
     "33",
     "34",
@@ -322,6 +333,7 @@ ACCEPTING = [
     "4",
     "7",
     "8",
+    "122",
 ]
 """Points whose fault is to accept what is to be refused."""
 REFUSING = [
@@ -363,6 +375,7 @@ REFUSING = [
     "S135",
     "1",
     "S12",
+    "S205",
 ]
 """Points whose fault is to refuse what is to be answered."""
 RPC_ACCEPTING = [
@@ -387,8 +400,10 @@ RPC_ACCEPTING = [
     "S130",
     "S132",
     "S133",
+    "S204",
+    "S210",
 ]
-RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134"]
+RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134", "S209"]
 
 FAULTS: dict[str, Fault] = {
     **{number: accepts() for number in ACCEPTING},
@@ -444,7 +459,11 @@ FAULTS: dict[str, Fault] = {
     "90": rpc_raw(lambda raw: raw[4:]),
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
+    "100": each_value(lambda value: value.rpartition(":")[0]),
+    "115": sets(trace_rate="1000"),
     "116": drops("log_format"),
+    "108": each_row(lambda row: row.update(execution_count=3)),
+    "109": edits(lambda body: body.get("model_stats", [None]).pop()),
     "123": habit("drops the pipeline"),
     "S1": each_output(lambda tensor: tensor.update(shape=[2, 3])),
     "S2": on_answer(lambda answer: setattr(answer, "body", widened(answer.body))),
@@ -508,5 +527,7 @@ FAULTS: dict[str, Fault] = {
     "S124": rpc_edits(lambda message: message.raw_output_contents.pop()),
     "S129": rpc_edits(lambda message: message.versions.append("3")),
     "S131": habit("reflects nothing"),
+    "S201": each_output(lambda tensor: tensor.update(datatype="BYTES")),
+    "S202": each_value(lambda value: f"{value}.000000" if ":" in str(value) else value),
 }
 """Point -> its fault."""

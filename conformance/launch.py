@@ -26,16 +26,16 @@ class Target:
 
 
 @contextmanager
-def serve(repository: Path, *, ready: bool = True) -> Iterator[Target]:
+def serve(repository: Path, *options: str, ready: bool = True) -> Iterator[Target]:
     """Run `inferd serve` on `repository`, on ports the system chooses, until the block ends.
 
-    It has said where it listens once every model was tried; `ready` says whether to wait, too,
-    until it is ready.
+    `options` are further flags. The server has said where it listens once every model was tried;
+    `ready` says whether to wait, too, until it is ready.
     """
     command = [
         sys.executable, "-m", "inferd", "serve", str(repository),
         "--http-address", "127.0.0.1", "--http-port", "0",
-        "--grpc-address", "127.0.0.1", "--grpc-port", "0",
+        "--grpc-address", "127.0.0.1", "--grpc-port", "0", *options,
     ]  # fmt: skip
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)

@@ -9,46 +9,38 @@ import pytest
 LAST = 123
 """The numbered points run from 1 to this; points of the specs beyond them are S1, S2, ..."""
 
+SECRET = ("conformance-key", "open sesame")
+"""The header that opens what a server under test restricts, and its value."""
+
 STREAMING = "ModelStreamInfer and decoupled models"
-CLASSIFICATION = "the classification extension"
 REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
-STATISTICS = "the statistics extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
-TRACE = "the trace extension"
 SHARED_MEMORY = "the shared memory extensions"
 GENERATE = "the generate extension"
 METRICS = "the metrics endpoint"
-RESTRICTED = "restricted APIs"
 
 NOT_YET_COVERED = {
     93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
     94: ("ModelStreamInfer, a bad request then a good one", STREAMING),
     95: ("ModelStreamInfer on a decoupled model, empty final answer", STREAMING),
     96: ("ModelInfer on a decoupled model is UNIMPLEMENTED", STREAMING),
-    100: ("classification 2 on OUTPUT0", CLASSIFICATION),
-    101: ("classification on a BYTES output", CLASSIFICATION),
     102: ("repository index, empty body", REPOSITORY),
     103: ("repository index of ready models", REPOSITORY),
     104: ("load a known and an unknown model", REPOSITORY),
     105: ("load with config and files", REPOSITORY),
     106: ("unload with unload_dependents", REPOSITORY),
     107: ("GET .../config", CONFIGURATION),
-    108: ("GET .../stats after one batch of three", STATISTICS),
-    109: ("GET /v2/models/stats", STATISTICS),
     110: ("a request that times out in the queue", SCHEDULE),
-    111: ("priority as a string", SCHEDULE),
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),
     114: ("a sequence id that is a string", SEQUENCE),
-    115: ("POST /v2/trace/setting", TRACE),
     117: ("a shared memory region's life", SHARED_MEMORY),
     118: ("shared memory when disabled", SHARED_MEMORY),
     119: ("generate", GENERATE),
     120: ("generate_stream", GENERATE),
     121: ("GET /metrics", METRICS),
-    122: ("a restricted API without its header", RESTRICTED),
 }
 """Number -> what the point asks, and the part of the server it waits for."""
 

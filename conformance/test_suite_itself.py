@@ -31,7 +31,8 @@ def run_suite(addresses: Addresses, report: Path, *options: str) -> dict[str, An
     command = [
         sys.executable, "-m", "pytest", str(HERE), "-q", "--tb=no", "--report", str(report),
         "--url", addresses["url"], "--grpc", addresses["grpc"],
-        "--unready-url", addresses["unready"], *options,
+        "--unready-url", addresses["unready"],
+        "--restricted-url", addresses["restricted"], *options,
     ]  # fmt: skip
     ended = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=False)
     assert report.exists(), ended.stdout + ended.stderr

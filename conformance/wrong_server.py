@@ -3,7 +3,8 @@
     python -m conformance.wrong_server [--fault POINT]
 
 It prints one JSON line with its addresses: `url` and `grpc` serve the repository v2, `unready` the
-repository broken, and POST /fault/POINT on `control` switches the fault (POST /fault/none: right).
+repository broken, `restricted` v2 with its metadata restricted. POST /fault/POINT on `control`
+switches the fault (POST /fault/none: right).
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import Any
 
 from conformance.faults import FAULTS, Fault
 from conformance.launch import announce
+from conformance.points import SECRET
 from conformance.reference import models, rest
 from conformance.reference.models import Refused
 from conformance.reference.rest import Answer, Request, to_json
@@ -44,6 +46,15 @@ class Faulty:
     def unready(self, request: Request) -> Answer:
         """Answer for the repository broken."""
         return self._spoil(self._unready, request)
+
+    def restricted(self, request: Request) -> Answer:
+        """Answer for the repository v2; metadata only to those who know the secret."""
+        name, value = SECRET
+        if request.path in ("/v2", "/v2/models/m") and request.headers.get(name) != value:
+            refusal = Answer(403, to_json({"error": f"expected the header {name}"}))
+            self.fault.answer(request, refusal)
+            return refusal
+        return self._spoil(self._server, request)
 
     def _spoil(self, server: models.Server, request: Request) -> Answer:
         self.fault.request(request)
@@ -189,9 +200,16 @@ async def serve(fault: str) -> None:
     faulty.fault = FAULTS[fault] if fault else Fault()
     _, url = await listen(Http(faulty, faulty.rest).converse)
     _, unready = await listen(Http(faulty, faulty.unready).converse)
+    _, restricted = await listen(Http(faulty, faulty.restricted).converse)
     _, control = await listen(Http(Faulty(), faulty.control).converse)
     grpc_server, port = open_server(faulty)
-    announce(url=url, grpc=f"127.0.0.1:{port}", unready=unready, control=control)
+    announce(
+        url=url,
+        grpc=f"127.0.0.1:{port}",
+        unready=unready,
+        restricted=restricted,
+        control=control,
+    )
     try:
         await asyncio.Event().wait()
     finally:

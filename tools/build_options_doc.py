@@ -28,6 +28,7 @@ file before the default.
 Booleans are true, on, 1, false, off or 0, in any case. Options that may be repeated are arrays in
 the file. Relative paths start at the working directory, in the file too.
 """
+_WITHOUT_EFFECT = "*Accepted, without effect in this version.*"
 
 
 def build() -> str:
@@ -46,14 +47,8 @@ def _table(options: list[Option]) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for each in options:
         flags = ", ".join(f"`--{name}`" for name in (each.key, *each.aliases))
-        text = each.help if each.acted_on else f"{each.help} {_without_effect(each)}"
+        text = each.help if each.acted_on else f"{each.help} {_WITHOUT_EFFECT}"
         yield f"| {flags} | {_cell(each.word)} | {_cell(each.shown)} | {_cell(text)} |"
-
-
-def _without_effect(option: Option) -> str:
-    if option.protects:
-        return "*Not supported yet: the server does not start with it.*"
-    return "*Accepted, without effect in this version.*"
 
 
 def _old_flags(options: list[Option]) -> Iterator[str]:

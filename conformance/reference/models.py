@@ -1,10 +1,13 @@
 """The fixture models by plain rules, and whether a request fits one: no code shared with inferd."""
 
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
+
+from conformance.reference.statistics import Tally
 
 SIZES = {
     "BOOL": 1, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8, "INT8": 1, "INT16": 2,
@@ -21,6 +24,16 @@ LOG: dict[str, Any] = {
     "log_format": "default",
 }
 """The settings of the logging extension."""
+
+TRACE: dict[str, list[str]] = {
+    "trace_level": ["OFF"],
+    "trace_rate": ["1000"],
+    "trace_count": ["-1"],
+    "log_frequency": ["0"],
+    "trace_file": [""],
+    "trace_mode": ["triton"],
+}
+"""The settings of the trace extension, as gRPC has them: each a list of texts."""
 
 
 class Refused(Exception):
@@ -53,6 +66,7 @@ class Model:
     max_batch: int = 0
     optional: bool = False
     broken: bool = False
+    labels: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -61,6 +75,9 @@ class Server:
 
     models: dict[str, Model] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=LOG.copy)
+    trace: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """What was set of the trace settings, by model, "" for all models."""
+    tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
 
     @property
     def ready(self) -> bool:
@@ -82,6 +99,23 @@ class Server:
             raise Refused(msg, "not found")
         return model, asked or model.versions[-1]
 
+    def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
+        """Return the rows of a version, of a model's versions, or (name "") of all."""
+        models = [model for model in self.models.values() if not model.broken]
+        if name:
+            try:
+                model, chosen = self.find(name, version)
+            except Refused as refused:
+                raise Refused(refused.text) from refused
+            if version:
+                return [self.tallies[name, chosen].row(name, chosen)]
+            models = [model]
+        return [
+            self.tallies[model.name, number].row(model.name, number)
+            for model in models
+            for number in model.versions
+        ]
+
     def infer(
         self, name: str, version: str, inputs: Sequence[Tensor], wanted: Sequence[str]
     ) -> tuple[str, list[Tensor]]:
@@ -93,6 +127,7 @@ class Server:
                 msg = f"model '{name}' has no output '{output}'"
                 raise Refused(msg)
         outputs = model.run({tensor.name: tensor for tensor in inputs})
+        self.tallies[name, chosen].add(inputs[0].shape[0] if model.max_batch else 1)
         return chosen, [tensor for tensor in outputs if not wanted or tensor.name in wanted]
 
 
@@ -187,7 +222,7 @@ def fixture() -> Server:
     models = [
         Model(
             "m", ["1", "3"], {"INPUT0": fp32, "INPUT1": fp32}, {"OUTPUT0": fp32, "OUTPUT1": fp32},
-            add_and_subtract, max_batch=8,
+            add_and_subtract, max_batch=8, labels={"OUTPUT0": ["ant", "bee", "bird"]},
         ),
         Model(
             "mymodel", ["1", "2"], {"input0": ("UINT32", [2, 2]), "input1": ("BOOL", [3])},

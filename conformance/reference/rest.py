@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 from conformance.checks import flat
 from conformance.reference import settings
+from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.values import (
     TooLarge,
@@ -24,7 +25,14 @@ INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
     "version": "1",
-    "extensions": ["binary_tensor_data", "parameters", "logging"],
+    "extensions": [
+        "classification",
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "trace",
+        "logging",
+    ],
 }
 
 
@@ -87,8 +95,12 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return "GET", lambda: server_ready(server)
         case ["v2", "logging"]:
             return request.method, lambda: log_settings(server, request)
+        case ["v2", "trace", "setting"]:
+            return request.method, lambda: trace_settings(server, "", request)
         case ["v2", "models"]:
             return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
+        case ["v2", "models", "stats"]:
+            return "GET", lambda: statistics(server, "", "")
         case ["v2", "models", name, *rest]:
             return model_route(server, name, rest, request)
     msg = "no such path"
@@ -103,12 +115,22 @@ def model_route(server: Server, name: str, rest: list[str], request: Request) ->
     match rest:
         case []:
             return "GET", lambda: metadata(server, name, version)
+        case ["stats"]:
+            return "GET", lambda: statistics(server, name, version)
         case ["ready"]:
             return "GET", lambda: model_ready(server, name, version)
+        case ["trace", "setting"]:
+            return request.method, lambda: trace_settings(server, name, request)
         case ["infer"]:
             return "POST", lambda: infer(server, name, version, request)
     msg = "no such path"
     raise Refused(msg, "not found")
+
+
+def statistics(server: Server, name: str, version: str) -> Answer:
+    """Answer .../stats."""
+    rows = [row | {"response_stats": {}} for row in server.statistics(name, version)]
+    return Answer(200, to_json({"model_stats": rows}))
 
 
 def log_settings(server: Server, request: Request) -> Answer:
@@ -116,6 +138,20 @@ def log_settings(server: Server, request: Request) -> Answer:
     if request.method == "POST":
         settings.change_log(server.log, json.loads(request.body))
     return Answer(200, to_json(server.log))
+
+
+def trace_settings(server: Server, name: str, request: Request) -> Answer:
+    """Answer .../trace/setting."""
+    wanted = None
+    if request.method == "POST":
+        try:
+            wanted = settings.trace_document(json.loads(request.body))
+        except ValueError as error:
+            msg = "the settings are no JSON"
+            raise Refused(msg) from error
+    found = settings.trace_settings(server, name, wanted)
+    told = {key: texts if key == "trace_level" else texts[0] for key, texts in found.items()}
+    return Answer(200, to_json(told))
 
 
 def server_ready(server: Server) -> Answer:
@@ -165,12 +201,18 @@ def infer(server: Server, name: str, version: str, request: Request) -> Answer:
         raise Refused(msg)
     if size is not None and length == 0:
         document, inputs = {}, [raw_input(model, body)]
-        choices, default = {}, True
+        choices, default, top_k = {}, True, {}
     else:
         document = parse(body[:length])
         inputs = read_inputs(document, body[length:])
         choices, default = read_outputs(document)
+        top_k = read_classes(document)
+    check_classes(model, top_k)
     chosen, outputs = server.infer(name, version, inputs, list(choices))
+    outputs = [
+        classified(model, tensor, top_k[tensor.name]) if tensor.name in top_k else tensor
+        for tensor in outputs
+    ]
     head = {"model_name": name, "model_version": chosen}
     if document.get("id"):
         head["id"] = document["id"]
@@ -319,6 +361,7 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
         if key.startswith("triton_"):
             msg = f"parameter '{key}' is reserved"
             raise Refused(msg)
+    check_reserved(extra)
     default = check_type("binary_data_output", extra.get("binary_data_output", False), bool)
     choices = {}
     for item in check_type("outputs", document.get("outputs", []), list):
@@ -327,6 +370,32 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
         choice = parameters(f"output '{name}'", output).get("binary_data", False)
         choices[name] = check_type("binary_data", choice, bool)
     return choices, default
+
+
+def check_reserved(extra: dict[str, Any]) -> None:
+    """Raise Refused when a parameter that means something has a value that does not."""
+    for key, value in extra.items():
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if (
+            (key in ("priority", "timeout") and not is_count)
+            or (key == "sequence_id" and not is_count and not isinstance(value, str))
+            or (key in ("sequence_start", "sequence_end") and not isinstance(value, bool))
+        ):
+            msg = f"parameter '{key}' is {value!r}"
+            raise Refused(msg)
+
+
+def read_classes(document: dict[str, Any]) -> dict[str, int]:
+    """Return how many classes of each requested output are wanted, where any are."""
+    wanted = {}
+    for item in document.get("outputs", []):
+        value = parameters("an output", item).get("classification")
+        if value is not None and check_type("classification", value, int) < 0:
+            msg = f"classification is {value}"
+            raise Refused(msg)
+        if value:
+            wanted[item["name"]] = value
+    return wanted
 
 
 def write(head: dict[str, Any], outputs: list[Tensor], binary: dict[str, bool]) -> Answer:

@@ -11,7 +11,7 @@ MAX_FOREIGN = 1000
 
 
 class Code(enum.Enum):
-    """Why something failed, in words no protocol owns. The eight reasons are Triton's."""
+    """Why something failed, in words no protocol owns. The first eight reasons are Triton's."""
 
     UNKNOWN = "unknown"
     INTERNAL = "internal"
@@ -21,6 +21,9 @@ class Code(enum.Enum):
     UNSUPPORTED = "unsupported"
     ALREADY_EXISTS = "already exists"
     CANCELLED = "cancelled"
+    RESTRICTED = "restricted"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
 
 
 class InferdError(Exception):
@@ -86,6 +89,24 @@ class Cancelled(InferdError):
     """The client gave the request up."""
 
     code = Code.CANCELLED
+
+
+class Restricted(InferdError):
+    """The call belongs to a restricted API, and lacks the header that opens it."""
+
+    code = Code.RESTRICTED
+
+
+class Unauthenticated(InferdError):
+    """The call came without an API key, or with one that is not known."""
+
+    code = Code.UNAUTHENTICATED
+
+
+class Forbidden(InferdError):
+    """The API key is good, but not for this call."""
+
+    code = Code.FORBIDDEN
 
 
 class BackendFailed(InferdError):

@@ -10,7 +10,8 @@ import inferd
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import IndexEntry, ModelState, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.engine.engine import EXTENSIONS, NO_VERSION, Engine
+from inferd.engine.catalog import NO_VERSION
+from inferd.engine.engine import EXTENSIONS, Engine
 from inferd.engine.load import LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import (
@@ -259,6 +260,145 @@ def test_a_stream_that_is_closed_early_ends_the_model():
     asyncio.run(go())
 
 
+# --- statistics ---
+
+
+def test_a_request_is_counted_with_its_times():
+    async def go():
+        engine = engine_of(3)
+        await engine.infer(ask_for())
+        [row] = engine.statistics("m", "3")
+        await engine.close(PATIENCE_S)
+        return row
+
+    row = asyncio.run(go())
+    stats = row.inference_stats
+    assert (row.name, row.version, row.inference_count, row.execution_count) == ("m", "3", 1, 1)
+    assert stats.success.count == stats.queue.count == stats.compute_infer.count == 1
+    assert stats.queue.ns > 0  # it waited for its thread
+    assert stats.success.ns >= stats.queue.ns + stats.compute_infer.ns > stats.queue.ns
+    assert [batch.batch_size for batch in row.batch_stats] == [1]
+    assert row.response_stats == {}
+
+
+@pytest.mark.parametrize("answer", [BackendFailed("no"), InferResponse("m", "1")])
+def test_a_request_whose_model_fails_or_answers_wrongly_is_counted_as_failed(answer):
+    class Bad(Echo):
+        def _answer(self, request):
+            return answer
+
+    async def go():
+        engine = Engine()
+        engine.add(served(instance=Bad()))
+        with pytest.raises(BackendFailed):
+            await engine.infer(ask_for())
+        [row] = engine.statistics()
+        await engine.close(PATIENCE_S)
+        return row
+
+    row = asyncio.run(go())
+    assert (row.inference_count, row.execution_count) == (0, 1)
+    assert (row.inference_stats.fail.count, row.inference_stats.success.count) == (1, 0)
+    assert row.inference_stats.fail.ns > 0
+
+
+def test_a_request_given_up_while_it_runs_is_counted_as_failed():
+    async def go():
+        instance = Echo()
+        instance.may_end.clear()
+        engine = Engine()
+        engine.add(served(instance=instance))
+        asking = asyncio.create_task(engine.infer(ask_for()))
+        await asyncio.sleep(0)
+        assert await asyncio.to_thread(instance.started.wait, PATIENCE_S)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        [row] = engine.statistics()
+        instance.may_end.set()
+        await engine.close(PATIENCE_S)
+        return row
+
+    assert asyncio.run(go()).inference_stats.fail.count == 1
+
+
+def test_requests_refused_before_the_scheduler_are_not_counted():
+    async def go():
+        engine = engine_of(1)
+        for bad in (InferRequest("m"), InferRequest("nope")):
+            with pytest.raises((InvalidRequest, ModelNotFound)):
+                await engine.infer(bad)
+        [row] = engine.statistics()
+        await engine.close(PATIENCE_S)
+        return row
+
+    row = asyncio.run(go())
+    assert (row.execution_count, row.inference_stats.fail.count) == (0, 0)
+
+
+def test_the_answers_of_a_stream_are_counted_by_their_place():
+    async def go():
+        engine = Engine()
+        engine.add(served(instance=Twice(), decoupled=True))
+        assert len([answer async for answer in engine.stream(ask_for())]) == 2
+        async with aclosing(engine.stream(ask_for())) as stream:
+            await anext(stream)
+        [row] = engine.statistics()
+        await engine.close(PATIENCE_S)
+        return row
+
+    row = asyncio.run(go())
+    rows = row.response_stats
+    assert list(rows) == ["0", "1"]
+    assert (rows["0"].success.count, rows["1"].success.count) == (2, 1)
+    assert (row.inference_stats.success.count, row.inference_stats.fail.count) == (2, 0)
+
+
+def test_a_stream_closed_before_its_final_answer_is_a_failure():
+    class Endless(Twice):
+        def stream(self, request):
+            while True:
+                answer = self._answer(request)
+                answer.final = False
+                yield answer
+
+    async def go():
+        engine = Engine()
+        engine.add(served(instance=Endless(), decoupled=True))
+        async with aclosing(engine.stream(ask_for())) as stream:
+            await anext(stream)
+        [row] = engine.statistics()
+        await engine.close(PATIENCE_S)
+        return row
+
+    row = asyncio.run(go())
+    assert (row.inference_stats.success.count, row.inference_stats.fail.count) == (0, 1)
+    assert row.response_stats["0"].cancel.count == 1
+
+
+def test_statistics_have_a_row_for_each_ready_version():
+    engine = engine_of(1, 3)
+    engine.add(served("a", 2))
+    engine.set_state("m", 4, ModelState.UNAVAILABLE, "no file")
+
+    def rows(*asked):
+        return [(row.name, row.version) for row in engine.statistics(*asked)]
+
+    assert rows() == [("a", "2"), ("m", "1"), ("m", "3")]
+    assert rows("m") == [("m", "1"), ("m", "3")]
+    assert rows("m", "3") == [("m", "3")]
+    assert Engine().statistics() == []
+
+
+@pytest.mark.parametrize(("name", "version"), [("nope", ""), ("m", "9"), ("m", "4"), ("new", "")])
+def test_statistics_of_what_is_not_ready_are_an_invalid_request(name, version):
+    engine = engine_of(1)
+    engine.set_state("m", 4, ModelState.UNAVAILABLE, "no file")
+    engine.set_state("new", 1, ModelState.LOADING)
+    with pytest.raises(InvalidRequest, match=f"model '{name}'"):
+        engine.statistics(name, version)
+
+
 # --- what it tells ---
 
 
@@ -308,6 +448,20 @@ def test_the_index_has_a_row_for_each_version():
         IndexEntry("m", "10", ModelState.READY),
         IndexEntry("m", "11", ModelState.LOADING),
     ]
+
+
+def test_the_index_may_be_of_ready_versions_only():
+    engine = engine_of(9)
+    engine.set_state("m", 11, ModelState.LOADING)
+    assert engine.index(ready=True) == [IndexEntry("m", "9", ModelState.READY)]
+
+
+def test_a_ready_model_tells_its_configuration():
+    engine = engine_of(9)
+    assert engine.model_config("m", "").name == engine.model_config("m", "v9").name == "m"
+    for name, version in (("M", ""), ("m", "8")):
+        with pytest.raises(ModelNotFound):
+            engine.model_config(name, version)
 
 
 # --- readiness ---

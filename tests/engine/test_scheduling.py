@@ -13,6 +13,7 @@ from inferd.config.model import (
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.scheduling import build_scheduler
 from inferd.errors import Unavailable
+from inferd.observe.stats import Counts
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.tensor.dtype import DataType
@@ -70,7 +71,9 @@ def request_of(*shape):
     size = 1
     for dim in shape:
         size *= dim
-    return InferRequest("m", inputs=[Tensor("A", DataType.INT8, shape, bytes(size))])
+    return InferRequest(
+        "m", inputs=[Tensor("A", DataType.INT8, shape, bytes(size))], batch_size=shape[0]
+    )
 
 
 def executions(config, backend, *requests, instance=None):
@@ -78,7 +81,7 @@ def executions(config, backend, *requests, instance=None):
     instance = instance or Noting()
 
     async def serve():
-        scheduler = build_scheduler(config, backend, [instance], may_run_inline=False)
+        scheduler = build_scheduler(config, backend, [instance], Counts(), may_run_inline=False)
         answers = await asyncio.gather(*map(scheduler.run, requests))
         await scheduler.close(PATIENCE_S)
         return [answer.outputs[0].shape[0] for answer in answers]
@@ -95,7 +98,7 @@ def executions(config, backend, *requests, instance=None):
     ],
 )
 def test_the_configuration_chooses_the_scheduler(config, kind):
-    scheduler = build_scheduler(config, Separate(), [Noting()], may_run_inline=False)
+    scheduler = build_scheduler(config, Separate(), [Noting()], Counts(), may_run_inline=False)
     assert type(scheduler) is kind
 
 
@@ -121,7 +124,7 @@ def test_preferred_sizes_delay_and_policies_are_the_configurations():
     async def serve():
         instance = Noting()
         scheduler = build_scheduler(
-            config_of(batching), Separate(), [instance], may_run_inline=False
+            config_of(batching), Separate(), [instance], Counts(), may_run_inline=False
         )
         await asyncio.gather(*(scheduler.run(request_of(1, 1)) for _ in range(2)))
         late = [asyncio.ensure_future(scheduler.run(request_of(3, 1))) for _ in range(2)]
@@ -140,7 +143,7 @@ def test_a_full_queue_is_the_configurations_too():
 
     async def serve():
         scheduler = build_scheduler(
-            config_of(batching), Separate(), [Noting()], may_run_inline=False
+            config_of(batching), Separate(), [Noting()], Counts(), may_run_inline=False
         )
         waits = asyncio.ensure_future(scheduler.run(request_of(1, 1)))
         await asyncio.wait([waits], timeout=0)

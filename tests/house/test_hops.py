@@ -24,6 +24,7 @@ TO_THE_ENGINE_AND_BACK = [
     "instance.OnnxInstance._answer_plain",
     "served.Served.check_response",
     "served._are_named",
+    "stats.Counts.add_success",  # every statistic and metric of the request, in one call
 ]
 JSON_HOPS = [
     "http_routes.HttpRoutes.answer",

@@ -105,7 +105,7 @@ class SimulatedExecution:
         self.running += 1
         outcome, took_ms = self._outcome_of(requests, raises=False), self.takes_ms(requests)
         loop = asyncio.get_running_loop()
-        loop.call_later(took_ms / 1e3, self._finish, finish, outcome, round(took_ms * MS))
+        loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
 
     def unloading(self):
         return Unavailable("unloading")
@@ -127,6 +127,6 @@ class SimulatedExecution:
             raise outcome
         return outcome
 
-    def _finish(self, finish, outcome, took_ns):
+    def _finish(self, finish, outcome):
         self.running -= 1
-        finish(outcome, took_ns)
+        finish(outcome)

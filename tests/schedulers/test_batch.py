@@ -43,7 +43,9 @@ _TYPES = {datatype.numpy: datatype for datatype in (DataType.FP32, DataType.INT3
 
 
 def request_of(*tensors, wants=()):
-    return InferRequest("m", inputs=list(tensors), outputs=[WantedOutput(name) for name in wants])
+    size = tensors[0].shape[0] if tensors else 1
+    wanted = [WantedOutput(name) for name in wants]
+    return InferRequest("m", inputs=list(tensors), outputs=wanted, batch_size=size)
 
 
 def answer_of(*tensors):
@@ -55,13 +57,6 @@ def values(tensors):
 
 
 # --- what may run together ---
-
-
-def test_the_batch_size_is_the_first_dim_of_an_input():
-    request = request_of(tensor("A", [[1, 2]] * 3, np.int32))
-    assert plan_of(FIXED).size(request) == 3
-    assert plan_of(FIXED, max_batch_size=0).size(request) == 1
-    assert plan_of().size(request_of()) == 1
 
 
 def test_variable_dims_make_a_kind_and_the_batch_dim_does_not():
@@ -108,7 +103,7 @@ def test_inputs_are_joined_along_the_batch_dim_in_the_order_of_the_requests():
         ]
     )
     assert values(joined.inputs) == {"A": [[1, 2], [3, 4], [5, 6]], "V": [[1.5], [2.5], [3.5]]}
-    assert joined.model == "m"
+    assert (joined.model, joined.batch_size) == ("m", 3)
 
 
 def test_text_is_joined_too():
@@ -316,6 +311,7 @@ class Doubler:
 
     def execute(self, requests):
         [request] = requests
+        request.computing_ns, request.computed_ns = 5, 7
         array = request.inputs[0].numpy()
         self.seen.append(len(array))
         if (array < 0).any():
@@ -335,9 +331,11 @@ def a(*rows):
 
 def test_requests_of_an_execution_run_as_one():
     doubler = Doubler()
-    answers = JoinedInstance(doubler, plan_of(FIXED)).execute([a([1, 2]), a([3, 4], [5, 6])])
+    requests = [a([1, 2]), a([3, 4], [5, 6])]
+    answers = JoinedInstance(doubler, plan_of(FIXED)).execute(requests)
     assert [values(answer.outputs)["Y"] for answer in answers] == [[[2, 4]], [[6, 8], [10, 12]]]
     assert doubler.seen == [3]
+    assert (requests[0].computing_ns, requests[0].computed_ns) == (5, 7)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simul
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, Code, InferdError, InvalidRequest, Unavailable
+from inferd.observe.stats import Counts
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import FIRST_RUNS, MAX_WAITING, Execution
@@ -43,10 +44,8 @@ def scheduler_of(execution, given=FIXED, max_batch_size=8, **batching):
 
 
 def request_of(id="", size=1, length=1, **fields):
-    data = bytes(size * length)
-    return InferRequest(
-        "m", id=id, inputs=[Tensor("A", DataType.INT8, (size, length), data)], **fields
-    )
+    tensor = Tensor("A", DataType.INT8, (size, length), bytes(size * length))
+    return InferRequest("m", id=id, inputs=[tensor], batch_size=size, **fields)
 
 
 class Sent:
@@ -598,8 +597,9 @@ class Echoes:
 
 
 def real(instance, *, quick=False, **batching):
+    clock = lambda: 0  # noqa: E731
     execution = Execution(
-        "m", [instance], may_run_inline=quick, clock=lambda: 0, cpu_clock=lambda: 0
+        "m", [instance], may_run_inline=quick, counts=Counts(clock), cpu_clock=clock
     )
     return DynamicScheduler(execution, *parts_of(DynamicBatching(**batching)))
 

@@ -176,7 +176,12 @@ class World:
         shape = (arrival.size, arrival.length)
         tensor = Tensor("A", DataType.INT8, shape, bytes(arrival.size * arrival.length))
         request = InferRequest(
-            "m", id=id, inputs=[tensor], priority=arrival.priority, timeout_us=arrival.timeout
+            "m",
+            id=id,
+            inputs=[tensor],
+            batch_size=arrival.size,
+            priority=arrival.priority,
+            timeout_us=arrival.timeout,
         )
         self._come(fate)
         wait_s = None if arrival.gives_up_after is None else arrival.gives_up_after / 1e6
@@ -198,7 +203,7 @@ class World:
         level = self.queue._levels.get(self.level_of(fate))
         fate.waiting_before = len(level.in_time) + len(level.late) if level else 0
         if self.scheduler._free_count:
-            waits_since = min((one.queued_ns for one in self.queue), default=now_ns)
+            waits_since = min((one.request.queued_ns for one in self.queue), default=now_ns)
             assert now_ns - waits_since <= self.delay_ns, "an instance is free for no reason"
 
 

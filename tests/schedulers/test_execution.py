@@ -9,6 +9,7 @@ import pytest
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
+from inferd.observe.stats import Counts
 from inferd.schedulers.execution import (
     CALM_NS,
     FIRST_RUNS,
@@ -27,7 +28,8 @@ PATIENCE_S = 30
 
 def execution_of(*instances, may_run_inline=False):
     clock = instances[0].clock
-    return Execution("m", instances, may_run_inline=may_run_inline, clock=clock, cpu_clock=clock)
+    counts = Counts(clock)
+    return Execution("m", instances, may_run_inline=may_run_inline, counts=counts, cpu_clock=clock)
 
 
 async def run(execution, *requests):
@@ -299,7 +301,7 @@ def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, reques
             [echo],
             may_run_inline=True,
             joined=[joined],
-            clock=echo.clock,
+            counts=Counts(echo.clock),
             cpu_clock=echo.clock,
         )
         for _ in range(FIRST_RUNS + 1):
@@ -318,26 +320,25 @@ def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, reques
 
 async def outcome_of(execution, *requests):
     done = asyncio.get_running_loop().create_future()
-    execution.start(requests, lambda outcome, took_ns: done.set_result((outcome, took_ns)))
+    execution.start(requests, done.set_result)
     return await done
 
 
-def test_who_starts_requests_is_told_their_outcome_and_the_time_they_took(echo, request_of):
+def test_who_starts_requests_is_told_their_outcome(echo, request_of):
     async def serve():
         execution = execution_of(echo)
-        echo.takes_ns = 7
-        outcome, took_ns = await outcome_of(execution, request_of("1"), request_of("2"))
+        outcome = await outcome_of(execution, request_of("1"), request_of("2"))
         await execution.close(PATIENCE_S)
-        return [answer.id for answer in outcome], took_ns
+        return [answer.id for answer in outcome]
 
-    assert asyncio.run(serve()) == (["1", "2"], 7)
+    assert asyncio.run(serve()) == ["1", "2"]
 
 
 def test_an_error_of_all_is_told_too(echo, request_of):
     async def serve():
         execution = execution_of(echo)
         echo.outcome = ValueError("what?")
-        outcome, _ = await outcome_of(execution, request_of())
+        outcome = await outcome_of(execution, request_of())
         await execution.close(PATIENCE_S)
         return outcome.message
 
@@ -369,7 +370,7 @@ def test_started_requests_that_never_ran_are_told_of_when_the_time_is_over(gate,
         second = asyncio.ensure_future(outcome_of(execution, request_of("2")))
         await turns()
         await execution.close(0.0)
-        outcome, _ = await second
+        outcome = await second
         assert outcome.message == "model 'm' is being unloaded"
         with pytest.raises(Unavailable):
             await outcome_of(execution, request_of("3"))
@@ -741,3 +742,76 @@ def test_a_stream_given_up_while_it_waits_never_runs(gate, counter, request_of):
 
     asyncio.run(serve())
     assert model.given == 0
+
+
+# --- the times of a request ---
+
+
+def times_of(request):
+    return (request.queued_ns, request.started_ns, request.computed_ns, request.ended_ns)
+
+
+def test_a_run_on_the_loop_notes_when_it_started_and_ended(echo, request_of):
+    request = request_of()
+
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for _ in range(FIRST_RUNS):
+            await run(execution, request_of())
+        echo.clock.now_ns, echo.takes_ns = 100, 40
+        await run(execution, request)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop[-1]
+    assert times_of(request) == (0, 100, 0, 140)
+
+
+def test_a_run_in_a_thread_notes_its_wait_and_when_the_model_was_done(gate, request_of):
+    first, second = request_of(), request_of()
+
+    async def serve():
+        execution = execution_of(gate)
+        gate.clock.now_ns = 100
+        gate.takes_ns = 40
+        one = asyncio.create_task(run(execution, first))
+        await wait_for(gate.started)
+        two = asyncio.create_task(run(execution, second))
+        await turns()
+        assert execution.pending_count == 1
+        gate.opened.set()
+        await asyncio.gather(one, two)
+        assert execution.pending_count == 0
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert times_of(first)[:3] == (100, 100, 140)
+    assert times_of(second) == (100, 140, 180, 180)
+
+
+def test_a_request_that_was_queued_before_keeps_that_time(echo, request_of):
+    request = request_of()
+    request.queued_ns = 7
+
+    async def serve():
+        execution = execution_of(echo)
+        echo.clock.now_ns = 100
+        await run(execution, request)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert times_of(request)[:2] == (7, 100)
+
+
+def test_a_stream_notes_its_times(counter, request_of):
+    model = counter(3)
+    request = request_of()
+
+    async def serve():
+        model.clock.now_ns = 100
+        execution = execution_of(model)
+        assert len([answer async for answer in execution.stream(request)]) == 3
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert times_of(request) == (100, 100, 100, 100)

@@ -13,7 +13,7 @@ def queue_of(*sizes, kinds=None):
     queue = RequestQueue("m", DynamicBatching())
     for index, size in enumerate(sizes):
         kind = kinds[index] if kinds else None
-        queue.add(Waiting(InferRequest("m"), size, kind, None), index + 1)
+        queue.add(Waiting(InferRequest("m", batch_size=size), kind, None), index + 1)
     return queue
 
 
@@ -49,7 +49,7 @@ def test_the_largest_preferred_size_is_found(sizes, preferred, count):
 def test_the_oldest_of_a_batch_need_not_be_its_first():
     queue = RequestQueue("m", DynamicBatching(priority_levels=2, default_priority_level=2))
     for priority, now_ns in ((2, 5), (1, 9)):
-        queue.add(Waiting(InferRequest("m", priority=priority), 1, None, None), now_ns)
+        queue.add(Waiting(InferRequest("m", priority=priority), None, None), now_ns)
     assert beginning(queue, 8, NO_SIZES).oldest_ns == 5
 
 

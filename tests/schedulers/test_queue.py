@@ -15,8 +15,8 @@ OVERRIDE = QueuePolicy(default_timeout_microseconds=1000, allow_timeout_override
 
 
 def waiting(id="", size=1, priority=0, timeout_us=0):
-    request = InferRequest("m", id=id, priority=priority, timeout_us=timeout_us)
-    return Waiting(request, size, None, None)
+    request = InferRequest("m", id=id, priority=priority, timeout_us=timeout_us, batch_size=size)
+    return Waiting(request, None, None)
 
 
 def queue_of(*ids, **fields):
@@ -131,7 +131,7 @@ def test_without_a_policy_there_is_a_limit_too():
     queue = queue_of()
     one = InferRequest("m")
     for _ in range(MAX_WAITING):
-        queue.add(Waiting(one, 1, None, None), 0)
+        queue.add(Waiting(one, None, None), 0)
     with pytest.raises(Unavailable, match=f"{MAX_WAITING} requests wait"):
         queue.add(waiting(), 0)
 
@@ -351,4 +351,4 @@ def test_a_queue_does_what_a_sorted_list_would(level_policies, data, steps):
             assert queue.expire(now_ns) == plain.expire(now_ns)
         assert list(queue) == plain.order()
         assert len(queue) == len(plain.all)
-        assert queue.size == sum(one.size for one in queue)
+        assert queue.size == sum(one.request.batch_size for one in queue)

@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.restriction import API_GROUPS
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
@@ -16,7 +17,7 @@ from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound, Unsupp
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.transport.call import Unary
-from inferd.transport.grpc_services import HEALTH_SERVICE, V2_SERVICE, grpc_methods
+from inferd.transport.grpc_services import API_OF, HEALTH_SERVICE, V2_SERVICE, grpc_methods
 
 FOUR = struct.pack("<4f", 1, 2, 3, 4)
 
@@ -73,6 +74,12 @@ def test_all_rpcs_of_the_service_are_in_the_table(engine):
     assert isinstance(refused, Unary)
     with pytest.raises(Unsupported, match="CudaSharedMemoryStatus is not offered"):
         asyncio.run(refused.handler(b"", None))
+
+
+def test_every_method_belongs_to_an_api_group_and_every_group_has_methods(engine):
+    methods = grpc_methods(engine, no_pause, typed_answers=False)
+    assert {path.rpartition("/")[2] for path in methods} == set(API_OF)
+    assert set(API_OF.values()) == set(API_GROUPS)
 
 
 def test_the_server_is_live_and_ready(engine):

@@ -53,7 +53,7 @@ class Held:
             raise
         [tensor] = request.inputs
         output = Tensor("OUT", DataType.FP32, tensor.shape, tensor.data)
-        return InferResponse("", "", outputs=[output])
+        return InferResponse("", "", outputs=[output], parameters=request.parameters)
 
 
 class Client:
@@ -171,6 +171,17 @@ def test_inference_takes_bodies_of_any_size_in_any_pieces(count, pieces, is_decl
     run(test)
 
 
+def test_headers_that_match_the_pattern_become_parameters():
+    async def test(client, port, held):
+        held.release.set()
+        fields = [(b"x-user", b"Ann"), (b"y", b"1"), (b"x-user", b"Bob")]
+        asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]), fields=fields)
+        _, _, answer = await client.answer(asked)
+        assert json.loads(answer)["parameters"] == {"x-user": "Ann, Bob"}
+
+    run(test, http_header_forward_pattern="^X-")
+
+
 def test_a_request_that_waits_holds_up_no_other():
     async def test(client, port, held):
         asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))
@@ -200,11 +211,61 @@ def test_errors_have_their_status():
         too_long = [(b"x", b"y" * 300)] * 50
         assert (await client.answer(client.ask(b"GET", b"/v2", fields=too_long)))[0] == 431
         infer = b"/v2/models/m/infer"
-        declared = [(b"content-length", b"2000")]
-        assert (await client.answer(client.ask(b"POST", infer, b"x", fields=declared)))[0] == 413
+        for length in (b"2000", b"9" * 30):
+            declared = [(b"content-length", length)]
+            asked = client.ask(b"POST", infer, b"x", fields=declared)
+            assert (await client.answer(asked))[0] == 413
         assert (await client.answer(client.ask(b"POST", infer, bytes(2000))))[0] == 413
 
     run(test, http_max_body_bytes=1000)
+
+
+def test_restricted_calls_want_their_header_before_any_body():
+    async def test(client, port, held):
+        held.release.set()
+        infer, body = b"/v2/models/m/infer", infer_body([1.0])
+        key = [(b"admin-key", b"k")]
+        assert (await client.answer(client.ask(b"POST", infer, body)))[0] == 403
+        assert (await client.answer(client.ask(b"POST", infer, body, fields=key)))[0] == 200
+        assert (await client.answer(client.ask(b"POST", infer, body, fields=key * 2)))[0] == 403
+        assert (await client.answer(client.ask(b"GET", b"/v2")))[0] == 200
+        declared = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", infer)]
+        declared.append((b"content-length", b"1000000"))
+        stream_id, client.next_id = client.next_id, client.next_id + 2
+        client.send(encode_frame(HEADERS, END_HEADERS, stream_id, encode_fields(declared)))
+        assert (await client.answer(stream_id))[0] == 403
+
+    run(test, http_restricted_api=("inference:admin-key=k",))
+
+
+def test_a_refusal_that_waits_for_the_clients_window_is_sent_once():
+    async def test(client, port, held):
+        client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 0)))
+        head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/v2/models/m/infer")]
+        head.append((b"content-length", b"4"))
+        client.send(encode_frame(HEADERS, END_HEADERS, 1, encode_fields(head)))
+        client.send(encode_frame(DATA, END_STREAM, 1, b"1234"), encode_window_update(1, 1000))
+        client.next_id = 3
+        status, _, body = await client.answer(1)
+        assert status == 403 and json.loads(body)
+        client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 1000)))
+        assert (await client.answer(client.ask(b"GET", b"/v2")))[0] == 200
+
+    run(test, http_restricted_api=("inference:admin-key=k",))
+
+
+def test_browsers_are_told_over_http_2_too():
+    async def test(client, port, held):
+        origin = [(b"origin", b"https://page")]
+        asked = [*origin, (b"access-control-request-method", b"POST")]
+        infer = b"/v2/models/m/infer"
+        status, fields, body = await client.answer(client.ask(b"OPTIONS", infer, fields=asked))
+        assert (status, body) == (200, b"")
+        assert fields["access-control-allow-methods"] == "POST"
+        _, fields, _ = await client.answer(client.ask(b"GET", b"/v2", fields=origin))
+        assert fields["access-control-allow-origin"] == "https://page"
+
+    run(test, http_cors_origin=("https://page",))
 
 
 def test_connect_is_not_supported():

@@ -34,7 +34,7 @@ class Option:
     help prints for the value. `bare` is the text a flag without a value stands for, "" if it needs
     one. `old_flags` are deprecated spellings; the template beside each turns its value into one of
     this option. `acted_on` is false for what is accepted, for the sake of existing command lines,
-    and changes nothing; `protects` marks those of them that would be dangerous to ignore.
+    and changes nothing.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Option:
     aliases: tuple[str, ...] = ()
     old_flags: Mapping[str, str] = field(default_factory=dict)
     acted_on: bool = True
-    protects: bool = False
 
     @property
     def key(self) -> str:

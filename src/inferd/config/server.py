@@ -29,6 +29,7 @@ _SECONDS = {"minimum": 0, "word": "SECONDS"}
 _TIMEOUT = {"minimum": 0.1, "word": "SECONDS"}
 _MILLISECONDS = {"word": "MILLISECONDS"}
 _COUNT = {"minimum": 1}
+_HEAD = {"minimum": 1024}  # what clients send at least has some hundred bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,19 @@ class ServerConfig:
         **_SECONDS,
     )
 
+    api_key_file: str | None = option(
+        None,
+        "Only those with an API key may call, over HTTP and gRPC. The file has NAME:HASH lines, "
+        "which inferd key writes; it is read again when it changes.",
+        group="Server",
+        word="FILE",
+    )
+    api_key_for_health: bool = option(
+        False,
+        "Health checks need an API key as well; without this they are open to all.",
+        group="Server",
+    )
+
     # HTTP
 
     allow_http: bool = option(True, "Serve HTTP.", group="HTTP")
@@ -160,23 +174,30 @@ class ServerConfig:
     )
     http_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; headers it matches become request parameters.",
+        "Regular expression; headers with a match in their name become request parameters.",
         group="HTTP",
         word="REGEX",
-        acted_on=False,
     )
     http_restricted_api: tuple[str, ...] = option(
         (),
-        "APIS:HEADER=VALUE: these APIs only answer requests with this header. May be repeated.",
+        "APIS:HEADER=VALUE: these APIs only answer requests with this header. APIS are health, "
+        "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and "
+        "logging, separated by commas. May be repeated.",
         group="HTTP",
-        acted_on=False,
-        protects=True,
+    )
+
+    http_cors_origin: tuple[str, ...] = option(
+        (),
+        "Pages of this origin, such as https://example.org, may ask the server from a browser; * "
+        "means all pages. May be repeated.",
+        group="HTTP",
+        word="ORIGIN",
     )
 
     # HTTP limits
 
     http_max_header_bytes: int = option(
-        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_COUNT
+        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
     )
     http_max_body_bytes: int = option(
         2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
@@ -292,8 +313,15 @@ class ServerConfig:
         minimum=1,
         maximum=2147483647,
     )
+    grpc_max_inflated_bytes: int = option(
+        67108864,
+        "Compressed message from a client, once inflated.",
+        group="gRPC",
+        word="BYTES",
+        **_COUNT,
+    )
     grpc_max_metadata_bytes: int = option(
-        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_COUNT
+        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_HEAD
     )
     grpc_max_inflight_bytes: int = option(
         4294967296,
@@ -319,18 +347,15 @@ class ServerConfig:
     )
     grpc_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; metadata it matches becomes request parameters.",
+        "Regular expression; metadata with a match in their key become request parameters.",
         group="gRPC",
         word="REGEX",
-        acted_on=False,
     )
     grpc_restricted_protocol: tuple[str, ...] = option(
         (),
-        "PROTOCOLS:KEY=VALUE: these calls only answer requests with this metadata. "
-        "May be repeated.",
+        "APIS:KEY=VALUE: as --http-restricted-api; the metadata is called "
+        "triton-grpc-protocol-KEY. May be repeated.",
         group="gRPC",
-        acted_on=False,
-        protects=True,
     )
     grpc_infer_thread_count: int = option(
         2, "Threads of Triton's gRPC server.", group="gRPC", **_COUNT, acted_on=False
@@ -444,7 +469,6 @@ class ServerConfig:
         "[MODE,]SETTING=VALUE: which requests are traced, and where to. May be repeated.",
         group="Metrics and traces",
         word="SETTING",
-        acted_on=False,
         old_flags={
             "trace-file": "triton,file={}",
             "trace-level": "level={}",
@@ -452,6 +476,14 @@ class ServerConfig:
             "trace-count": "count={}",
             "trace-log-frequency": "triton,log-frequency={}",
         },
+    )
+
+    trace_directory: str | None = option(
+        None,
+        "Folder in which clients may put trace files, by name, while the server runs.",
+        group="Metrics and traces",
+        word="PATH",
+        shown="clients may not",
     )
 
     # Backends, devices and caches

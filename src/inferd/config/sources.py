@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from inferd.config.option import Option, options_of
+from inferd.config.origin import read_origins
+from inferd.config.restriction import read_restrictions
 from inferd.config.server import ServerConfig
+from inferd.config.trace import read_trace_config
 from inferd.errors import InvalidConfig
 
 _PREFIX = "INFERD_"
@@ -51,6 +54,7 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
 
 def check_server_config(config: ServerConfig) -> None:
     """Raise InvalidConfig when options contradict each other."""
+    read_trace_config(config.trace_config)
     if not (config.allow_http or config.allow_grpc):
         msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
         raise InvalidConfig(msg)
@@ -58,13 +62,9 @@ def check_server_config(config: ServerConfig) -> None:
         _check_tls(config, protocol)
     if config.allow_http and config.allow_grpc and config.http_port == config.grpc_port != 0:
         _check_one_port(config)
-    for each in options_of(ServerConfig).values():
-        if each.protects and not each.acted_on and getattr(config, each.name) != each.default:
-            msg = (
-                f"{each.flag} is not supported yet, and ignoring it would leave open what it is "
-                "meant to close; remove it and restrict access in front of the server"
-            )
-            raise InvalidConfig(msg)
+    read_restrictions("--http-restricted-api", config.http_restricted_api)
+    read_origins(config.http_cors_origin)
+    read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

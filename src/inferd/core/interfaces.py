@@ -42,7 +42,8 @@ class Instance(Protocol):
         Called by one thread at a time, unless the backend says `concurrent`. Inputs have been
         checked against the model's configuration. A response holds the model's outputs; the ones
         nobody asked for may be left out, more than asked are dropped later. Any exception fails
-        all of `requests`.
+        all of `requests`. One that can tell its own work from the framework's sets `computing_ns`
+        and `computed_ns` of each request.
         """
         ...
 
@@ -94,7 +95,16 @@ class Backend(Protocol):
 
 
 class Scheduler(Protocol):
-    """When, and with which others, a request runs."""
+    """When, and with which others, a request runs.
+
+    It sets `queued_ns` of a request it makes wait. What it gathered into one execution is counted
+    by Execution, all else by the engine, from the request's times.
+    """
+
+    @property
+    def pending_count(self) -> int:
+        """How many requests wait for their execution to begin."""
+        ...
 
     async def run(self, request: InferRequest) -> InferResponse:
         """Return the one answer of `request`. Raises InferdError."""

@@ -34,8 +34,16 @@ class InferRequest(msgspec.Struct, gc=False):
     `version` is "" when the client leaves the choice to the server. An empty `outputs` means all
     of them; `binary_output` is then the V2 REST choice for every one. `raw` marks a raw binary
     request: the one input has no name, datatype or shape until the model's configuration gives
-    them. `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks
+    them. `has_top_k` says that an output is wanted as classes; the check of the request sets it.
+    `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks
     a decoupled model's stream for one last answer without outputs.
+
+    What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
+    without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
+    not get to: `queued_ns` when a scheduler made it wait, `started_ns` and `ended_ns` around its
+    execution, and between them, by a backend that can tell, `computing_ns` when the inputs were
+    where the framework wants them and `computed_ns` when the framework had done its work. `shared`:
+    other requests were in the same execution (inferd.observe.stats).
     """
 
     model: str
@@ -46,11 +54,19 @@ class InferRequest(msgspec.Struct, gc=False):
     parameters: Parameters = {}
     binary_output: bool = False
     raw: bool = False
+    has_top_k: bool = False
     priority: int = 0
     timeout_us: int = 0
     sequence: Sequence | None = None
     empty_final: bool = False
     arrived_ns: int = 0
+    batch_size: int = 1
+    queued_ns: int = 0
+    started_ns: int = 0
+    computing_ns: int = 0
+    computed_ns: int = 0
+    ended_ns: int = 0
+    shared: bool = False
 
 
 class InferResponse(msgspec.Struct, gc=False):

@@ -8,60 +8,41 @@ from pathlib import Path
 
 import inferd
 from inferd.config.log import LogSettings
+from inferd.config.model import ModelConfig
+from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.catalog import NO_VERSION, Catalog
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
-from inferd.errors import InferdError, ModelNotFound, Unavailable, Unsupported
+from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.observe.log import Log
+from inferd.observe.statistics import ModelStatistics
+from inferd.observe.stats import AnswerCount
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
 
-EXTENSIONS = ["binary_tensor_data", "parameters", "logging"]
+EXTENSIONS = [
+    "classification",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "trace",
+    "logging",
+]
 """The protocol extensions this server has, by the names Triton's documents give them."""
-
-
-NO_VERSION = -1
-"""Stands for the version of a model that is broken before its versions are known."""
-
-
-class _Version:
-    """One version of a known model: where it stands, and what serves it when it is ready."""
-
-    __slots__ = ("reason", "served", "state")
-
-    def __init__(self, state: ModelState, reason: str = "", served: Served | None = None) -> None:
-        self.state = state
-        self.reason = reason
-        self.served = served
-
-
-class _Model:
-    """A known model: its versions by number, and the ready ones by text for quick lookup."""
-
-    __slots__ = ("default", "ready", "versions")
-
-    def __init__(self) -> None:
-        self.versions: dict[int, _Version] = {}
-        self.ready: dict[str, Served] = {}
-        self.default: Served | None = None
-
-    def refresh(self) -> None:
-        """Recompute what follows from `versions`; the highest ready one is the default."""
-        self.ready = {
-            str(number): version.served
-            for number, version in sorted(self.versions.items())
-            if version.served is not None
-        }
-        self.default = next(reversed(self.ready.values()), None)
 
 
 class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready. `log` is what the logging extension tells and changes.
+    load makes the whole server not ready. `log` and `tracer` are what
+    the logging and trace extensions tell and change.
     """
 
     def __init__(
@@ -71,12 +52,15 @@ class Engine:
         strict_readiness: bool = True,
         load_options: LoadOptions | None = None,
         log: Log | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._name = name
         self._strict_readiness = strict_readiness
         self._load_options = load_options or LoadOptions()
+        self._catalog = Catalog()
+        self._models = self._catalog.models
         self.log = log or Log(LogSettings())
-        self._models: dict[str, _Model] = {}
+        self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
         self._is_loaded = False
         self._is_draining = False
 
@@ -96,8 +80,15 @@ class Engine:
             )
             raise Unsupported(msg)
         served.check_request(request)
-        response = await served.scheduler.run(request)
-        served.check_response(request, response)
+        try:
+            response = await served.scheduler.run(request)
+            served.check_response(request, response)
+            if request.has_top_k:
+                await served.classify(request, response)
+        except BaseException as error:
+            served.counts.add_failure(request, error)
+            raise
+        served.counts.add_success(request)
         response.model = served.name
         response.version = served.version
         response.id = request.id
@@ -110,14 +101,34 @@ class Engine:
         have not come yet.
         """
         served = self._find(request.model, request.version)
+        if not served.config.decoupled:
+            yield await self.infer(request)
+            return
         served.check_request(request)
-        async with aclosing(served.scheduler.stream(request)) as responses:
-            async for response in responses:
-                served.check_response(request, response)
-                response.model = served.name
-                response.version = served.version
-                response.id = request.id
-                yield response
+        answers = AnswerCount(served.counts, request)
+        is_final = False
+        try:
+            async with aclosing(served.scheduler.stream(request)) as responses:
+                async for response in responses:
+                    answers.come()
+                    served.check_response(request, response)
+                    if request.has_top_k:
+                        await served.classify(request, response)
+                    response.model = served.name
+                    response.version = served.version
+                    response.id = request.id
+                    is_final = response.final
+                    yield response
+                    answers.gone(is_empty=not response.outputs)
+        except BaseException as error:
+            if is_final and isinstance(error, GeneratorExit):  # nothing was given up
+                answers.gone(is_empty=False)
+                served.counts.add_success(request)
+            else:
+                answers.fail(error)
+                served.counts.add_failure(request, error)
+            raise
+        served.counts.add_success(request)
 
     # --- what it tells ---
 
@@ -133,21 +144,11 @@ class Engine:
         """Tell whether inference may be sent: loaded, not draining, and (if strict) no failures."""
         if not self._is_loaded or self._is_draining:
             return False
-        return not self._strict_readiness or all(
-            version.state is ModelState.READY
-            for model in self._models.values()
-            for version in model.versions.values()
-        )
+        return not self._strict_readiness or self._catalog.is_sound()
 
     def is_model_ready(self, name: str, version: str) -> bool:
         """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
-        model = self._known(name)
-        if not version:
-            return model.default is not None
-        number = version_number(version)
-        if number is None or number not in model.versions:
-            raise ModelNotFound(_no_version(name, version, model))
-        return model.versions[number].served is not None
+        return self._catalog.is_ready(name, version)
 
     def check_model(self, name: str, version: str) -> None:
         """Raise as `infer` does when that model, or that version of it, cannot be asked."""
@@ -169,33 +170,52 @@ class Engine:
             served.name, versions, served.platform, served.inputs(), served.outputs()
         )
 
+    def model_config(self, name: str, version: str) -> ModelConfig:
+        """Return the configuration a ready model runs with. Raises ModelNotFound, Unavailable."""
+        return self._find(name, version).config
+
     def model_names(self) -> list[str]:
         """Return the names of the models that have a ready version."""
-        return sorted(name for name, model in self._models.items() if model.default)
+        return self._catalog.names()
 
-    def index(self) -> list[IndexEntry]:
-        """Return one row per known model version, by name and number."""
-        return [
-            IndexEntry(
-                name, "" if number == NO_VERSION else str(number), version.state, version.reason
-            )
-            for name, model in sorted(self._models.items())
-            for number, version in sorted(model.versions.items())
-        ]
+    def index(self, *, ready: bool = False) -> list[IndexEntry]:
+        """Return one row per known model version, by name and number; only the `ready` ones."""
+        rows = self._catalog.rows()
+        return [row for row in rows if row.state is ModelState.READY or not ready]
+
+    def statistics(self, name: str = "", version: str = "") -> list[ModelStatistics]:
+        """Return a row for each ready version, of the model or of all (Statistics extension).
+
+        Raises InvalidRequest for a model or version that is not ready: clients expect that, and
+        not ModelNotFound, here.
+        """
+        try:
+            return [one.statistics() for one in self._catalog.served(name, version)]
+        except (ModelNotFound, Unavailable) as error:
+            raise InvalidRequest(error.message) from error
+
+    def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
+        """Return the trace settings of a model, or the global ones, after `change`.
+
+        Raises InvalidRequest for an unknown model: clients expect that, and not ModelNotFound,
+        here; and as Tracer.change does.
+        """
+        if model and model not in self._models:
+            msg = f"there is no model '{model}' on this server"
+            raise InvalidRequest(msg)
+        if change is not None:
+            self.tracer.change(change, model)
+        return self.tracer.settings(model)
 
     # --- what changes it ---
 
     def set_state(self, name: str, version: int, state: ModelState, reason: str = "") -> None:
         """Record where a version stands that does not serve, NO_VERSION when none is known."""
-        model = self._models.setdefault(name, _Model())
-        model.versions[version] = _Version(state, reason)
-        model.refresh()
+        self._catalog.set_state(name, version, state, reason)
 
     def add(self, served: Served) -> None:
         """Let a loaded version answer from now on."""
-        model = self._models.setdefault(served.name, _Model())
-        model.versions[int(served.version)] = _Version(ModelState.READY, served=served)
-        model.refresh()
+        self._catalog.add(served)
 
     async def load_all(self, repositories: Sequence[Path | str]) -> None:
         """Load every model below `repositories`; from then on the server may be ready.
@@ -235,8 +255,7 @@ class Engine:
     async def close(self, timeout_s: float) -> None:
         """Close every version. Requests that run in threads are waited for, `timeout_s` at most."""
         self.drain()
-        served = [one for model in self._models.values() for one in model.ready.values()]
-        self._models.clear()
+        served = self._catalog.clear()
         ends = await asyncio.gather(
             *(one.scheduler.close(timeout_s) for one in served), return_exceptions=True
         )
@@ -252,49 +271,4 @@ class Engine:
             served = model.ready.get(version) if version else model.default
             if served is not None:
                 return served
-        return self._find_or_explain(name, version)
-
-    def _find_or_explain(self, name: str, version: str) -> Served:
-        model = self._known(name)
-        number = version_number(version) if version else None
-        if number is not None and number in model.versions:
-            found = model.versions[number]
-            if found.served is not None:
-                return found.served
-            msg = f"model '{name}' version {number} is {found.state.value}" + _because(found.reason)
-            is_to_come = found.state is ModelState.LOADING or model.default
-            raise Unavailable(msg) if is_to_come else ModelNotFound(msg)
-        if version and number not in model.versions:
-            raise ModelNotFound(_no_version(name, version, model))
-        if any(v.state is ModelState.LOADING for v in model.versions.values()):
-            msg = f"model '{name}' is still loading"
-            raise Unavailable(msg)
-        reasons = "; ".join(v.reason for v in model.versions.values() if v.reason)
-        msg = f"model '{name}' has no version ready" + _because(reasons)
-        raise ModelNotFound(msg)
-
-    def _known(self, name: str) -> _Model:
-        model = self._models.get(name)
-        if model is None:
-            msg = f"there is no model '{name}' on this server"
-            raise ModelNotFound(msg)
-        return model
-
-
-def version_number(token: str) -> int | None:
-    """Return the version a request's token means: decimal digits, 'v' before them allowed.
-
-    None when the token names no number (V2 facts: version tokens).
-    """
-    digits = token[1:] if token[:1] == "v" else token
-    # No version folder has more digits than an int64; int() of a hostile token would be slow.
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
-
-
-def _no_version(name: str, version: str, model: _Model) -> str:
-    known = ", ".join(str(number) for number in sorted(model.versions) if number != NO_VERSION)
-    return f"model '{name}' has no version '{version}', known versions: {known or 'none'}"
-
-
-def _because(reason: str) -> str:
-    return f": {reason}" if reason else ""
+        return self._catalog.find(name, version)

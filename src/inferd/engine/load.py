@@ -24,6 +24,8 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
+from inferd.observe.stats import Counts
+from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_models
 
@@ -87,6 +89,7 @@ class Loader:
             config = normalised(config, config.name, self._gpu_count)
             check_config(config)
         check_io(config)
+        labels = read_labels(files.folder, config)
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
@@ -99,8 +102,10 @@ class Loader:
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
             inline = _may_run_inline(config, backend, instances)
-            scheduler = build_scheduler(config, backend, instances, may_run_inline=inline)
-            served = Served(config, version, reported_platform(config), scheduler)
+            counts = Counts()
+            scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=inline)
+            platform = reported_platform(config)
+            served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
         return served
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from inferd.config.model import DynamicBatching, ModelConfig
 from inferd.core.interfaces import Backend, Instance, Scheduler
+from inferd.observe.stats import Counts
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
@@ -13,9 +14,14 @@ from inferd.schedulers.queue import RequestQueue
 
 
 def build_scheduler(
-    config: ModelConfig, backend: Backend, instances: Sequence[Instance], *, may_run_inline: bool
+    config: ModelConfig,
+    backend: Backend,
+    instances: Sequence[Instance],
+    counts: Counts,
+    *,
+    may_run_inline: bool,
 ) -> Scheduler:
-    """Return the scheduler that `config`, complete and checked, asks for.
+    """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
     A decoupled model answers each request by itself, whatever it says about batching.
     """
@@ -28,6 +34,7 @@ def build_scheduler(
         joined if plan.reshapes else instances,
         may_run_inline=may_run_inline,
         joined=joined,
+        counts=counts,
     )
     batching = config.dynamic_batching
     if batching is None or config.decoupled:
@@ -44,6 +51,4 @@ def _dynamic(
         batching.max_queue_delay_microseconds,
     )
     queue = RequestQueue(config.name, batching)
-    return DynamicScheduler(
-        execution, queue, pace, plan, keeps_order=batching.preserve_ordering
-    )
+    return DynamicScheduler(execution, queue, pace, plan, keeps_order=batching.preserve_ordering)

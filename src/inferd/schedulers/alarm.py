@@ -1,4 +1,4 @@
-"""Alarm: a call on the event loop at a time of the monotonic clock, to some microseconds.
+"""Alarm: a call on the event loop at a time of time.perf_counter_ns, to some microseconds.
 
 The event loop's own timers are too coarse for a queue delay: uvloop counts whole milliseconds,
 asyncio's selector rounds up to them. Linux has timers that are files, which the loop watches as it
@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable
 
-_CLOCK_MONOTONIC = 1
+_CLOCK_MONOTONIC = 1  # on Linux that is the clock of time.perf_counter_ns
 _TFD_NONBLOCK = os.O_NONBLOCK if hasattr(os, "O_NONBLOCK") else 0
 _TFD_CLOEXEC = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else 0
 _TFD_TIMER_ABSTIME = 1
@@ -31,7 +31,7 @@ class Alarm:
         self._due_ns = 0  # 0: it is not set
         self._timer: _FileTimer | _LoopTimer | None = None
         self._is_soon = False
-        self.clock = time.monotonic_ns
+        self.clock = time.perf_counter_ns
 
     def set(self, due_ns: int) -> None:
         """Go off at `due_ns` of `clock`."""
@@ -102,7 +102,7 @@ class _LoopTimer:
 
     def set(self, due_ns: int) -> None:
         self.close()
-        wait_s = max(0, due_ns - time.monotonic_ns()) / 1e9
+        wait_s = max(0, due_ns - time.perf_counter_ns()) / 1e9
         self._handle = asyncio.get_running_loop().call_later(wait_s, self._wake)
 
     def close(self) -> None:

@@ -55,10 +55,6 @@ class BatchPlan:
         self.reshapes = bool(self._ragged or self._batch_inputs or self._sources)
         """Whether even a request that runs alone must be joined."""
 
-    def size(self, request: InferRequest) -> int:
-        """Return the batch size of `request`, 1 for a model without a batch dim."""
-        return request.inputs[0].shape[0] if self._has_batch_dim and request.inputs else 1
-
     def kind(self, request: InferRequest) -> Hashable:
         """Return what requests must have in common to run together.
 
@@ -99,6 +95,7 @@ class BatchPlan:
             inputs=inputs,
             outputs=self._wanted(requests),
             parameters=first.parameters if len(requests) == 1 else {},
+            batch_size=sum(request.batch_size for request in requests),
         )
 
     def split(
@@ -112,7 +109,7 @@ class BatchPlan:
             InferResponse(response.model, response.version, parameters=dict(response.parameters))
             for _ in requests
         ]
-        sizes = [self.size(request) for request in requests]
+        sizes = [request.batch_size for request in requests]
         for tensor in response.outputs:
             source = self._sources.get(tensor.name)
             if source is not None:
@@ -179,12 +176,14 @@ class JoinedInstance:
 
     def _together(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         plan = self._plan
-        [answer] = self._instance.execute((plan.join(requests),))
+        joined = plan.join(requests)
+        [answer] = self._instance.execute((joined,))
         if isinstance(answer, InferdError):
             try:
                 raise answer
             finally:
                 del answer  # its traceback holds this frame, and that the requests
+        requests[0].computing_ns, requests[0].computed_ns = joined.computing_ns, joined.computed_ns
         return plan.split(requests, answer)
 
     def _alone(self, request: InferRequest) -> Answer:

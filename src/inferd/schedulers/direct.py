@@ -13,6 +13,11 @@ class DirectScheduler:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
 
+    @property
+    def pending_count(self) -> int:
+        """See Scheduler.pending_count."""
+        return self._execution.pending_count
+
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
         execution = self._execution

@@ -75,6 +75,11 @@ class DynamicScheduler:
         self._order = _Order() if keeps_order else None
         self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing runs
 
+    @property
+    def pending_count(self) -> int:
+        """See Scheduler.pending_count."""
+        return len(self._queue)
+
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises Unavailable when the queue is full or waiting took too long."""
         if self._starts_at_once and not self._queue.size:
@@ -118,9 +123,8 @@ class DynamicScheduler:
             raise self._execution.unloading()
         if self._order is not None:
             self._order.check_room()
-        plan = self._plan
         done = asyncio.get_running_loop().create_future()
-        waiting = Waiting(request, plan.size(request), plan.kind(request), done)
+        waiting = Waiting(request, self._plan.kind(request), done)
         self._queue.add(waiting, self._clock())
         if self._order is not None:
             self._order.add(waiting)
@@ -190,7 +194,7 @@ class DynamicScheduler:
         self._execution.start(requests, partial(self._finish, batch))
         return False
 
-    def _finish(self, batch: Sequence[Waiting], outcome: Outcome, _took_ns: int) -> None:
+    def _finish(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
         self._free_count += 1
         self._advance()  # the instance first, then those who wait for what it did
         self._deliver(batch, outcome)

@@ -26,6 +26,7 @@ from math import prod
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable, foreign_text
+from inferd.observe.stats import Counts
 
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
@@ -52,16 +53,15 @@ Answer = InferResponse | InferdError
 Outcome = Sequence[Answer] | InferdError
 """What became of several requests: an answer for each, or one error for all."""
 
-Finish = Callable[[Outcome, int], None]
-"""Is told the outcome, and how many nanoseconds the execution took."""
-
 _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
 
 
 class Execution:
     """The loaded instances of one model version, and the choice of where a request runs.
 
-    `joined` are the same instances as they take several requests at once.
+    `joined` are the same instances as they take several requests at once. It notes the times of
+    each execution in its first request (InferRequest), on the clock of `counts`, and counts one for
+    several requests there. `cpu_clock` counts the CPU time of the thread that asks; both in ns.
     """
 
     def __init__(
@@ -71,16 +71,17 @@ class Execution:
         *,
         may_run_inline: bool,
         joined: Sequence[Instance] | None = None,
-        clock: Callable[[], int] = time.perf_counter_ns,
+        counts: Counts | None = None,
         cpu_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
-        self._name = name
+        self.name = name
         self._instances = instances
         self._joined = joined or instances
+        self._counts = counts or Counts()
         self.instance_count = len(instances)
         self._may_run_inline = may_run_inline
-        self._clock = clock
-        self._cpu_clock = cpu_clock
+        self.clock = self._counts.clock
+        self.cpu_clock = cpu_clock
         self._inline = [False] * _SIZE_CLASSES
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
@@ -90,6 +91,11 @@ class Execution:
         self._waiting_count = 0
         self._is_closed = False
 
+    @property
+    def pending_count(self) -> int:
+        """How many requests no instance has taken yet."""
+        return self._jobs.qsize()
+
     def run_inline(self, requests: Sequence[InferRequest]) -> Sequence[Answer] | None:
         """Run `requests` here and now, or return None when they belong in a thread.
 
@@ -98,20 +104,26 @@ class Execution:
         size_class = _size_class(requests)
         if not self._inline[size_class]:
             return None
-        instance = (self._instances if len(requests) == 1 else self._joined)[0]
-        clock = self._clock
-        started_ns = clock()
+        is_shared = len(requests) > 1
+        instance = self._joined[0] if is_shared else self._instances[0]
+        clock = self.clock
+        requests[0].started_ns = started_ns = clock()
+        failed = True
         try:
             answers = instance.execute(requests)
             if len(answers) != len(requests):
-                raise _miscounted(self._name, len(answers), len(requests))
+                raise _miscounted(self.name, len(answers), len(requests))
+            failed = False
         except InferdError:
             raise
         except (Exception, asyncio.CancelledError, SystemExit) as error:
-            raise failure(self._name, error) from error
+            raise failure(self.name, error) from error
         finally:
-            if clock() - started_ns > OVERRUN_NS:
+            requests[0].ended_ns = ended_ns = clock()
+            if ended_ns - started_ns > OVERRUN_NS:
                 self._leave_loop(size_class)
+            if is_shared:
+                self._counts.add_shared_execution(requests[0], requests, failed=failed)
         return answers
 
     async def run_in_thread(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
@@ -125,6 +137,7 @@ class Execution:
         try:
             answers, cpu_ns = await job.waited_for()
         finally:
+            requests[0].ended_ns = self.clock()
             job.abandon()
             self._waiting_count -= 1
         # A failure may come before the model has done its work: its time says nothing.
@@ -132,19 +145,23 @@ class Execution:
             self._note_thread_run(_size_class(requests), cpu_ns)
         return answers
 
-    def start(self, requests: Sequence[InferRequest], finish: Finish) -> None:
+    def start(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         """Run `requests` in the next free instance's thread, then call `finish` on the event loop.
 
         They run though nobody may wait for them any more. Raises Unavailable when too many wait
         already; otherwise `finish` is called, whatever happens.
         """
 
-        def finished(outcome: Outcome, cpu_ns: int, took_ns: int) -> None:
+        def finished(outcome: Outcome, cpu_ns: int) -> None:
             self._waiting_count -= 1
-            has_failed = isinstance(outcome, InferdError) or isinstance(outcome[0], InferdError)
-            if self._may_run_inline and not has_failed:
+            requests[0].ended_ns = self.clock()
+            failed = isinstance(outcome, InferdError)
+            if len(requests) > 1:
+                self._counts.add_shared_execution(requests[0], requests, failed=failed)
+            answer = outcome if isinstance(outcome, InferdError) else outcome[0]
+            if self._may_run_inline and not isinstance(answer, InferdError):
                 self._note_thread_run(_size_class(requests), cpu_ns)
-            finish(outcome, took_ns)
+            finish(outcome)
 
         self._submit(_StartedJob(requests, asyncio.get_running_loop(), finished))
 
@@ -166,6 +183,7 @@ class Execution:
                         del answer  # its traceback holds this frame
                 yield answer
         finally:
+            request.ended_ns = self.clock()
             job.abandon()
             job.room.release()
             self._waiting_count -= 1
@@ -200,34 +218,36 @@ class Execution:
 
     def unloading(self) -> InferdError:
         """Return what those are told who come too late."""
-        return Unavailable(f"model '{self._name}' is being unloaded")
+        return Unavailable(f"model '{self.name}' is being unloaded")
 
     def _submit(self, job: "_Job") -> None:
         if self._is_closed:
             raise self.unloading()
         if self._waiting_count >= MAX_WAITING:
-            msg = f"model '{self._name}' has {MAX_WAITING} requests waiting; try again later"
+            msg = f"model '{self.name}' has {MAX_WAITING} requests waiting; try again later"
             raise Unavailable(msg)
         if len(self._ended) < len(self._instances):
             self._start_thread(len(self._ended))
         self._waiting_count += 1
+        request = job.requests[0]
+        request.queued_ns = request.queued_ns or self.clock()
         self._jobs.put(job)
 
     def _start_thread(self, number: int) -> None:
         instance, joined = self._instances[number], self._joined[number]
-        clocks = self._clock, self._cpu_clock
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
         def work() -> None:
             while (job := self._jobs.get()) is not None:
                 if not job.is_abandoned:
-                    job.run(joined if len(job.requests) > 1 else instance, self._name, clocks)
+                    job.requests[0].started_ns = self.clock()
+                    job.run(joined if len(job.requests) > 1 else instance, self)
                 del job  # an idle thread keeps nobody's tensors alive
             _tell(loop, ended.set_result, None)
 
         # A daemon: a model that hangs must not keep the process from ending.
-        name = f"{self._name}-{number}"
+        name = f"{self.name}-{number}"
         threading.Thread(target=work, name=name, daemon=True).start()
         self._ended.append(ended)
 
@@ -238,12 +258,12 @@ class Execution:
         self._runs_missing[size_class] -= 1
         if self._runs_missing[size_class] <= 0:
             self._inline[size_class] = True
-            self._moved_ns[size_class] = self._clock()
+            self._moved_ns[size_class] = self.clock()
 
     def _leave_loop(self, size_class: int) -> None:
         self._inline[size_class] = False
         needed = FIRST_RUNS
-        if self._clock() - self._moved_ns[size_class] < CALM_NS:
+        if self.clock() - self._moved_ns[size_class] < CALM_NS:
             needed = min(2 * self._runs_needed[size_class], MOST_RUNS)
         self._runs_needed[size_class] = self._runs_missing[size_class] = needed
 
@@ -255,10 +275,6 @@ def _size_class(requests: Sequence[InferRequest]) -> int:
         for tensor in request.inputs:
             elements += prod(tensor.shape)
     return elements.bit_length()
-
-
-Clocks = tuple[Callable[[], int], Callable[[], int]]
-"""The one on the wall, and the one of the thread's CPU time, in nanoseconds."""
 
 
 class _Job:
@@ -278,10 +294,10 @@ class _Job:
         """Nobody waits any longer."""
         self.is_abandoned = True
 
-    def run(self, instance: Instance, model: str, clocks: Clocks) -> None:
+    def run(self, instance: Instance, execution: Execution) -> None:
         """Execute in this thread, and hand the outcome to the event loop."""
-        clock, cpu_clock = clocks
-        cpu_started_ns, started_ns = cpu_clock(), clock()
+        model = execution.name
+        started_ns = execution.cpu_clock()
         outcome: Outcome
         try:
             outcome = instance.execute(self.requests)
@@ -289,15 +305,20 @@ class _Job:
                 outcome = _miscounted(model, len(outcome), len(self.requests))
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = failure(model, error)
-        took_ns = clock() - started_ns
-        _tell(self.loop, self.finish, outcome, cpu_clock() - cpu_started_ns, took_ns)
+        self._note_computed(execution.clock)
+        _tell(self.loop, self.finish, outcome, execution.cpu_clock() - started_ns)
         del outcome
 
     def refuse(self, error: InferdError) -> None:
         """Fail without having run; called on the event loop."""
-        self.finish(error, 0, 0)
+        self.finish(error, 0)
 
-    def finish(self, outcome: Outcome, cpu_ns: int, took_ns: int) -> None:
+    def _note_computed(self, clock: Callable[[], int]) -> None:
+        """Note when the framework was done, if the backend has not: the rest is the hand-over."""
+        request = self.requests[0]
+        request.computed_ns = request.computed_ns or clock()
+
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
         """Hand the outcome to who waits for it; called on the event loop."""
         raise NotImplementedError
 
@@ -319,7 +340,7 @@ class _AwaitedJob(_Job):
         super().abandon()
         self._done = None
 
-    def finish(self, outcome: Outcome, cpu_ns: int, _took_ns: int) -> None:
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
         """See _Job.finish."""
         done, self._done = self._done, None
         if done is None or done.done():
@@ -337,14 +358,14 @@ class _StartedJob(_Job):
         self,
         requests: Sequence[InferRequest],
         loop: asyncio.AbstractEventLoop,
-        finished: Callable[[Outcome, int, int], None],
+        finished: Callable[[Outcome, int], None],
     ) -> None:
         super().__init__(requests, loop)
         self._finished = finished
 
-    def finish(self, outcome: Outcome, cpu_ns: int, took_ns: int) -> None:
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
         """See _Job.finish."""
-        self._finished(outcome, cpu_ns, took_ns)
+        self._finished(outcome, cpu_ns)
 
 
 class _StreamJob(_Job):
@@ -355,17 +376,18 @@ class _StreamJob(_Job):
         self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         self.room = threading.Semaphore(STREAM_AHEAD)
 
-    def run(self, instance: Instance, model: str, _clocks: Clocks) -> None:
+    def run(self, instance: Instance, execution: Execution) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead."""
         try:
-            with closing(_answers(instance, self.requests[0], model)) as answers:
+            with closing(_answers(instance, self.requests[0], execution.name)) as answers:
                 for answer in answers:
                     self.room.acquire()
                     if self.is_abandoned:
                         return
                     self._hand_over(answer)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            self._hand_over(failure(model, error))
+            self._hand_over(failure(execution.name, error))
+        self._note_computed(execution.clock)
         self._hand_over(None)
 
     def refuse(self, error: InferdError) -> None:

@@ -31,14 +31,15 @@ def beginning(queue: RequestQueue, most: int, preferred: frozenset[int]) -> Begi
     """Walk through `queue`, which is not empty, until a batch of size `most` is full."""
     requests = iter(queue)
     first = next(requests)
-    count, size, oldest_ns = 1, first.size, first.queued_ns
+    count, size, oldest_ns = 1, first.request.batch_size, first.request.queued_ns
     preferred_count = 1 if size in preferred else 0
     for waiting in requests:
-        if size + waiting.size > most or waiting.kind != first.kind:
+        request = waiting.request
+        if size + request.batch_size > most or waiting.kind != first.kind:
             return Beginning(count, size, preferred_count, True, oldest_ns)
         count += 1
-        size += waiting.size
-        oldest_ns = min(oldest_ns, waiting.queued_ns)
+        size += request.batch_size
+        oldest_ns = min(oldest_ns, request.queued_ns)
         if size in preferred:
             preferred_count = count
     return Beginning(count, size, preferred_count, size >= most, oldest_ns)

@@ -21,18 +21,16 @@ from inferd.schedulers.execution import MAX_WAITING
 class Waiting(msgspec.Struct, eq=False):
     """A request that waits for its answer.
 
-    `size` is its batch size, `kind` what it must have in common with others of one batch. `done` is
+    `kind` is what it must have in common with others of one batch. `done` is
     None when nobody waits for the answer any longer. `late_ns` is when it has waited too long, 0:
     never.
     """
 
     request: InferRequest
-    size: int
     kind: Hashable
     done: asyncio.Future[InferResponse] | None
     number: int = 0
     level: int = 0
-    queued_ns: int = 0
     late_ns: int = 0
 
 
@@ -80,7 +78,7 @@ class RequestQueue:
         if len(level.in_time) + len(level.late) >= (policy.max_queue_size or MAX_WAITING):
             raise self._full(level)
         self._next_number += 1
-        waiting.number, waiting.level, waiting.queued_ns = self._next_number, number, now_ns
+        waiting.number, waiting.level, request.queued_ns = self._next_number, number, now_ns
         timeout_us = policy.default_timeout_microseconds
         if policy.allow_timeout_override and 0 < request.timeout_us < timeout_us:
             timeout_us = request.timeout_us
@@ -89,7 +87,7 @@ class RequestQueue:
             self._note_deadline(waiting)
         level.in_time[waiting.number] = waiting
         self._count += 1
-        self.size += waiting.size
+        self.size += waiting.request.batch_size
 
     def take(self, count: int) -> list[Waiting]:
         """Take the first `count` requests out of the queue."""
@@ -138,7 +136,7 @@ class RequestQueue:
 
     def too_late(self, waiting: Waiting) -> InferdError:
         """Return what a request that `expire` took out is told."""
-        waited_us = (waiting.late_ns - waiting.queued_ns) // 1000
+        waited_us = (waiting.late_ns - waiting.request.queued_ns) // 1000
         return Unavailable(
             f"model '{self._model}': the request has waited for {waited_us} microseconds, "
             f"which is its timeout in the queue"
@@ -167,7 +165,7 @@ class RequestQueue:
 
     def _forget(self, waiting: Waiting, level: "_Level") -> None:
         self._count -= 1
-        self.size -= waiting.size
+        self.size -= waiting.request.batch_size
         if not level and level.number != self._default_level:
             del self._levels[level.number]
             self._order.remove(level)

@@ -4,12 +4,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.log import LogSettings
+from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
+from inferd.config.trace import read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
-from inferd.server.tls import ssl_context
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 
 if TYPE_CHECKING:
+    import ssl
+
+    from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
@@ -35,6 +41,14 @@ def log_folder(config: ServerConfig) -> AllowedFolder:
     )
 
 
+def tracer(config: ServerConfig) -> Tracer:
+    """Return what chooses the requests to be traced, and writes their traces."""
+    settings = read_trace_config(config.trace_config).settings
+    folder = Path(config.trace_directory) if config.trace_directory else None
+    allowed = AllowedFolder(folder, "--trace-directory")
+    return Tracer(settings, TraceWriter(settings.file), allowed)
+
+
 def load_options(config: ServerConfig) -> LoadOptions:
     """Return how models are loaded."""
     return LoadOptions(
@@ -51,8 +65,9 @@ def is_one_port(config: ServerConfig) -> bool:
     return config.allow_http and config.allow_grpc and is_same
 
 
-def grpc_options(config: ServerConfig) -> "GrpcOptions":
-    """Return the options of the gRPC server."""
+def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOptions":
+    """Return the options of the gRPC server; `ring` has the API keys, if any are needed."""
+    from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
     return GrpcOptions(
@@ -76,18 +91,26 @@ def grpc_options(config: ServerConfig) -> "GrpcOptions":
         server_cert=config.grpc_server_cert,
         server_key=config.grpc_server_key,
         root_cert=config.grpc_root_cert,
+        header_forward_pattern=config.grpc_header_forward_pattern,
         max_connections=config.grpc_max_connections,
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
+        max_inflated_bytes=config.grpc_max_inflated_bytes,
         max_inflight_bytes=config.grpc_max_inflight_bytes,
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
+        access=grpc_access(config, ring),
     )
 
 
-def http_options(config: ServerConfig) -> "HttpOptions":
-    """Return the options of the HTTP server. Raises InvalidConfig for unusable certificates."""
+def http_options(
+    config: ServerConfig,
+    ring: "KeyRing | None" = None,
+    tls: "ssl.SSLContext | None" = None,
+) -> "HttpOptions":
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
+    from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
     return HttpOptions(
@@ -103,5 +126,8 @@ def http_options(config: ServerConfig) -> "HttpOptions":
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
-        ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        header_forward_pattern=config.http_header_forward_pattern,
+        ssl_context=tls,
+        access=http_access(config, ring),
+        cors_origins=read_origins(config.http_cors_origin),
     )

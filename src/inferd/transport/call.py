@@ -6,6 +6,8 @@ Handlers see bytes and a Call, never grpcio: what carries them can be exchanged.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
+from inferd.transport.access import Guard
+
 Metadata = list[tuple[str, str | bytes]]
 """Keys in lower case, in order; those that end in -bin have bytes."""
 
@@ -54,15 +56,17 @@ StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Any]]]
 
 
 class Unary(NamedTuple):
-    """A method that takes one message and gives one."""
+    """A method that takes one message and gives one; the transport checks `guard` first."""
 
     handler: UnaryHandler
+    guard: Guard | None = None
 
 
 class Stream(NamedTuple):
-    """A method that takes and gives any number of messages."""
+    """A method that takes and gives any number of messages; `guard` as with Unary."""
 
     handler: StreamHandler
+    guard: Guard | None = None
 
 
 Method = Unary | Stream

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from inferd.transport.http_message import HttpAnswer, HttpRequest
-from inferd.transport.http_routes import HttpRoutes, error_answer
+from inferd.transport.access import joined
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest, forwarded_of
+from inferd.transport.http_routes import error_answer
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
@@ -21,6 +22,7 @@ from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
+    from inferd.transport.http_router import Routes
 
 _WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
 _WRONG_METHOD = encode_fields(
@@ -57,27 +59,38 @@ class RestExchange(H2Stream):
     ) -> None:
         H2Stream.__init__(self, connection, stream_id, head)
         self._port = port
+        self._routes = cast("Routes", port.server.routes)
 
     def on_open(self) -> None:
         """See H2Stream."""
+        try:
+            self._check_head()
+        except HttpError as error:
+            self._refuse(error.status, error.message)
+        else:
+            if self.head.content_length >= 0:
+                self._begin(self.head.content_length)
+            else:
+                self._body = bytearray()
+
+    def _check_head(self) -> None:
         limit = self.connection.max_header_bytes
         if self.head.size > limit:
-            self._refuse(431, f"the request head is larger than {limit} bytes")
-        elif self.head.method == b"CONNECT":
-            self._refuse(501, "CONNECT is not supported")
-        elif self.head.content_length > self._port.server.max_body_bytes:
-            self._refuse_size()
-        elif self.head.content_length >= 0:
-            self._begin(self.head.content_length)
-        else:
-            self._body = bytearray()
+            raise HttpError(431, f"the request head is larger than {limit} bytes")
+        if self.head.method == b"CONNECT":
+            raise HttpError(501, "CONNECT is not supported")
+        if self._routes.is_guarded:
+            self._routes.check_access(self.head.path, joined(self.head.fields))
+        if self.head.content_length > self._port.server.max_body_bytes:
+            raise self._too_large()
 
     def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
         """See H2Stream."""
         count = stop - start
         if isinstance(self._body, bytearray):
             if self._filled + count > self._port.server.max_body_bytes:
-                self._refuse_size()
+                error = self._too_large()
+                self._refuse(error.status, error.message)
                 return
             self._body += data[start:stop]
         elif self._body is not None:
@@ -90,6 +103,9 @@ class RestExchange(H2Stream):
 
     def on_filled(self, count: int, *, ends: bool) -> None:
         """See H2Stream."""
+        if self._is_refused:
+            self.connection.credit(self, count)
+            return
         self._filled += count
         self._held_bytes += count
         server = self._port.server
@@ -103,20 +119,20 @@ class RestExchange(H2Stream):
 
     def on_end(self) -> None:
         """See H2Stream."""
+        if self._is_refused:
+            return
         head = self.head
-        headers: dict[bytes, bytes] = {}
-        for name, value in head.fields:
-            headers[name] = headers[name] + b", " + value if name in headers else value
         request = HttpRequest(
             method=head.method,
             target=head.path,
-            headers=headers,
+            headers=joined(head.fields),
             is_kept_alive=True,
             is_http_10=False,
             body=memoryview(self._body or b""),
         )
-        routes = cast("HttpRoutes", self._port.server.routes)
-        answering = routes.answer(request)
+        if self._routes.forward is not None:
+            request.forwarded = forwarded_of(head.fields, self._routes.forward)
+        answering = self._routes.answer(request)
         try:
             waits_for = answering.send(None)
         except StopIteration as done:
@@ -124,6 +140,11 @@ class RestExchange(H2Stream):
         else:
             later = self._answer_later(answering, waits_for)
             self._task = asyncio.get_running_loop().create_task(later)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the answer is complete but for the client's window, and the body not."""
+        return self.ending is not None
 
     def on_reset(self) -> None:
         """See H2Stream."""
@@ -167,9 +188,9 @@ class RestExchange(H2Stream):
         except MemoryError:
             self._refuse(503, "the server has no memory for the body; try again later")
 
-    def _refuse_size(self) -> None:
+    def _too_large(self) -> HttpError:
         limit = self._port.server.max_body_bytes
-        self._refuse(413, f"the body is larger than the {limit} bytes this server takes")
+        return HttpError(413, f"the body is larger than the {limit} bytes this server takes")
 
     def _refuse(self, status: int, message: str) -> None:
         self._answer(error_answer(status, message))

@@ -10,6 +10,8 @@ out in order. No timer per request: the server's sweep looks at every connection
 import asyncio
 import re
 from collections.abc import Coroutine
+from copy import copy
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -248,6 +250,27 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._start = end
             self._answer(request)
             return self._start != self._end
+        self._await_body(request, length, available)
+        return length < 0
+
+    def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
+        if len(head) > self._options.max_header_bytes:
+            raise self._head_too_large(head)
+        request = parse_head(head, self._server.routes.forward)
+        expectation = request.headers.get(b"expect", b"100-continue")
+        if expectation.lower() != b"100-continue" and not request.is_http_10:
+            raise HttpError(417, "Expect may only be 100-continue")
+        length = body_length(request, self._options.max_body_bytes)
+        self._last_head, self._last_request, self._last_length = head, request, length
+        return request, length
+
+    def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
+        routes = self._server.routes
+        if routes.is_guarded:
+            routes.check_access(request.target, request.headers)
+        if routes.tracer.is_on:
+            request = copy(request)  # the next one with the same head begins at another time
+            request.began_ns = perf_counter_ns()
         self._request = request
         self._since = self._server.now
         if length >= 0:
@@ -256,18 +279,6 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._chunks = ChunkedBody(self._options.max_body_bytes)
         if not self._is_closing:
             self._invite_body(request)
-        return length < 0
-
-    def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
-        if len(head) > self._options.max_header_bytes:
-            raise self._head_too_large(head)
-        request = parse_head(head)
-        expectation = request.headers.get(b"expect", b"100-continue")
-        if expectation.lower() != b"100-continue" and not request.is_http_10:
-            raise HttpError(417, "Expect may only be 100-continue")
-        length = body_length(request, self._options.max_body_bytes)
-        self._last_head, self._last_request, self._last_length = head, request, length
-        return request, length
 
     def _begin_body(self, length: int, available: int) -> None:
         # Not a bytearray: that would write zeros over memory that is about to be overwritten,

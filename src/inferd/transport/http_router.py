@@ -1,10 +1,13 @@
 """Which URL means which call: patterns are looked up once per target and then remembered."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
-from inferd.transport.http_message import HttpAnswer
+from inferd.observe.tracer import Tracer
+from inferd.transport.access import OPEN, Access, Guard, Headers
+from inferd.transport.header_forward import HeaderForward
+from inferd.transport.http_message import HttpAnswer, HttpRequest
 
 HttpCall = Callable[..., Awaitable[HttpAnswer]]
 """Takes the request, then the names in the path, percent-decoded, in their order."""
@@ -22,30 +25,57 @@ class Route(NamedTuple):
     call: HttpCall
 
 
+class Routes(Protocol):
+    """What a connection asks for answers: HttpRoutes, or what stands before them."""
+
+    is_guarded: bool
+    forward: HeaderForward | None
+    tracer: Tracer
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """See HttpRoutes.check_access."""
+        ...
+
+    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+        """Return the answer of `request`, whatever happens."""
+        ...
+
+
 class Target:
-    """What one request target means: the routes by verb, and the names in the path."""
+    """What one request target means: the calls by verb, and the names in the path.
 
-    __slots__ = ("calls", "names")
+    The calls check `guard` themselves; it is here for those who cannot wait for the call.
+    """
 
-    def __init__(self, calls: dict[bytes, HttpCall], names: tuple[str, ...]) -> None:
+    __slots__ = ("calls", "guard", "names")
+
+    def __init__(
+        self, calls: dict[bytes, HttpCall], names: tuple[str, ...], guard: Guard | None
+    ) -> None:
         self.calls = calls
         self.names = names
+        self.guard = guard
 
 
 class Router:
-    """Finds what a request target means among `routes`.
+    """Finds what a request target means among `routes`; `access` says which have a guard.
 
-    `known` holds what was found before, by target: a request looks there first.
+    All routes of one path belong to one API group. `known` holds what was found before, by
+    target: a request looks there first.
     """
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._patterns: dict[tuple[str, ...], dict[bytes, HttpCall]] = {}
+    def __init__(self, routes: Iterable[Route], access: Access = OPEN) -> None:
+        self._patterns: dict[tuple[str, ...], Target] = {}
         self.known: dict[bytes, Target | None] = {}
         for route in routes:
-            calls = self._patterns.setdefault(tuple(route.path[1:].split("/")), {})
-            calls[route.verb.encode()] = route.call
+            pattern = tuple(route.path[1:].split("/"))
+            if pattern not in self._patterns:
+                self._patterns[pattern] = Target({}, (), access.guard(route.api))
+            target = self._patterns[pattern]
+            call = _guarded(route.call, target.guard) if target.guard else route.call
+            target.calls[route.verb.encode()] = call
             if route.verb == "GET":
-                calls[b"HEAD"] = route.call
+                target.calls[b"HEAD"] = call
 
     def find(self, target: bytes) -> Target | None:
         """Return what a request target means, None for nothing.
@@ -67,14 +97,23 @@ class Router:
             return None
         segments = path.removesuffix(b"/").split(b"/")[1:]
         names = [unquote_to_bytes(segment).decode(errors="replace") for segment in segments]
-        for pattern, calls in self._patterns.items():
+        for pattern, found in self._patterns.items():
             if len(pattern) == len(names) and all(
                 name and (want == name or _is_name(want))
                 for want, name in zip(pattern, names, strict=True)
             ):
                 pairs = zip(pattern, names, strict=True)
-                return Target(calls, tuple(name for want, name in pairs if _is_name(want)))
+                values = tuple(name for want, name in pairs if _is_name(want))
+                return Target(found.calls, values, found.guard)
         return None
+
+
+def _guarded(call: HttpCall, guard: Guard) -> HttpCall:
+    async def checked(request: HttpRequest, *names: str) -> HttpAnswer:
+        guard.check(request.headers)
+        return await call(request, *names)
+
+    return checked
 
 
 def _is_name(segment: str) -> bool:

@@ -2,17 +2,32 @@
 
 import functools
 import logging
+from collections.abc import Callable
+from time import perf_counter_ns
+
+import msgspec
 
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
-from inferd.errors import InferdError, ModelNotFound
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+from inferd.transport.access import OPEN, Access, Headers
+from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
-from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
+from inferd.transport.header_forward import HeaderForward, add_forwarded
+from inferd.transport.http_coding import MIN_BYTES, choose_coding
 from inferd.transport.http_logging import LoggingRoutes
-from inferd.transport.http_message import HttpAnswer, HttpRequest
-from inferd.transport.http_router import HttpCall, Route, Router
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_repository import RepositoryRoutes
+from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_statistics import StatisticsRoutes
+from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.lane import Lane
+from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.wire import v2_binary, v2_rest
+from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
@@ -24,23 +39,43 @@ _VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class HttpRoutes:
-    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`."""
+    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`.
 
-    def __init__(self, engine: Engine, rules: JsonRules, *, not_ready_status: int) -> None:
+    With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
+    is taken. `forward` chooses the headers of an inference that become its parameters; whoever
+    makes an HttpRequest asks it. `hold` counts bytes of requests in memory, beside those the
+    connections count themselves: more, or with a minus fewer; it returns False for too many.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        rules: JsonRules,
+        *,
+        not_ready_status: int,
+        forward: HeaderForward | None = None,
+        access: Access = OPEN,
+        hold: Callable[[int], bool] = lambda _count: True,
+    ) -> None:
+        self.forward = forward
         self._engine = engine
+        self.tracer = engine.tracer
         self._codec = V2Rest(rules)
-        self._max_inflated_bytes = rules.max_json_bytes
+        self._coder = Coder(rules.max_json_bytes)
+        self._hold = hold
         self._not_ready_status = not_ready_status
         self._failures = FailureLog(log)
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
         self.table = self._routes()
-        self._router = Router(self.table)
+        self._router = Router(self.table, access)
+        self.is_guarded = access is not OPEN
         self._targets = self._router.known
 
     def _routes(self) -> list[Route]:
         return [
+            *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
             Route("GET", "/v2", "metadata", self.server_metadata),
             Route("GET", "/v2/health/live", "health", self.live),
             Route("GET", "/v2/health/ready", "health", self.ready),
@@ -51,7 +86,9 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+            *RepositoryRoutes(self._engine).routes(),
             *LoggingRoutes(self._engine.log).routes(),
+            *TraceRoutes(self._engine).routes(),
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
@@ -62,7 +99,7 @@ class HttpRoutes:
                 return _not_found(request)
             call = target.calls.get(request.method)
             if call is None:
-                return _wrong_method(request, target.calls)
+                return _wrong_method(request, target)
             return await call(request, *target.names)
         except InferdError as error:
             self._failures.note(request.target.decode("latin-1"), error)
@@ -73,14 +110,40 @@ class HttpRoutes:
                 500, "the server failed in a way it does not understand; see its log"
             )
 
-    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """V2 Inference, with the Binary Tensor Data extension."""
+    def verbs(self, target: bytes) -> list[bytes]:
+        """Return the verbs a request target may be asked with, none for what is not there."""
+        found = self._router.find(target)
+        return sorted(found.calls) if found else []
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """Raise HttpError for a request that `answer` would refuse because of who sends it."""
+        found = self._router.find(target)
+        if found is None or found.guard is None:
+            return
+        try:
+            found.guard.check(headers)
+        except InferdError as error:
+            raise HttpError(HTTP_STATUS[error.code], error.message) from None
+
+    async def infer(
+        self,
+        request: HttpRequest,
+        model: str,
+        version: str = "",
+        engine: Engine | TracedEngine | None = None,
+    ) -> HttpAnswer:
+        """V2 Inference, with the Binary Tensor Data extension; of a traced request, by `engine`."""
         headers = request.headers
-        body = request.body
+        if (
+            self.tracer.is_on
+            and engine is None
+            and (trace := begin_http(self.tracer, model, headers))
+        ):
+            return await self._infer_traced(trace, request, model, version)
+        engine = engine or self._engine
         if coding := headers.get(b"content-encoding"):
-            if coding not in (b"gzip", b"deflate", b"identity"):
-                return _unknown_coding(coding)
-            body = await inflate(body, coding, self._max_inflated_bytes)
+            return await self._infer_coded(coding, request, model, version, engine)
+        body = request.body
         json_size = len(body)
         if (declared := headers.get(_INFER_HEADER)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
@@ -90,9 +153,11 @@ class HttpRoutes:
             except NotFast:
                 infer_request = await self._decode_in_thread(model, version, body, json_size)
         except InferdError:
-            self._engine.check_model(model, version)  # an unknown model is the greater mistake
+            engine.check_model(model, version)  # an unknown model is the greater mistake
             raise
-        response = await self._engine.infer(infer_request)
+        if request.forwarded is not None:
+            add_forwarded(infer_request, request.forwarded)
+        response = await engine.infer(infer_request)
         try:
             encoded = self._codec.encode_infer_response(infer_request, response)
         except NotFast:
@@ -104,8 +169,64 @@ class HttpRoutes:
             answer.content_type = _OCTETS
             answer.headers = b"%b: %d\r\n" % (v2_binary.HEADER.encode(), json_size_out)
         if accept := headers.get(b"accept-encoding"):
-            await _compress(answer, accept)
+            await self._compress(answer, accept)
         return answer
+
+    async def _infer_traced(
+        self, trace: Trace, request: HttpRequest, model: str, version: str
+    ) -> HttpAnswer:
+        now_ns = perf_counter_ns()
+        trace.stamp(moments.HTTP_RECV_START, request.began_ns or now_ns)
+        trace.stamp(moments.HTTP_RECV_END, now_ns)
+        try:
+            return await self.infer(request, model, version, TracedEngine(self._engine, trace))
+        except BaseException as error:
+            trace.fail(error)
+            raise
+        finally:
+            trace.stamp(moments.HTTP_SEND_START)
+            finish_when_sent(self.tracer, trace, moments.HTTP_SEND_END)
+
+    async def _infer_coded(
+        self,
+        coding: bytes,
+        request: HttpRequest,
+        model: str,
+        version: str,
+        engine: Engine | TracedEngine,
+    ) -> HttpAnswer:
+        """Infer from a compressed body."""
+        headers = {**request.headers, b"content-encoding": b""}
+        plain = msgspec.structs.replace(request, headers=headers)
+        if coding == b"identity":
+            return await self.infer(plain, model, version, engine)
+        if coding not in WINDOW_BITS:
+            return _unknown_coding(coding)
+        plain.body = await self._inflated(request.body, coding)
+        size = len(plain.body)
+        try:
+            if not self._hold(size):
+                msg = "the server holds as much request data as it may; try again later"
+                raise Unavailable(msg)
+            return await self.infer(plain, model, version, engine)
+        finally:
+            self._hold(-size)
+
+    async def _inflated(self, body: memoryview, coding: bytes) -> memoryview:
+        try:
+            return await self._coder.inflate(body, coding)
+        except BadCoding as error:
+            msg = f"the compressed body {error}"
+            raise InvalidRequest(msg) from None
+        except InflatesTooFar as error:
+            msg = f"the body inflates to more than {error} bytes (--http-max-input-size)"
+            raise InvalidRequest(msg) from None
+
+    async def _compress(self, answer: HttpAnswer, accept: bytes) -> None:
+        coding = choose_coding(accept)
+        if coding != b"identity" and sum(map(len, answer.buffers)) >= MIN_BYTES:
+            answer.buffers = [await self._coder.deflate(answer.buffers, coding)]
+            answer.headers += b"Content-Encoding: %b\r\n" % coding
 
     async def _decode_in_thread(
         self, model: str, version: str, body: memoryview, json_size: int
@@ -163,6 +284,8 @@ class HttpRoutes:
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
     """Return the V2 error object with `status`; exactly application/json, as clients want it."""
+    if status == 401:
+        headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
     return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
 
 
@@ -176,8 +299,10 @@ def _not_found(request: HttpRequest) -> HttpAnswer:
     return error_answer(404, f"there is nothing at '{path}'")
 
 
-def _wrong_method(request: HttpRequest, calls: dict[bytes, HttpCall]) -> HttpAnswer:
-    allowed = b", ".join(sorted(calls))
+def _wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
+    if target.guard is not None:  # who may not call it need not know how
+        target.guard.check(request.headers)
+    allowed = b", ".join(sorted(target.calls))
     method = request.method[:40].decode("latin-1")
     text = f"method {method} is not allowed here, expected {allowed.decode()}"
     return error_answer(405, text, b"Allow: %b\r\n" % allowed)
@@ -187,10 +312,3 @@ def _unknown_coding(coding: bytes) -> HttpAnswer:
     # Triton answers 501 here, not 415: clients match on it.
     text = f"Content-Encoding '{coding[:40].decode('latin-1')}' is not one of gzip, deflate"
     return error_answer(501, text, b"Accept-Encoding: gzip, deflate\r\n")
-
-
-async def _compress(answer: HttpAnswer, accept: bytes) -> None:
-    coding = choose_coding(accept)
-    if coding != b"identity" and sum(map(len, answer.buffers)) >= MIN_BYTES:
-        answer.buffers = [await deflate(answer.buffers, coding)]
-        answer.headers += b"Content-Encoding: %b\r\n" % coding

@@ -4,22 +4,31 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from inferd.engine.engine import Engine
+from inferd.transport.access import OPEN, Access
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_connection import HttpConnection
+from inferd.transport.http_cors import CorsRoutes
 from inferd.transport.http_routes import HttpRoutes
 from inferd.transport.turns import Turns
 from inferd.wire.v2_rest import JsonRules
+
+if TYPE_CHECKING:
+    from inferd.transport.http_router import Routes
 
 SWEEP_S = 1.0
 """How often timeouts are looked at; they are exact to about this much."""
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's."""
+    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
+
+    Headers whose names match `header_forward_pattern` become parameters of the inference.
+    """
 
     max_header_bytes: int
     max_body_bytes: int
@@ -34,12 +43,16 @@ class HttpOptions(msgspec.Struct, frozen=True):
     non_finite: str
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
+    header_forward_pattern: str | None = None
+    access: Access = OPEN
+    cors_origins: frozenset[str] = frozenset()
 
 
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
-    `clock` is for timeouts. `connect` makes the protocol of a new connection.
+    `clock` is for timeouts. `connect` makes the protocol of a new connection. Raises InvalidConfig
+    for a pattern that is none.
     """
 
     def __init__(
@@ -51,7 +64,18 @@ class HttpServer:
     ) -> None:
         rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        self.routes = HttpRoutes(engine, rules, not_ready_status=options.not_ready_status)
+        routes = HttpRoutes(
+            engine,
+            rules,
+            not_ready_status=options.not_ready_status,
+            forward=HeaderForward.of(
+                options.header_forward_pattern, "--http-header-forward-pattern"
+            ),
+            access=options.access,
+            hold=self.hold,
+        )
+        origins = options.cors_origins
+        self.routes: Routes = CorsRoutes(routes, origins) if origins else routes
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
@@ -131,6 +155,11 @@ class HttpServer:
         self.connections.discard(connection)
         if not self.connections:
             self._all_gone.set()
+
+    def hold(self, count: int) -> bool:
+        """Count bytes of requests in memory; tell whether they are no more than there may be."""
+        self.inflight_bytes += count
+        return self.inflight_bytes <= self.options.max_inflight_bytes
 
     def sweep(self) -> None:
         """Let every connection act on what has lasted too long."""

@@ -42,6 +42,9 @@ GRPC_STATUS = {
     Code.UNSUPPORTED: 12,
     Code.ALREADY_EXISTS: 6,
     Code.CANCELLED: 1,
+    Code.RESTRICTED: 14,  # UNAVAILABLE, as Triton says it
+    Code.UNAUTHENTICATED: 16,
+    Code.FORBIDDEN: 7,
 }
 """The gRPC status code (google.rpc.Code) of each reason."""
 

@@ -54,6 +54,23 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
     return Split(b"".join(rest), request_id, raw) if start == end else None
 
 
+class Field(NamedTuple):
+    """One length-delimited field of a message: its one-byte tag, its bytes, and where it ends."""
+
+    tag: int
+    value: memoryview
+    end: int
+
+
+def read_field(view: memoryview, at: int) -> Field | None:
+    """Return the field that begins at `at`, None when it is of another kind or cut short."""
+    if at + 1 >= len(view) or view[at] & 0x87 != 2:
+        return None
+    size, start = _varint_at(view, at + 1)
+    end = start + size
+    return Field(view[at], view[start:end], end) if end <= len(view) else None
+
+
 def decode_text(value: bytes) -> str:
     """Return the text of a string field. Raises InvalidRequest when it is not UTF-8."""
     try:

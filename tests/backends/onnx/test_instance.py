@@ -1,4 +1,5 @@
 import gc
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -70,6 +71,23 @@ def answer(instance, *inputs, outputs=()):
 
 A = floats("A", [[1, 2, 3, 4]])
 B = floats("B", [[1, 1, 1, 1]])
+
+
+@pytest.mark.parametrize("reshape", [None, (2, 2)])
+def test_a_request_knows_when_onnx_runtime_began_and_was_done(make_model, reshape):
+    value = ("A", TensorProto.FLOAT, [2, 2] if reshape else [4])
+    files = make_model([value], [("Y", *value[1:])], [helper.make_node("Neg", ["A"], ["Y"])])
+    config = ModelConfig(
+        "m",
+        input=(ModelInput("A", FP32, (4,), reshape=reshape),),
+        output=(ModelOutput("Y", FP32, (4,), reshape=reshape),),
+    )
+    request = asked(floats("A", [1, 2, 3, 4]))
+    began_ns = time.perf_counter_ns()
+    [response] = opened(files, config).execute([request])
+    assert response.outputs[0].numpy().tolist() == [-1, -2, -3, -4]
+    ended_ns = time.perf_counter_ns()
+    assert began_ns <= request.computing_ns <= request.computed_ns <= ended_ns
 
 
 def test_an_answer_has_every_output(add_sub):

@@ -4,6 +4,7 @@ import ctypes
 import re
 from collections.abc import Callable, Sequence
 from math import prod
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,12 @@ class OnnxInstance:
         for tensor in request.inputs:
             view = np.ndarray(tensor.shape, tensor.datatype.numpy, tensor.data)
             feed[tensor.name] = view
+        request.computing_ns = perf_counter_ns()
         try:
             arrays = self._run(names, feed, self._run_options)
         except self._failed as error:
             return self._failure(error)
+        request.computed_ns = perf_counter_ns()
         datatypes = self._datatypes
         outputs = []
         for name, array in zip(names, arrays, strict=True):
@@ -101,7 +104,9 @@ class OnnxInstance:
             # Control tensors are in no configuration; they are what they look like.
             readers = self._readers
             feed = {t.name: readers.get(t.name, Tensor.numpy)(t) for t in request.inputs}
+            request.computing_ns = perf_counter_ns()
             arrays = self._run(names, feed, self._run_options)
+            request.computed_ns = perf_counter_ns()
             outputs = [
                 self._writers[name](array) for name, array in zip(names, arrays, strict=True)
             ]

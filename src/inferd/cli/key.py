@@ -1,0 +1,53 @@
+"""inferd key: makes an API key, and enters its hash into the file the server reads."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from inferd.config.api_keys import make_key
+from inferd.config.restriction import API_GROUPS
+from inferd.errors import InvalidConfig
+
+HELP = f"""\
+inferd key NAME FILE [GROUPS]
+
+Makes an API key for NAME, prints it, and appends its hash to FILE, which inferd serve reads with
+--api-key-file; a server that runs takes it up within seconds. The key itself is stored nowhere.
+To take a key back, delete its line.
+
+GROUPS, separated by commas, are what the key opens; all without any:
+{", ".join(API_GROUPS[:6])},
+{", ".join(API_GROUPS[6:])}.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Make a key. Return 0, 1 when the file cannot be written, 2 for wrong arguments."""
+    if "--help" in arguments or "-h" in arguments:
+        sys.stdout.write(HELP)
+        return 0
+    try:
+        if not 2 <= len(arguments) <= 3:
+            msg = "expected NAME FILE [GROUPS]"
+            raise InvalidConfig(msg)
+        name, path, *groups = arguments
+        made = make_key(name, *groups)
+    except InvalidConfig as error:
+        sys.stderr.write(f"inferd key: {error.message}\nSee inferd key --help.\n")
+        return 2
+    try:
+        _append(path, made.line)
+    except OSError as error:
+        sys.stderr.write(f"inferd key: cannot write {path}: {error.strerror or error}\n")
+        return 1
+    sys.stdout.write(f"{made.key}\n")
+    return 0
+
+
+def _append(path: str, line: str) -> None:
+    """Append `line` in one write, on a line of its own; a new file is its owner's alone."""
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        is_fresh_line = file.read(1) in (b"", b"\n")
+        file.write(f"{'' if is_fresh_line else chr(10)}{line}\n".encode())

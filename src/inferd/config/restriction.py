@@ -1,0 +1,63 @@
+"""The API groups that may be restricted, and how --http-restricted-api spells a restriction."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from inferd.errors import InvalidConfig
+
+API_GROUPS = (
+    "health",
+    "metadata",
+    "inference",
+    "shared-memory",
+    "model-config",
+    "model-repository",
+    "statistics",
+    "trace",
+    "logging",
+)
+"""Every call belongs to one of these; the names are Triton's."""
+
+_KEY = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # a header's name, RFC 9110, section 5.1
+_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what every client can send unchanged
+
+
+class Restriction(NamedTuple):
+    """What a call must carry: a header of this name, in lower case, with exactly this value."""
+
+    key: str
+    value: str
+
+
+def read_restrictions(flag: str, texts: Sequence[str]) -> Mapping[str, Restriction]:
+    """Return the restriction of each group that `texts`, the values of `flag`, name.
+
+    One text is GROUP,GROUP:KEY=VALUE. Raises InvalidConfig, which never repeats a value.
+    """
+    found: dict[str, Restriction] = {}
+    for text in texts:
+        names, _, pair = text.partition(":")
+        key, equals, value = pair.partition("=")
+        if not (equals and _KEY.fullmatch(key) and _VALUE.fullmatch(value)):
+            msg = (
+                f"{flag}: expected GROUPS:KEY=VALUE, where GROUPS are separated by commas, KEY is "
+                "the name of a header and VALUE is printable ASCII"
+            )
+            raise InvalidConfig(msg)
+        for group in read_groups(flag, names):
+            if group in found:
+                msg = f"{flag}: the group {group} is restricted twice"
+                raise InvalidConfig(msg)
+            found[group] = Restriction(key.lower(), value)
+    return found
+
+
+def read_groups(where: str, names: str) -> list[str]:
+    """Return the groups in `names`, which are separated by commas. Raises InvalidConfig."""
+    groups = [name.strip() for name in names.split(",")]
+    for group in groups:
+        if group not in API_GROUPS:
+            msg = f"{where}: {group[:40]!r} is none of the groups {', '.join(API_GROUPS)}"
+            raise InvalidConfig(msg)
+    return groups

@@ -1,0 +1,185 @@
+"""Catalog: the models a server knows, where each of their versions stands, and which ones answer.
+
+Everything here happens on the event loop and waits for nothing: to whoever looks a change is
+there as a whole or not at all.
+"""
+
+from collections.abc import Iterator
+
+from inferd.core.metadata import IndexEntry, ModelState
+from inferd.engine.served import Served
+from inferd.errors import ModelNotFound, Unavailable
+
+NO_VERSION = -1
+"""Stands for the version of a model that is broken before its versions are known."""
+
+UNLOADED = "unloaded"
+"""The reason of a version that does not serve because it was unloaded; Triton's word."""
+
+
+class Version:
+    """One version of a known model: where it stands, and what serves it when it is ready.
+
+    One that is `excused` does not keep a strict server from being ready.
+    """
+
+    __slots__ = ("is_excused", "reason", "served", "state")
+
+    def __init__(
+        self,
+        state: ModelState,
+        reason: str = "",
+        served: Served | None = None,
+        *,
+        is_excused: bool = False,
+    ) -> None:
+        self.state = state
+        self.reason = reason
+        self.served = served
+        self.is_excused = is_excused
+
+
+class Model:
+    """A known model: its versions by number, and the ready ones by text for quick lookup."""
+
+    __slots__ = ("default", "ready", "versions")
+
+    def __init__(self) -> None:
+        self.versions: dict[int, Version] = {}
+        self.ready: dict[str, Served] = {}
+        self.default: Served | None = None
+
+    def refresh(self) -> None:
+        """Recompute what follows from `versions`; the highest ready one is the default."""
+        self.ready = {
+            str(number): version.served
+            for number, version in sorted(self.versions.items())
+            if version.served is not None
+        }
+        self.default = next(reversed(self.ready.values()), None)
+
+
+class Catalog:
+    """The known models by name. `models` is for who looks one up on the way of a request."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, Model] = {}
+
+    # --- what changes it ---
+
+    def add(self, *served: Served) -> None:
+        """Let loaded versions of one model answer from now on, all at the same moment."""
+        model = self.models.setdefault(served[0].name, Model())
+        model.versions.pop(NO_VERSION, None)
+        for one in served:
+            model.versions[int(one.version)] = Version(ModelState.READY, served=one)
+        model.refresh()
+
+    def set_state(
+        self,
+        name: str,
+        version: int,
+        state: ModelState,
+        reason: str = "",
+        *,
+        is_excused: bool = False,
+    ) -> None:
+        """Record where a version stands that does not serve, NO_VERSION when none is known."""
+        model = self.models.setdefault(name, Model())
+        model.versions[version] = Version(state, reason, is_excused=is_excused)
+        model.refresh()
+
+    def clear(self) -> list[Served]:
+        """Forget everything; return what served."""
+        served = [one for model in self.models.values() for one in model.ready.values()]
+        self.models.clear()
+        return served
+
+    # --- what it tells ---
+
+    def names(self) -> list[str]:
+        """Return the names of the models that have a ready version."""
+        return sorted(name for name, model in self.models.items() if model.default)
+
+    def rows(self) -> Iterator[IndexEntry]:
+        """Yield one row per known model version, by name and number."""
+        for name, model in sorted(self.models.items()):
+            for number, version in sorted(model.versions.items()):
+                shown = "" if number == NO_VERSION else str(number)
+                yield IndexEntry(name, shown, version.state, version.reason)
+
+    def is_sound(self) -> bool:
+        """Tell whether every version is ready, or excused."""
+        return all(
+            version.state is ModelState.READY or version.is_excused
+            for model in self.models.values()
+            for version in model.versions.values()
+        )
+
+    def is_ready(self, name: str, version: str) -> bool:
+        """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
+        model = self._known(name)
+        if not version:
+            return model.default is not None
+        number = version_number(version)
+        if number is None or number not in model.versions:
+            raise ModelNotFound(_no_version(name, version, model))
+        return model.versions[number].served is not None
+
+    def find(self, name: str, version: str) -> Served:
+        """Return what serves that version, "" for the highest. Raises ModelNotFound, Unavailable.
+
+        `Model.ready` knows the usual spelling of versions; this knows all, and says what is wrong.
+        """
+        model = self._known(name)
+        if not version and model.default is not None:
+            return model.default
+        number = version_number(version) if version else None
+        if number is not None and number in model.versions:
+            found = model.versions[number]
+            if found.served is not None:
+                return found.served
+            msg = f"model '{name}' version {number} is {found.state.value}" + _because(found.reason)
+            is_to_come = found.state is ModelState.LOADING or model.default
+            raise Unavailable(msg) if is_to_come else ModelNotFound(msg)
+        if version and number not in model.versions:
+            raise ModelNotFound(_no_version(name, version, model))
+        if any(v.state is ModelState.LOADING for v in model.versions.values()):
+            msg = f"model '{name}' is still loading"
+            raise Unavailable(msg)
+        reasons = "; ".join(v.reason for v in model.versions.values() if v.reason)
+        msg = f"model '{name}' has no version ready" + _because(reasons)
+        raise ModelNotFound(msg)
+
+    def served(self, name: str = "", version: str = "") -> list[Served]:
+        """Return what serves now: of all models, of one, or one version. Raises as `find` does."""
+        if not name:
+            return [one for _, model in sorted(self.models.items()) for one in model.ready.values()]
+        found = self.find(name, version)
+        return [found] if version else list(self.models[name].ready.values())
+
+    def _known(self, name: str) -> Model:
+        model = self.models.get(name)
+        if model is None:
+            msg = f"there is no model '{name}' on this server"
+            raise ModelNotFound(msg)
+        return model
+
+
+def version_number(token: str) -> int | None:
+    """Return the version a request's token means: decimal digits, 'v' before them allowed.
+
+    None when the token names no number (V2 facts: version tokens).
+    """
+    digits = token[1:] if token[:1] == "v" else token
+    # No version folder has more digits than an int64; int() of a hostile token would be slow.
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def _no_version(name: str, version: str, model: Model) -> str:
+    known = ", ".join(str(number) for number in sorted(model.versions) if number != NO_VERSION)
+    return f"model '{name}' has no version '{version}', known versions: {known or 'none'}"
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

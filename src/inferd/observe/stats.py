@@ -1,0 +1,273 @@
+"""Counts: what one loaded model version has done, in plain integers.
+
+A request carries its own times, each set by whoever knows it: `queued_ns` by the scheduler that
+makes it wait, `started_ns` and `ended_ns` by the Execution that runs it, `computing_ns` and
+`computed_ns` by a backend that can tell its own work on inputs and outputs from the framework's.
+The engine, through which every request goes, settles it with one call: add_success or add_failure.
+
+Most requests run alone: then their execution is the request, and that one call counts both. What
+was gathered into one execution is marked as shared and counted by the Execution that ran it, with
+add_shared_execution. So the integers are kept apart by alone and shared, and added up only when
+somebody asks.
+
+A duration falls into the histogram bucket of its bit length: bucket n holds what is shorter than
+2^n ns.
+
+Everything here runs on the event loop, so nothing is locked.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from inferd.errors import Cancelled, Unavailable
+from inferd.observe.statistics import (
+    BatchStatistics,
+    Duration,
+    InferStatistics,
+    ModelStatistics,
+    ResponseStatistics,
+)
+
+BUCKETS = 65
+"""One for each bit length of a duration in ns; 2^64 ns are 584 years."""
+
+MAX_RESPONSE_ROWS = 1000
+"""Answers of a stream beyond so many are counted together with the last of them."""
+
+REJECTED, CANCELED, BACKEND, OTHER = FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+"""Why requests fail: they waited too long, their client gave up, the model failed, or else."""
+
+
+Outcome = Literal["success", "fail", "empty_response", "cancel"]
+
+
+class Timed(Protocol):
+    """What is counted of a request: its batch size, and its times, 0 where it did not get to.
+
+    Times are on the clock of time.perf_counter_ns. `shared`: others were in the same execution.
+    """
+
+    batch_size: int
+    queued_ns: int
+    started_ns: int
+    computing_ns: int
+    computed_ns: int
+    ended_ns: int
+    shared: bool
+
+
+class Phases:
+    """How often something ran, and the sums of its phases."""
+
+    __slots__ = ("count", "infer_ns", "input_ns", "output_ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.input_ns = 0
+        self.infer_ns = 0
+        self.output_ns = 0
+
+
+class Counts:
+    """The integers of one model version; `clock` is the one its requests' times are on.
+
+    `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
+    ones. Histograms count successful requests; one that had no queue is in none of
+    `queue_histogram`'s buckets. `refused_count` counts requests that failed before a queue or an
+    instance had them, which are no failures of the model.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self.clock = clock
+        self._epoch_ns = time.time_ns() - clock()
+        self._last_ns = 0
+        self.alone: dict[int, Phases] = {}
+        self.shared: dict[int, Phases] = {}
+        self.shared_requests = Phases()
+        self.shared_inference_count = 0
+        self.failed_execution_count = 0
+        self.queue_ns = 0
+        self.fail_ns = 0
+        self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
+        self.refused_count = 0
+        self.cache_hit = Duration()
+        self.cache_miss = Duration()
+        self.responses: list[ResponseStatistics] = []
+        self.request_histogram = [0] * BUCKETS
+        self.queue_histogram = [0] * BUCKETS
+        self.input_histogram = [0] * BUCKETS
+        self.infer_histogram = [0] * BUCKETS
+        self.output_histogram = [0] * BUCKETS
+
+    # --- counting ---
+
+    def add_success(self, request: Timed) -> None:
+        """Settle a request that was answered, and its execution when it was alone in it."""
+        started_ns = request.started_ns
+        computing_ns = request.computing_ns or started_ns
+        ended_ns = request.ended_ns
+        computed_ns = request.computed_ns or ended_ns
+        batch_size = request.batch_size
+        if request.shared:
+            phases = self.shared_requests
+            self.shared_inference_count += batch_size
+        else:
+            phases = self.alone.get(batch_size) or self.alone.setdefault(batch_size, Phases())
+        phases.count += 1
+        phases.input_ns += (took_ns := computing_ns - started_ns)
+        self.input_histogram[took_ns.bit_length()] += 1
+        phases.infer_ns += (took_ns := computed_ns - computing_ns)
+        self.infer_histogram[took_ns.bit_length()] += 1
+        phases.output_ns += (took_ns := ended_ns - computed_ns)
+        self.output_histogram[took_ns.bit_length()] += 1
+        self._last_ns = started_ns
+        if queued_ns := request.queued_ns:
+            self.queue_ns += (took_ns := started_ns - queued_ns)
+            self.queue_histogram[took_ns.bit_length()] += 1
+            started_ns = queued_ns
+        self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
+
+    def add_failure(self, request: Timed, error: BaseException) -> None:
+        """Settle a request that ended with `error`, and its execution when it was alone in it."""
+        began_ns = request.queued_ns or request.started_ns
+        if not began_ns:
+            self.refused_count += 1
+            return
+        self.fail_ns += self.clock() - began_ns
+        self.fail_counts[_reason(request, error)] += 1
+        if request.started_ns and not request.shared:
+            self.failed_execution_count += 1
+            self._last_ns = request.started_ns
+
+    def add_shared_execution(
+        self, ran: Timed, served: Sequence[Timed], *, failed: bool = False
+    ) -> None:
+        """Count one execution for several requests, and give all those its times.
+
+        `ran` is what the Execution was given: a request made of `served`, or the first of them.
+        Call it before their answers are handed out.
+        """
+        batch_size = 0
+        for request in served:
+            request.started_ns = ran.started_ns
+            request.computing_ns = ran.computing_ns
+            request.computed_ns = ran.computed_ns
+            request.ended_ns = ran.ended_ns
+            request.shared = True
+            batch_size += request.batch_size
+        self._last_ns = ran.started_ns
+        if failed:
+            self.failed_execution_count += 1
+            return
+        phases = self.shared.setdefault(batch_size, Phases())
+        computing_ns = ran.computing_ns or ran.started_ns
+        computed_ns = ran.computed_ns or ran.ended_ns
+        phases.count += 1
+        phases.input_ns += computing_ns - ran.started_ns
+        phases.infer_ns += computed_ns - computing_ns
+        phases.output_ns += ran.ended_ns - computed_ns
+
+    def add_response(self, index: int, outcome: Outcome, infer_ns: int, output_ns: int) -> None:
+        """Count what became of answer `index` (from 0) of a decoupled model's stream."""
+        index = min(index, MAX_RESPONSE_ROWS - 1)
+        while len(self.responses) <= index:
+            self.responses.append(ResponseStatistics())
+        row = self.responses[index]
+        row.compute_infer.add(infer_ns)
+        row.compute_output.add(output_ns)
+        ended: Duration = getattr(row, outcome)
+        ended.add(infer_ns + output_ns)
+
+    # --- telling ---
+
+    def statistics(self, name: str, version: str) -> ModelStatistics:
+        """Return all of it in the words of the Statistics extension."""
+        requests = [*self.alone.values(), self.shared_requests]
+        count = sum(phases.count for phases in requests)
+        compute_input, compute_infer, compute_output = _durations(requests)
+        compute_ns = compute_input.ns + compute_infer.ns + compute_output.ns
+        executions = [*self.alone.values(), *self.shared.values()]
+        return ModelStatistics(
+            name,
+            version,
+            (self._epoch_ns + self._last_ns) // 1_000_000 if self._last_ns else 0,
+            self.shared_inference_count + sum(s * phases.count for s, phases in self.alone.items()),
+            self.failed_execution_count + sum(phases.count for phases in executions),
+            InferStatistics(
+                success=Duration(count, self.queue_ns + compute_ns),
+                fail=Duration(sum(self.fail_counts.values()), self.fail_ns),
+                queue=Duration(count, self.queue_ns),
+                compute_input=compute_input,
+                compute_infer=compute_infer,
+                compute_output=compute_output,
+                cache_hit=self.cache_hit,
+                cache_miss=self.cache_miss,
+            ),
+            {str(index): row for index, row in enumerate(self.responses)},
+            [
+                BatchStatistics(size, *_durations(self._executions_of(size)))
+                for size in sorted(self.alone.keys() | self.shared.keys())
+            ],
+            [],
+        )
+
+    def _executions_of(self, batch_size: int) -> list[Phases]:
+        return [some[batch_size] for some in (self.alone, self.shared) if batch_size in some]
+
+
+class AnswerCount:
+    """Counts the answers of one request to a decoupled model, as they come and go."""
+
+    def __init__(self, counts: Counts, request: Timed) -> None:
+        self._counts = counts
+        self._request = request
+        self._clock = counts.clock
+        self._index = 0
+        self._came_ns = 0
+        self._went_ns = 0
+
+    def come(self) -> None:
+        """Note that an answer is there."""
+        self._came_ns = self._clock()
+
+    def gone(self, *, is_empty: bool) -> None:
+        """Note that it was taken: its reader asks for the next one."""
+        self._add("empty_response" if is_empty else "success")
+
+    def fail(self, error: BaseException) -> None:
+        """Note that `error` came in the place of the next answer, or of the one that is there."""
+        if self._request.started_ns:
+            self._add("cancel" if _is_cancel(error) else "fail")
+
+    def _add(self, outcome: Outcome) -> None:
+        now_ns = self._clock()
+        came_ns = self._came_ns or now_ns
+        began_ns = self._went_ns or self._request.started_ns
+        self._counts.add_response(self._index, outcome, came_ns - began_ns, now_ns - came_ns)
+        self._index += 1
+        self._came_ns = 0
+        self._went_ns = now_ns
+
+
+def _durations(all_phases: Sequence[Phases]) -> tuple[Duration, Duration, Duration]:
+    """Return the input, infer and output phases added up."""
+    count = sum(phases.count for phases in all_phases)
+    return (
+        Duration(count, sum(phases.input_ns for phases in all_phases)),
+        Duration(count, sum(phases.infer_ns for phases in all_phases)),
+        Duration(count, sum(phases.output_ns for phases in all_phases)),
+    )
+
+
+def _reason(request: Timed, error: BaseException) -> str:
+    if _is_cancel(error):
+        return CANCELED
+    if request.started_ns:
+        return BACKEND
+    return REJECTED if isinstance(error, Unavailable) else OTHER
+
+
+def _is_cancel(error: BaseException) -> bool:
+    return isinstance(error, asyncio.CancelledError | GeneratorExit | Cancelled)

@@ -1,0 +1,79 @@
+"""Who may call what: from the options and the file of API keys to the guards of each protocol."""
+
+import logging
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from inferd.config.api_keys import ApiKey, read_api_keys
+from inferd.config.restriction import read_restrictions
+from inferd.config.server import ServerConfig
+from inferd.errors import InvalidConfig
+from inferd.transport.access import OPEN, Access, KeyRing, Secret
+
+LOGGER = logging.getLogger("inferd")
+
+MAX_BYTES = 1 << 20
+"""Size of a file of API keys; room for ten thousand."""
+
+_FLAG = "--api-key-file"
+_GRPC_PREFIX = "triton-grpc-protocol-"
+"""Stands before the key of a restriction in gRPC metadata, as Triton has it."""
+
+
+def fill_ring(ring: KeyRing, path: str) -> None:
+    """Put the API keys in the file `path` on `ring`.
+
+    Raises InvalidConfig when the file cannot be used; `ring` stays as it was then.
+    """
+    ring.keys = _read_keys(path)
+    if not ring.keys:
+        LOGGER.warning("there is no API key in %s: nobody is let in", path)
+
+
+def http_access(config: ServerConfig, ring: KeyRing | None = None) -> Access:
+    """Return who may call what over HTTP. Raises InvalidConfig."""
+    secrets = _secrets("--http-restricted-api", config.http_restricted_api)
+    return _access(config, secrets, ring)
+
+
+def grpc_access(config: ServerConfig, ring: KeyRing | None = None) -> Access:
+    """Return who may call what over gRPC. Raises InvalidConfig."""
+    flag, texts = "--grpc-restricted-protocol", config.grpc_restricted_protocol
+    return _access(config, _secrets(flag, texts, prefix=_GRPC_PREFIX), ring)
+
+
+def _access(config: ServerConfig, secrets: Mapping[str, Secret], ring: KeyRing | None) -> Access:
+    if not secrets and ring is None:
+        return OPEN
+    keyless = frozenset() if config.api_key_for_health else frozenset(("health",))
+    return Access(secrets, ring, keyless)
+
+
+def _secrets(flag: str, texts: Sequence[str], prefix: str = "") -> Mapping[str, Secret]:
+    return {
+        api: Secret(f"{prefix}{key}".encode(), value.encode())
+        for api, (key, value) in read_restrictions(flag, texts).items()
+    }
+
+
+def _read_keys(path: str) -> Mapping[bytes, ApiKey]:
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for a writer
+            msg = f"{_FLAG}: {path} is not a file"
+            raise InvalidConfig(msg)
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        reason = error.strerror if isinstance(error, OSError) else error
+        msg = f"{_FLAG}: cannot read {path}: {reason}"
+        raise InvalidConfig(msg) from error
+    if len(data) > MAX_BYTES:
+        msg = f"{_FLAG}: {path} is larger than {MAX_BYTES} bytes"
+        raise InvalidConfig(msg)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        msg = f"{_FLAG}: {path} is not UTF-8"
+        raise InvalidConfig(msg) from None  # its text would show bytes of the file
+    return read_api_keys(text, f"{_FLAG} {path}")

@@ -1,0 +1,91 @@
+"""Files that are read again when they change: looked at once in a while, never per request."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+from inferd.errors import InvalidConfig
+
+LOGGER = logging.getLogger("inferd")
+
+LOOK_S = 1.0
+"""How often the files are looked at."""
+
+_State = tuple[tuple[int, int, int] | None, ...]
+
+
+class FileWatcher:
+    """Reads files again when they have changed, and then rested from one look to the next.
+
+    Who writes a file may be in the middle of it at the first look. Links are followed: Kubernetes
+    exchanges a secret's files by pointing a link elsewhere.
+    """
+
+    def __init__(self, look_s: float = LOOK_S) -> None:
+        self._look_s = look_s
+        self._watched: list[_Watched] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def read(self, what: str, read: Callable[[], None], *paths: str) -> None:
+        """Call `read`, now and whenever one of `paths` has changed.
+
+        Raises what `read` does. Later it may raise InvalidConfig, to say that the files cannot be
+        used; the log then calls them `what`.
+        """
+        watched = _Watched(what, read, paths)
+        read()
+        self._watched.append(watched)
+
+    def start(self) -> None:
+        """Look from now on, if there is anything to look at."""
+        if self._watched:
+            self._timer = asyncio.get_running_loop().call_later(self._look_s, self._look_again)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def look(self) -> None:
+        """Look once at every file."""
+        for each in self._watched:
+            each.look()
+
+    def _look_again(self) -> None:
+        self.start()
+        self.look()
+
+
+class _Watched:
+    """Files that are one thing to those who use them."""
+
+    def __init__(self, what: str, read: Callable[[], None], paths: tuple[str, ...]) -> None:
+        self._what = what
+        self._read = read
+        self._paths = paths
+        self._known = self._seen = self._state()
+
+    def look(self) -> None:
+        state = self._state()
+        if state == self._seen and state != self._known:
+            self._known = state
+            try:
+                self._read()
+            except InvalidConfig as error:
+                LOGGER.error("%s stay as they were: %s", self._what, error.message)  # noqa: TRY400
+            else:
+                LOGGER.info("%s have changed, and count from now on", self._what)
+        self._seen = state
+
+    def _state(self) -> _State:
+        return tuple(_stamp(path) for path in self._paths)
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a path with a NUL in it
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

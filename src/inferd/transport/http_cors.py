@@ -1,0 +1,74 @@
+"""Cross-origin requests: what a browser must be told before a page of another origin may ask.
+
+The rules are those of the Fetch standard, "CORS protocol". They protect people from pages, not the
+server from clients: who is no browser is answered as ever.
+"""
+
+import re
+
+from inferd.transport.access import Headers
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_routes import HttpRoutes, error_answer
+from inferd.wire import v2_binary
+
+MAX_AGE_S = 600
+"""How long a browser may remember what it was told."""
+
+_EXPOSED = b"Access-Control-Expose-Headers: %b\r\n" % v2_binary.HEADER.encode()
+_NAMES = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z, ]{1,1000}")
+
+
+class CorsRoutes:
+    """HttpRoutes for pages of other origins too; the wall, as they are.
+
+    `origins` are in lower case. With "*" any page may ask, but not with what the browser adds by
+    itself: cookies, client certificates. A page of an origin that is named may use those.
+    """
+
+    def __init__(self, routes: HttpRoutes, origins: frozenset[str]) -> None:
+        self._routes = routes
+        self._origins = frozenset(origin.encode() for origin in origins)
+        self.is_guarded = routes.is_guarded
+        self.forward = routes.forward
+        self.tracer = routes.tracer
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """See HttpRoutes.check_access."""
+        self._routes.check_access(target, headers)
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer of `request`, whatever happens."""
+        headers = request.headers
+        origin = headers.get(b"origin")
+        is_preflight = request.method == b"OPTIONS" and b"access-control-request-method" in headers
+        if is_preflight and origin is not None:
+            answer = self._preflight(request, origin)
+        else:
+            answer = await self._routes.answer(request)
+        answer.headers += self._told(origin)
+        return answer
+
+    def _told(self, origin: bytes | None) -> bytes:
+        if b"*" in self._origins:
+            return b"Access-Control-Allow-Origin: *\r\n" + _EXPOSED
+        if origin not in self._origins:
+            return b"Vary: Origin\r\n"
+        return (
+            b"Vary: Origin\r\nAccess-Control-Allow-Origin: %b\r\n"
+            b"Access-Control-Allow-Credentials: true\r\n%b" % (origin, _EXPOSED)
+        )
+
+    def _preflight(self, request: HttpRequest, origin: bytes) -> HttpAnswer:
+        """Tell a browser which requests its page may make: it asks before all but simple ones."""
+        if not (origin in self._origins or b"*" in self._origins):
+            text = f"pages of the origin '{origin[:200].decode('latin-1')}' may not ask here"
+            return error_answer(403, text)
+        verbs = b", ".join(self._routes.verbs(request.target))
+        if not verbs:
+            return error_answer(404, "there is nothing here to ask for")
+        headers = b"Access-Control-Allow-Methods: %b\r\n" % verbs
+        wanted = request.headers.get(b"access-control-request-headers", b"")
+        if _NAMES.fullmatch(wanted):
+            headers += b"Access-Control-Allow-Headers: %b\r\n" % wanted
+        headers += b"Access-Control-Max-Age: %d\r\n" % MAX_AGE_S
+        return HttpAnswer(200, [b""], b"text/plain", headers)

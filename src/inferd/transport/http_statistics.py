@@ -1,0 +1,33 @@
+"""The URLs of the statistics extension."""
+
+from inferd.engine.engine import Engine
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import Route
+from inferd.wire import v2_statistics
+
+
+class StatisticsRoutes:
+    """Tells what each model version has done (Statistics extension)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def routes(self) -> list[Route]:
+        """Return the lines of the URL table; a model named stats is hidden by the first."""
+        return [
+            Route("GET", "/v2/models/stats", "statistics", self.statistics),
+            Route("GET", "/v2/models/{model}/stats", "statistics", self.statistics),
+            Route(
+                "GET",
+                "/v2/models/{model}/versions/{version}/stats",
+                "statistics",
+                self.statistics,
+            ),
+        ]
+
+    async def statistics(
+        self, _request: HttpRequest, model: str = "", version: str = ""
+    ) -> HttpAnswer:
+        """Tell of all models, of one, or of one of its versions."""
+        rows = self._engine.statistics(model, version)
+        return HttpAnswer(200, [v2_statistics.encode_statistics(rows)])

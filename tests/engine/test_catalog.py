@@ -1,0 +1,48 @@
+"""Which versions there are, and which of them answer."""
+
+from inferd.config.model import ModelConfig
+from inferd.core.metadata import IndexEntry, ModelState
+from inferd.engine.catalog import NO_VERSION, Catalog
+from inferd.engine.served import Served
+
+
+class NoScheduler:
+    """Runs nothing."""
+
+
+def served(version, name="m"):
+    return Served(ModelConfig(name), version, "a platform", NoScheduler())
+
+
+def test_several_versions_begin_to_answer_at_the_same_moment():
+    catalog = Catalog()
+    catalog.add(served(1), served(10), served(9))
+    assert list(catalog.models["m"].ready) == ["1", "9", "10"]
+    assert catalog.models["m"].default.version == "10"
+
+
+def test_a_model_whose_versions_are_known_loses_the_row_without_one():
+    catalog = Catalog()
+    catalog.set_state("m", NO_VERSION, ModelState.UNAVAILABLE, "no config")
+    assert list(catalog.rows()) == [IndexEntry("m", "", ModelState.UNAVAILABLE, "no config")]
+    catalog.add(served(1))
+    assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY)]
+
+
+def test_a_catalog_is_sound_when_what_is_not_ready_is_excused():
+    catalog = Catalog()
+    catalog.add(served(1))
+    catalog.set_state("m", 2, ModelState.UNAVAILABLE, "broken", is_excused=True)
+    assert catalog.is_sound()
+    catalog.set_state("m", 2, ModelState.UNAVAILABLE, "broken")
+    assert not catalog.is_sound()
+
+
+def test_clearing_returns_what_served():
+    catalog = Catalog()
+    one, other = served(1), served(2, "n")
+    catalog.add(one)
+    catalog.add(other)
+    assert catalog.clear() == [one, other]
+    assert catalog.names() == []
+    assert catalog.models == {}

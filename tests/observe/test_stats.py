@@ -1,0 +1,253 @@
+import asyncio
+import time
+
+import pytest
+
+from inferd.core.request import InferRequest
+from inferd.errors import BackendFailed, Cancelled, InvalidRequest, Unavailable
+from inferd.observe.statistics import Duration
+from inferd.observe.stats import MAX_RESPONSE_ROWS, AnswerCount, Counts
+
+
+class Clock:
+    """Nanoseconds that pass when somebody says so."""
+
+    def __init__(self):
+        self.now_ns = 1000
+
+    def __call__(self):
+        return self.now_ns
+
+
+def request(queued=0, started=0, computing=0, computed=0, ended=0, batch_size=1):
+    return InferRequest(
+        "m",
+        batch_size=batch_size,
+        queued_ns=queued,
+        started_ns=started,
+        computing_ns=computing,
+        computed_ns=computed,
+        ended_ns=ended,
+    )
+
+
+ALONE = (0, 1000, 1100, 1900, 2000)
+QUEUED = (500, *ALONE[1:])
+
+
+def told(counts):
+    return counts.statistics("m", "1")
+
+
+# --- requests that ran alone ---
+
+
+def test_a_block_begins_with_nothing():
+    found = told(Counts())
+    assert (found.name, found.version) == ("m", "1")
+    assert (found.last_inference, found.inference_count, found.execution_count) == (0, 0, 0)
+    assert found.inference_stats.success == found.inference_stats.queue == Duration(0, 0)
+    assert (found.batch_stats, found.response_stats, found.memory_usage) == ([], {}, [])
+
+
+def test_a_request_alone_is_one_success_and_one_execution():
+    counts = Counts()
+    counts.add_success(request(*ALONE, batch_size=3))
+    found = told(counts)
+    assert (found.inference_count, found.execution_count) == (3, 1)
+    stats = found.inference_stats
+    assert stats.success == Duration(1, 1000)
+    assert stats.queue == Duration(1, 0)
+    assert stats.compute_input == Duration(1, 100)
+    assert stats.compute_infer == Duration(1, 800)
+    assert stats.compute_output == Duration(1, 100)
+    assert stats.fail == stats.cache_hit == stats.cache_miss == Duration(0, 0)
+    [row] = found.batch_stats
+    assert row.batch_size == 3
+    assert row.compute_infer == Duration(1, 800)
+
+
+def test_the_time_in_the_queue_is_part_of_the_request():
+    counts = Counts()
+    counts.add_success(request(*QUEUED))
+    stats = told(counts).inference_stats
+    assert stats.queue == Duration(1, 500)
+    assert stats.success == Duration(1, 1500)
+
+
+def test_a_backend_that_tells_no_phases_has_all_its_time_in_infer():
+    counts = Counts()
+    counts.add_success(request(started=1000, ended=1700))
+    stats = told(counts).inference_stats
+    assert stats.compute_input == stats.compute_output == Duration(1, 0)
+    assert stats.compute_infer == Duration(1, 700)
+
+
+def test_batch_sizes_have_a_row_each_in_order():
+    counts = Counts()
+    for batch_size in (8, 1, 8):
+        counts.add_success(request(*ALONE, batch_size=batch_size))
+    rows = told(counts).batch_stats
+    assert [(row.batch_size, row.compute_input.count) for row in rows] == [(1, 1), (8, 2)]
+
+
+def test_the_last_inference_is_in_milliseconds_since_1970():
+    clock = Clock()
+    before_ms = time.time_ns() // 1_000_000
+    counts = Counts(clock)
+    after_ms = time.time_ns() // 1_000_000
+    started_ns = clock.now_ns + 5_000_000
+    counts.add_success(request(started=started_ns, ended=started_ns + 1))
+    assert before_ms + 5 <= told(counts).last_inference <= after_ms + 5
+
+
+def test_a_duration_counts_in_the_bucket_of_its_bit_length():
+    counts = Counts()
+    counts.add_success(request(*QUEUED))
+    places = [
+        [bucket for bucket, count in enumerate(histogram) if count]
+        for histogram in (
+            counts.queue_histogram,
+            counts.input_histogram,
+            counts.infer_histogram,
+            counts.output_histogram,
+            counts.request_histogram,
+        )
+    ]
+    assert places == [[9], [7], [10], [7], [11]]  # 500, 100, 800, 100 and 1500 ns
+
+
+# --- requests that shared an execution ---
+
+
+def test_requests_that_shared_an_execution_count_it_once_and_its_time_each():
+    counts = Counts()
+    ran = request(*ALONE)
+    members = [request(queued=400, batch_size=1), request(queued=900, batch_size=2)]
+    counts.add_shared_execution(ran, members)
+    for member in members:
+        counts.add_success(member)
+    found = told(counts)
+    assert (found.inference_count, found.execution_count) == (3, 1)
+    stats = found.inference_stats
+    assert stats.queue == Duration(2, 600 + 100)
+    assert stats.compute_infer == Duration(2, 1600)
+    assert stats.success == Duration(2, 1600 + 1100)
+    [row] = found.batch_stats
+    assert (row.batch_size, row.compute_infer) == (3, Duration(1, 800))
+
+
+def test_one_batch_size_has_one_row_whether_shared_or_not():
+    counts = Counts()
+    counts.add_success(request(*ALONE, batch_size=2))
+    counts.add_shared_execution(request(*ALONE), [request(), request()])
+    [row] = told(counts).batch_stats
+    assert (row.batch_size, row.compute_input) == (2, Duration(2, 200))
+
+
+def test_a_shared_execution_that_failed_counts_once_and_fails_each():
+    counts = Counts()
+    members = [request(queued=400), request(queued=900)]
+    counts.add_shared_execution(request(*ALONE), members, failed=True)
+    for member in members:
+        counts.add_failure(member, BackendFailed("no"))
+    found = told(counts)
+    assert (found.inference_count, found.execution_count) == (0, 1)
+    assert found.inference_stats.fail.count == 2
+    assert found.batch_stats == []
+
+
+# --- failures ---
+
+
+def test_a_request_that_failed_in_the_model_counts_its_execution_but_no_inference():
+    clock = Clock()
+    counts = Counts(clock)
+    clock.now_ns = 2000
+    counts.add_failure(request(started=1500), BackendFailed("no"))
+    found = told(counts)
+    assert (found.inference_count, found.execution_count) == (0, 1)
+    assert found.inference_stats.fail == Duration(1, 500)
+    assert found.inference_stats.success == Duration(0, 0)
+    assert found.last_inference > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "reason"),
+    [
+        (request(queued=500), Unavailable("timeout"), "REJECTED"),
+        (request(queued=500), asyncio.CancelledError(), "CANCELED"),
+        (request(queued=500), ValueError("a bug"), "OTHER"),
+        (request(started=500), BackendFailed("no"), "BACKEND"),
+        (request(started=500), InvalidRequest("the model's own check"), "BACKEND"),
+        (request(started=500), Unavailable("the model's own word"), "BACKEND"),
+        (request(started=500), Cancelled("gone"), "CANCELED"),
+        (request(started=500), GeneratorExit(), "CANCELED"),
+    ],
+)
+def test_a_failure_has_a_reason(given, error, reason):
+    counts = Counts()
+    counts.add_failure(given, error)
+    assert [name for name, count in counts.fail_counts.items() if count] == [reason]
+
+
+def test_a_request_that_never_got_in_is_refused_and_no_failure():
+    counts = Counts()
+    counts.add_failure(request(), Unavailable("the queue is full"))
+    assert counts.refused_count == 1
+    assert told(counts).inference_stats.fail == Duration(0, 0)
+
+
+# --- answers of decoupled models ---
+
+
+def test_answers_are_counted_by_their_place_in_the_stream():
+    clock = Clock()
+    counts = Counts(clock)
+    answers = AnswerCount(counts, request(queued=100, started=1000))
+    clock.now_ns = 1300
+    answers.come()
+    clock.now_ns = 1350
+    answers.gone(is_empty=False)
+    clock.now_ns = 1400
+    answers.come()
+    answers.gone(is_empty=True)
+    rows = told(counts).response_stats
+    assert list(rows) == ["0", "1"]
+    assert rows["0"].compute_infer == Duration(1, 300)
+    assert rows["0"].compute_output == Duration(1, 50)
+    assert rows["0"].success == Duration(1, 350)
+    assert rows["0"].empty_response == Duration(0, 0)
+    assert rows["1"].empty_response == Duration(1, 50)
+    assert rows["1"].success == Duration(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(BackendFailed("no"), "fail"), (GeneratorExit(), "cancel")]
+)
+def test_what_ends_a_stream_counts_in_the_place_of_the_answer_it_took(error, outcome):
+    clock = Clock()
+    counts = Counts(clock)
+    answers = AnswerCount(counts, request(started=1000))
+    answers.come()
+    answers.gone(is_empty=False)
+    clock.now_ns = 1200
+    answers.fail(error)
+    rows = told(counts).response_stats
+    assert getattr(rows["1"], outcome) == Duration(1, 200)
+    assert rows["1"].success == Duration(0, 0)
+
+
+def test_a_stream_that_never_began_has_no_answers():
+    counts = Counts()
+    AnswerCount(counts, request()).fail(Unavailable("full"))
+    assert told(counts).response_stats == {}
+
+
+def test_a_stream_without_end_fills_no_memory():
+    counts = Counts()
+    for index in range(MAX_RESPONSE_ROWS + 5):
+        counts.add_response(index, "success", 1, 1)
+    rows = told(counts).response_stats
+    assert len(rows) == MAX_RESPONSE_ROWS
+    assert rows[str(MAX_RESPONSE_ROWS - 1)].success.count == 6
