@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
+from simulation import MS, SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
@@ -220,6 +220,21 @@ def test_a_model_that_does_not_batch_runs_each_request_alone():
         scheduler = scheduler_of(execution, max_batch_size=0)
         await ended(send(scheduler, *requests_of("abc")))
         assert execution.batches() == ["a", "b", "c"]
+
+    simulate(serve)
+
+
+def test_those_in_the_queue_are_pending_and_know_since_when():
+    async def serve():
+        scheduler = scheduler_of(SimulatedExecution())
+        send(scheduler, request_of("a"))
+        await passes(1)
+        sent = send(scheduler, *requests_of("bc"))
+        await passes(1)
+        assert scheduler.pending_count == 2
+        assert {one.request.queued_ns for one in sent} == {2 * MS}
+        await ended(sent)
+        assert scheduler.pending_count == 0
 
     simulate(serve)
 

@@ -315,6 +315,47 @@ def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, reques
     assert (echo.is_closed, joined.is_closed) == (True, False)
 
 
+@pytest.mark.parametrize("place", ["loop", "thread"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_theirs(
+    echo, request_of, place, failed
+):
+    requests = [request_of(), request_of()]
+    echo.clock.now_ns = 1  # 0 would be no time at all
+
+    async def serve():
+        counts = Counts(echo.clock)
+        execution = Execution(
+            "m",
+            [echo],
+            may_run_inline=place == "loop",
+            counts=counts,
+            cpu_clock=lambda: 0,
+        )
+        for _ in range(FIRST_RUNS):
+            await outcome_of(execution, request_of(), request_of())
+        echo.clock.now_ns = 100
+        echo.takes_ns = 40
+        echo.outcome = BackendFailed("no") if failed else None
+        if place == "thread":
+            await outcome_of(execution, *requests)
+        elif failed:
+            with pytest.raises(BackendFailed):
+                execution.run_inline(requests)
+        else:
+            execution.run_inline(requests)
+        await execution.close(PATIENCE_S)
+        return counts.statistics("m", "1")
+
+    statistics = asyncio.run(serve())
+    assert statistics.execution_count == FIRST_RUNS + 1
+    [row] = statistics.batch_stats
+    assert (row.batch_size, row.compute_infer.count) == (2, FIRST_RUNS + (not failed))
+    assert [(one.started_ns, one.ended_ns, one.shared) for one in requests] == [
+        (100, 140, True)
+    ] * 2
+
+
 # --- started, and heard of later ---
 
 

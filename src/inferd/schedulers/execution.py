@@ -156,7 +156,7 @@ class Execution:
             self._waiting_count -= 1
             requests[0].ended_ns = self.clock()
             failed = isinstance(outcome, InferdError)
-            if len(requests) > 1:
+            if len(requests) > 1 and requests[0].started_ns:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
             answer = outcome if isinstance(outcome, InferdError) else outcome[0]
             if self._may_run_inline and not isinstance(answer, InferdError):
