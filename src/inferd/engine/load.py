@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,9 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
+from inferd.engine.scheduling import build_scheduler
 from inferd.engine.served import Served
+from inferd.engine.thread import in_daemon_thread
 from inferd.errors import (
     BackendFailed,
     InferdError,
@@ -23,11 +25,12 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
+from inferd.observe.stats import Counts
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, files_of, placements
-from inferd.repository.local import find_models
-from inferd.schedulers.direct import DirectScheduler
-from inferd.schedulers.execution import Execution
+from inferd.repository.local import find_model
+from inferd.repository.repositories import Repositories
+from inferd.repository.upload import Upload
 
 log = logging.getLogger("inferd.engine")
 
@@ -40,12 +43,19 @@ MAX_IGNORED_SHOWN = 5
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
-    """How models are loaded; the fields are the server options of the same names."""
+    """Which models are loaded, and how; the fields are the server options of the same names."""
 
     model_config_name: str = ""
     disable_auto_complete_config: bool = False
     model_load_thread_count: int = 4
     model_load_retry_count: int = 0
+    model_load_timeout_secs: float = 3600.0
+    model_unload_timeout_secs: float = 300.0
+    model_upload_max_bytes: int = 1 << 30
+    model_repository_links: str = "inside"
+    model_control_mode: str = "none"
+    load_model: tuple[str, ...] = ()
+    repository_poll_secs: float = 15.0
 
 
 class Loader:
@@ -54,24 +64,23 @@ class Loader:
     def __init__(self, options: LoadOptions) -> None:
         self._options = options
         self._gpu_count = gpu_count()
+        self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
 
-    def find(self, repositories: Sequence[Path]) -> list[FoundModel]:
-        """Return every model below `repositories`. Raises InvalidConfig for a bad path."""
+    def repositories(self, paths: Sequence[Path]) -> Repositories:
+        """Return what finds the models below `paths`. Raises InvalidConfig for a bad path."""
         options = self._options
-        found = find_models(
-            repositories,
+        return Repositories(
+            paths,
             options.model_config_name,
             gpu_count=self._gpu_count,
             strict=options.disable_auto_complete_config,
         )
-        for model in found:
-            for reason in model.ignored[:MAX_IGNORED_SHOWN]:
-                log.warning("model '%s': %s", model.name, reason)
-            if more := model.ignored[MAX_IGNORED_SHOWN:]:
-                log.warning("model '%s': so are %d more folders", model.name, len(more))
-        return found
+
+    def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
+        """Return the model called `name` whose files a client sent; broken it has its error."""
+        return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
     def load(self, model: FoundModel, version: int) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
@@ -101,16 +110,11 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-            execution = Execution(
-                config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
-            )
-            served = Served(
-                config,
-                version,
-                reported_platform(config),
-                DirectScheduler(execution),
-                labels=labels,
-            )
+            inline = _may_run_inline(config, backend, instances)
+            counts = Counts()
+            scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=inline)
+            platform = reported_platform(config)
+            served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
         return served
 
@@ -120,12 +124,27 @@ class Loader:
         Raises InferdError; for what else a backend raises that is BackendFailed. Texts have no
         path of this machine.
         """
-        for _ in range(self._options.model_load_retry_count):
-            try:
-                return await _in_daemon_thread(lambda: self._load_or_explain(model, version))
-            except InferdError as error:
-                log.warning("%s; trying again", error.message)
-        return await _in_daemon_thread(lambda: self._load_or_explain(model, version))
+        async with self._free_threads:
+            for _ in range(self._options.model_load_retry_count):
+                try:
+                    return await self._load_in_time(model, version)
+                except InferdError as error:
+                    log.warning("%s; trying again", error.message)
+            return await self._load_in_time(model, version)
+
+    async def _load_in_time(self, model: FoundModel, version: int) -> Served:
+        timeout_s = self._options.model_load_timeout_secs
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await in_daemon_thread(
+                    lambda: self._load_or_explain(model, version), given_up=_close_unused
+                )
+        except TimeoutError as error:
+            msg = (
+                f"model '{model.name}' version {version} did not load within {timeout_s:g} s "
+                f"(--model-load-timeout-secs)"
+            )
+            raise BackendFailed(msg) from error
 
     def _load_or_explain(self, model: FoundModel, version: int) -> Served:
         try:
@@ -148,7 +167,7 @@ class Loader:
 
 
 def _check_scheduling(config: ModelConfig) -> None:
-    """Refuse what would answer wrongly without its scheduler; batching alone changes no answer."""
+    """Refuse what would answer wrongly without its scheduler."""
     for field in ("sequence_batching", "ensemble_scheduling"):
         if getattr(config, field) is not None:
             msg = f"model '{config.name}': {field} is not supported by this server"
@@ -183,27 +202,14 @@ def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
-async def _in_daemon_thread(function: Callable[[], Served]) -> Served:
-    """Await `function()` in a thread that cannot keep the process from ending, should it hang."""
+def tell_ignored(model: FoundModel) -> None:
+    """Log which folders of `model` are passed over, some of them."""
+    for reason in model.ignored[:MAX_IGNORED_SHOWN]:
+        log.warning("model '%s': %s", model.name, reason)
+    if more := model.ignored[MAX_IGNORED_SHOWN:]:
+        log.warning("model '%s': so are %d more folders", model.name, len(more))
+
+
+def _close_unused(served: Served) -> None:
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Served] = loop.create_future()
-
-    def finish(outcome: Served | InferdError) -> None:
-        if isinstance(outcome, InferdError):
-            if not done.done():
-                done.set_exception(outcome)
-        elif not done.done():
-            done.set_result(outcome)
-        else:  # the loading was given up
-            loop.create_task(outcome.scheduler.close(0.0))  # noqa: RUF006  ends in its first step
-
-    def work() -> None:
-        try:
-            outcome: Served | InferdError = function()
-        except InferdError as error:
-            outcome = error
-        with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
-            loop.call_soon_threadsafe(finish, outcome)
-
-    threading.Thread(target=work, name="inferd-load", daemon=True).start()
-    return await done
+    loop.create_task(served.scheduler.close(0.0))  # noqa: RUF006  ends in its first step
