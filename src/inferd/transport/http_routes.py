@@ -10,6 +10,7 @@ from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
+from inferd.transport.http_generate import GenerateRoutes
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
@@ -46,6 +47,7 @@ class HttpRoutes:
     ) -> None:
         self.forward = forward
         self._engine = engine
+        self._rules = rules
         self._codec = V2Rest(rules)
         self._max_inflated_bytes = rules.max_json_bytes
         self._not_ready_status = not_ready_status
@@ -71,6 +73,7 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+            *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
             *RepositoryRoutes(self._engine).routes(),
             *LoggingRoutes(self._engine.log).routes(),
         ]
