@@ -19,7 +19,6 @@ SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
 TRACE = "the trace extension"
 SHARED_MEMORY = "the shared memory extensions"
-GENERATE = "the generate extension"
 METRICS = "the metrics endpoint"
 
 NOT_YET_COVERED = {
@@ -40,8 +39,6 @@ NOT_YET_COVERED = {
     115: ("POST /v2/trace/setting", TRACE),
     117: ("a shared memory region's life", SHARED_MEMORY),
     118: ("shared memory when disabled", SHARED_MEMORY),
-    119: ("generate", GENERATE),
-    120: ("generate_stream", GENERATE),
     121: ("GET /metrics", METRICS),
 }
 """Number -> what the point asks, and the part of the server it waits for."""

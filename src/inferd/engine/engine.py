@@ -29,6 +29,7 @@ EXTENSIONS = [
     "parameters",
     "statistics",
     "logging",
+    "generate",
 ]
 """The protocol extensions this server has, by the names Triton's documents give them."""
 
