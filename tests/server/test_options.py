@@ -6,7 +6,15 @@ import pytest
 from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
-from inferd.server.options import grpc_options, http_options, load_options, log_folder, log_settings
+from inferd.config.trace import TraceChange, TraceSettings
+from inferd.server.options import (
+    grpc_options,
+    http_options,
+    load_options,
+    log_folder,
+    log_settings,
+    tracer,
+)
 
 HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),
@@ -48,6 +56,7 @@ GRPC = {
     "grpc_max_connections": ("max_connections", 9),
     "grpc_max_concurrent_streams": ("max_streams", 10),
     "grpc_max_metadata_bytes": ("max_metadata_bytes", 11),
+    "grpc_max_inflated_bytes": ("max_inflated_bytes", 14),
     "grpc_max_inflight_bytes": ("max_inflight_bytes", 12),
     "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
     "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
@@ -93,6 +102,17 @@ def test_the_log_options_are_the_log_settings():
     assert log_settings(ServerConfig()) == LogSettings()
 
 
+def test_what_is_traced_is_what_the_options_say():
+    config = ServerConfig(
+        trace_config=("rate=7", "level=TENSORS", "triton,file=/t"), trace_directory="/d"
+    )
+    found = tracer(config)
+    assert found.settings() == TraceSettings(levels=("TENSORS",), rate=7, file=Path("/t"))
+    found.change(TraceChange(file="x"))
+    assert found.settings().file == Path("/d/x")
+    assert not tracer(ServerConfig()).is_on
+
+
 def test_clients_may_put_the_log_where_the_options_say():
     assert log_folder(ServerConfig(log_directory="/l")).path == Path("/l")
     assert log_folder(ServerConfig()).path is None
@@ -128,6 +148,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "log_format",
         "log_file",
         "log_directory",
+        "trace_config",
+        "trace_directory",
         "log_verbose",
         "log_info",
         "log_warning",

@@ -29,6 +29,7 @@ _SECONDS = {"minimum": 0, "word": "SECONDS"}
 _TIMEOUT = {"minimum": 0.1, "word": "SECONDS"}
 _MILLISECONDS = {"word": "MILLISECONDS"}
 _COUNT = {"minimum": 1}
+_HEAD = {"minimum": 1024}  # what clients send at least has some hundred bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +197,7 @@ class ServerConfig:
     # HTTP limits
 
     http_max_header_bytes: int = option(
-        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_COUNT
+        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
     )
     http_max_body_bytes: int = option(
         2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
@@ -312,8 +313,15 @@ class ServerConfig:
         minimum=1,
         maximum=2147483647,
     )
+    grpc_max_inflated_bytes: int = option(
+        67108864,
+        "Compressed message from a client, once inflated.",
+        group="gRPC",
+        word="BYTES",
+        **_COUNT,
+    )
     grpc_max_metadata_bytes: int = option(
-        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_COUNT
+        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_HEAD
     )
     grpc_max_inflight_bytes: int = option(
         4294967296,
@@ -461,7 +469,6 @@ class ServerConfig:
         "[MODE,]SETTING=VALUE: which requests are traced, and where to. May be repeated.",
         group="Metrics and traces",
         word="SETTING",
-        acted_on=False,
         old_flags={
             "trace-file": "triton,file={}",
             "trace-level": "level={}",
@@ -469,6 +476,14 @@ class ServerConfig:
             "trace-count": "count={}",
             "trace-log-frequency": "triton,log-frequency={}",
         },
+    )
+
+    trace_directory: str | None = option(
+        None,
+        "Folder in which clients may put trace files, by name, while the server runs.",
+        group="Metrics and traces",
+        word="PATH",
+        shown="clients may not",
     )
 
     # Backends, devices and caches

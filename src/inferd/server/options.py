@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 from inferd.config.log import LogSettings
 from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
+from inferd.config.trace import read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
-from inferd.server.tls import ssl_context
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 
 if TYPE_CHECKING:
+    import ssl
+
     from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
@@ -35,6 +39,14 @@ def log_folder(config: ServerConfig) -> AllowedFolder:
     return AllowedFolder(
         Path(config.log_directory) if config.log_directory else None, "--log-directory"
     )
+
+
+def tracer(config: ServerConfig) -> Tracer:
+    """Return what chooses the requests to be traced, and writes their traces."""
+    settings = read_trace_config(config.trace_config).settings
+    folder = Path(config.trace_directory) if config.trace_directory else None
+    allowed = AllowedFolder(folder, "--trace-directory")
+    return Tracer(settings, TraceWriter(settings.file), allowed)
 
 
 def load_options(config: ServerConfig) -> LoadOptions:
@@ -83,6 +95,7 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         max_connections=config.grpc_max_connections,
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
+        max_inflated_bytes=config.grpc_max_inflated_bytes,
         max_inflight_bytes=config.grpc_max_inflight_bytes,
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
@@ -91,11 +104,12 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
     )
 
 
-def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOptions":
-    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
-
-    Raises InvalidConfig for unusable certificates.
-    """
+def http_options(
+    config: ServerConfig,
+    ring: "KeyRing | None" = None,
+    tls: "ssl.SSLContext | None" = None,
+) -> "HttpOptions":
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -113,7 +127,7 @@ def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOp
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
         header_forward_pattern=config.http_header_forward_pattern,
-        ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
     )

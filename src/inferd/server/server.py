@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 from typing import TYPE_CHECKING, Self
@@ -18,10 +19,13 @@ from inferd.server.options import (
     load_options,
     log_folder,
     log_settings,
+    tracer,
 )
+from inferd.server.tls import http_tls, tls_files
 from inferd.server.watch import FileWatcher
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable
 
     from inferd.transport.access import KeyRing
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 _NAME = "inferd"
 _LAST_WAIT_S = 0.5  # for what is cut to notice that it was
+_LAST_TRACES_S = 2.0  # for traces that are still to be written
 
 
 class Server:
@@ -52,18 +57,13 @@ class Server:
             strict_readiness=config.strict_readiness,
             load_options=load_options(config),
             log=log or Log(log_settings(config), log_folder(config)),
+            tracer=tracer(config),
         )
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
         self.http_port = 0
         self.grpc_port = 0
-        self._http_tls = config.http_use_ssl or config.http_use_ssl_mutual
         self._is_one_port = is_one_port(config)
-        self._grpc_tls = (
-            self._http_tls
-            if self._is_one_port
-            else config.grpc_use_ssl or config.grpc_use_ssl_mutual
-        )
         self._http: HttpServer | None = None
         self._grpc: GrpcServer | Http2Server | None = None
         self._ring: KeyRing | None = None
@@ -94,6 +94,7 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
         """
         self._read_keys()
+        self.engine.tracer.open()
         try:
             if self.config.allow_http:
                 await self._open_http()
@@ -142,34 +143,37 @@ class Server:
             self._grpc = None
         self.http_port = self.grpc_port = 0
         await self.engine.close(_LAST_WAIT_S)
+        await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
     def places(self) -> list[tuple[str, str]]:
         """Return (protocol, where to reach it) for all that is open."""
         found = []
         if self.http_port:
-            scheme = "https" if self._http_tls else "http"
+            scheme = "https" if tls_files(self.config, "http") else "http"
             where = host_and_port(self.http_address, self.http_port)
             found.append(("HTTP", f"{scheme}://{where}"))
         if self._http and self.config.http_unix_socket:
             found.append(("HTTP", f"unix:{self.config.http_unix_socket}"))
         if self.grpc_port:
-            note = " (TLS)" if self._grpc_tls else ""
+            protocol = "http" if self._is_one_port else "grpc"
+            note = " (TLS)" if tls_files(self.config, protocol) else ""
             found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
         return found
 
     def _read_keys(self) -> None:
         if path := self.config.api_key_file:
-            from inferd.server.access import KeyFile
+            from inferd.server.access import fill_ring
+            from inferd.transport.access import KeyRing
 
-            file = KeyFile(path)
-            self._watcher.add(file.reload, path)
-            file.read()
-            self._ring = file.ring
+            self._ring = KeyRing({})
+            read = functools.partial(fill_ring, self._ring, path)
+            self._watcher.read("the API keys", read, path)
 
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        self._http = HttpServer(self.engine, http_options(self.config, self._ring))
+        options = http_options(self.config, self._ring, self._http_tls())
+        self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)
         try:
@@ -186,6 +190,13 @@ class Server:
             except OSError as error:
                 msg = f"cannot listen on --http-unix-socket {path}: {_reason(error)}"
                 raise InvalidConfig(msg) from error
+
+    def _http_tls(self) -> "ssl.SSLContext | None":
+        if not (files := tls_files(self.config, "http")):
+            return None
+        tls = http_tls(self.config, with_http2=self._is_one_port)
+        self._watcher.read("the TLS files of HTTP", tls.read, *files)
+        return tls.context
 
     def _share_port(self, http: "HttpServer") -> None:
         from inferd.transport.http2_server import Http2Server
@@ -210,6 +221,8 @@ class Server:
 
                 self._grpc = GrpcServer(self.engine, grpc_options(self.config, self._ring))
                 await self._probe_grpc_port()
+            if files := tls_files(self.config, "grpc"):
+                self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
         except OSError as error:
             where = host_and_port(self.grpc_address, self.config.grpc_port)

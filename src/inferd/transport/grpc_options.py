@@ -41,17 +41,21 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: int
     max_streams: int
     max_metadata_bytes: int
+    max_inflated_bytes: int
     max_inflight_bytes: int
     write_timeout_s: float
     handshake_timeout_s: float
     max_connection_idle_ms: int | None
     access: Access = OPEN
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether the port speaks TLS."""
+        return self.tls or self.mutual_tls
 
-def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext | None:
-    """Return the TLS side `options` ask for, None for plain text. Raises InvalidConfig."""
-    if not (options.tls or options.mutual_tls):
-        return None
+
+def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
+    """Return the TLS side `options` ask for. Raises InvalidConfig."""
     if not options.server_cert or not options.server_key:
         msg = "TLS for gRPC needs a server certificate and a server key"
         raise InvalidConfig(msg)

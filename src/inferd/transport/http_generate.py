@@ -6,15 +6,20 @@ Events are Server-sent events (HTML Standard), each with one object.
 import functools
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from time import perf_counter_ns
 from typing import TypeVar
 
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, InvalidRequest
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
 from inferd.transport.failure import FailureLog
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import Route
 from inferd.transport.lane import Lane
+from inferd.transport.tracing import begin_http
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_generate import (
     EVENT_STREAM,
@@ -54,7 +59,7 @@ class GenerateRoutes:
     async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Answer with the one response of the model; another number of them is an error."""
         asked = await self._decoded(request, model, version)
-        async with aclosing(self._engine.stream(asked.request)) as responses:
+        async with aclosing(self._responses(asked, request)) as responses:
             first = await anext(responses, None)
             if first is None or (not first.final and await anext(responses, None) is not None):
                 count = "none" if first is None else "more"
@@ -71,7 +76,7 @@ class GenerateRoutes:
         The first event is awaited, because the status depends on it.
         """
         asked = await self._decoded(request, model, version)
-        responses = self._engine.stream(asked.request)
+        responses = self._responses(asked, request)
         events = Events(self, asked, responses, request.target.decode("latin-1"))
         try:
             first = await anext(events, b"")
@@ -89,6 +94,41 @@ class GenerateRoutes:
             raise InvalidRequest(msg)
         decode = functools.partial(self._codec.decode_request, model, version, request.body, inputs)
         return await self._run(decode)
+
+    def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
+        """Return what the engine gives. Raises at once what is wrong with the request."""
+        tracer = self._engine.tracer
+        model = asked.request.model
+        if not tracer.is_on or not (trace := begin_http(tracer, model, http.headers)):
+            return self._engine.stream(asked.request)
+        now_ns = perf_counter_ns()
+        trace.stamp(moments.HTTP_RECV_START, http.began_ns or now_ns)
+        trace.stamp(moments.HTTP_RECV_END, now_ns)
+        try:
+            responses = TracedEngine(self._engine, trace).stream(asked.request)
+        except BaseException as error:
+            trace.fail(error)
+            tracer.finish(trace)
+            raise
+        return self._traced(responses, trace)
+
+    async def _traced(self, answers: Responses, trace: Trace) -> Responses:
+        is_final = False
+        try:
+            async with aclosing(answers) as responses:
+                async for response in responses:
+                    trace.stamp(moments.HTTP_SEND_START)
+                    is_final = response.final
+                    yield response
+                    trace.stamp(moments.HTTP_SEND_END)
+        except BaseException as error:
+            if is_final and isinstance(error, GeneratorExit):  # nothing was given up
+                trace.stamp(moments.HTTP_SEND_END)
+            else:
+                trace.fail(error)
+            raise
+        finally:
+            self._engine.tracer.finish(trace)
 
     async def encoded(self, asked: Asked, response: InferResponse) -> bytes:
         """Return `response` as JSON text."""
