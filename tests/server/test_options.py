@@ -69,6 +69,13 @@ LOAD = {
     "disable_auto_complete_config": ("disable_auto_complete_config", True),
     "model_load_thread_count": ("model_load_thread_count", 9),
     "model_load_retry_count": ("model_load_retry_count", 10),
+    "model_load_timeout_secs": ("model_load_timeout_secs", 11.5),
+    "model_unload_timeout_secs": ("model_unload_timeout_secs", 12.5),
+    "model_upload_max_bytes": ("model_upload_max_bytes", 13),
+    "model_repository_links": ("model_repository_links", "any"),
+    "model_control_mode": ("model_control_mode", "explicit"),
+    "load_model": ("load_model", ("m", "n")),
+    "repository_poll_secs": ("repository_poll_secs", 0.5),
 }
 
 
@@ -111,6 +118,9 @@ def test_what_is_traced_is_what_the_options_say():
     found.change(TraceChange(file="x"))
     assert found.settings().file == Path("/d/x")
     assert not tracer(ServerConfig()).is_on
+    spans = tracer(ServerConfig(trace_config=("mode=opentelemetry", "level=TIMESTAMPS")))
+    assert spans.is_on
+    assert spans.follows_clients
 
 
 def test_clients_may_put_the_log_where_the_options_say():
@@ -145,6 +155,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "grpc_transport",
         "grpc_restricted_protocol",
         "json_half_floats",
+        "allow_client_shm",
         "log_format",
         "log_file",
         "log_directory",

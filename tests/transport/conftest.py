@@ -160,6 +160,11 @@ class Client:
         body, self.received = self.received[:size], self.received[size:]
         return Answer(int(status), headers, body)
 
+    async def begun(self):
+        """Wait for the first bytes of an answer."""
+        while not self.received:
+            await self._more()
+
     async def rest(self):
         """Return what comes until the server closes; b"" for a clean close now."""
         try:
@@ -196,7 +201,7 @@ class Client:
 
 def models_for_tests(held):
     """Return an engine with models, FP32 [-1] in and out: see Site."""
-    engine = Engine()
+    engine = Engine(allow_client_shm=True)
     for version in (1, 3):
         engine.add(served("id", Identity(), version))
     engine.add(served("a/b c", Identity()))
@@ -209,10 +214,10 @@ def models_for_tests(held):
 class Site:
     """A server with models, FP32 [-1] in and out: id (versions 1, 3), held, failing, crashing."""
 
-    def __init__(self, options):
+    def __init__(self, options, engine=None):
         self.now = 1000.0
         self.held = Held()
-        self.engine = models_for_tests(self.held)
+        self.engine = engine or models_for_tests(self.held)
         self.server = HttpServer(self.engine, options, clock=lambda: self.now)
         self.clients = []
         self.port = 0
@@ -255,11 +260,14 @@ class Site:
 
 @pytest.fixture
 def serving():
-    """`async with serving(option=value) as site` runs a server on a port the system chooses."""
+    """`async with serving(option=value) as site` runs a server on a port the system chooses.
+
+    It serves the models of Site, or those of another `engine`.
+    """
 
     @asynccontextmanager
-    async def serve(*, loaded=True, **changes):
-        site = Site(msgspec.structs.replace(OPTIONS, **changes))
+    async def serve(*, loaded=True, engine=None, **changes):
+        site = Site(msgspec.structs.replace(OPTIONS, **changes), engine)
         if loaded:
             site.is_loaded()
         site.port = await site.server.start("127.0.0.1", 0)

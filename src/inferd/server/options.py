@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from inferd.config.log import LogSettings
 from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
-from inferd.config.trace import read_trace_config
+from inferd.config.trace import OPENTELEMETRY, read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
+from inferd.observe.spans import SpanSender
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 
@@ -43,9 +44,11 @@ def log_folder(config: ServerConfig) -> AllowedFolder:
 
 def tracer(config: ServerConfig) -> Tracer:
     """Return what chooses the requests to be traced, and writes their traces."""
-    settings = read_trace_config(config.trace_config).settings
+    settings, collector = read_trace_config(config.trace_config)
     folder = Path(config.trace_directory) if config.trace_directory else None
     allowed = AllowedFolder(folder, "--trace-directory")
+    if settings.mode == OPENTELEMETRY:
+        return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
     return Tracer(settings, TraceWriter(settings.file), allowed)
 
 
@@ -56,6 +59,13 @@ def load_options(config: ServerConfig) -> LoadOptions:
         disable_auto_complete_config=config.disable_auto_complete_config,
         model_load_thread_count=config.model_load_thread_count,
         model_load_retry_count=config.model_load_retry_count,
+        model_load_timeout_secs=config.model_load_timeout_secs,
+        model_unload_timeout_secs=config.model_unload_timeout_secs,
+        model_upload_max_bytes=config.model_upload_max_bytes,
+        model_repository_links=config.model_repository_links,
+        model_control_mode=config.model_control_mode,
+        load_model=config.load_model,
+        repository_poll_secs=config.repository_poll_secs,
     )
 
 

@@ -6,6 +6,7 @@ One handler per method: bytes to the codec, the words to the engine, its answer 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -17,7 +18,6 @@ from inferd.errors import (
     InvalidRequest,
     ModelNotFound,
     ServiceNotFound,
-    Unsupported,
 )
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
@@ -26,6 +26,7 @@ from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_repository import RepositoryMethods
+from inferd.transport.grpc_shared_memory import SharedMemoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.grpc_trace import TraceMethods
@@ -35,7 +36,6 @@ from inferd.transport.tracing import begin_grpc, finish_when_sent
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
 from inferd.wire.inline import NotFast
-from inferd.wire.proto import pool
 
 V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
@@ -79,12 +79,10 @@ def grpc_methods(
         **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
         **TraceMethods(engine).methods(),
+        **SharedMemoryMethods(engine.regions).methods(),
         **StatisticsMethods(engine).methods(),
     }
-    methods: dict[str, Method] = {
-        f"/{V2_SERVICE}/{rpc.name}": v2.get(rpc.name) or _not_offered(rpc.name)
-        for rpc in pool().FindServiceByName(V2_SERVICE).methods
-    }
+    methods = {f"/{V2_SERVICE}/{rpc}": method for rpc, method in v2.items()}
     methods.update(_Health(engine, pause).methods())
     reflection = [f"grpc.reflection.{version}.ServerReflection" for version in _REFLECTION]
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
@@ -108,6 +106,7 @@ class _V2:
         self._engine = engine
         self._tracer = engine.tracer
         self._typed_answers = typed_answers
+        self._resolve = engine.regions.span
         self._forward = forward
         self._decoding = Lane("inferd-decode")
         self._failures = FailureLog(logging.getLogger("inferd.grpc"))
@@ -151,9 +150,10 @@ class _V2:
 
     async def model_infer(self, data: bytes, call: Call) -> list[Any]:
         try:
-            request = v2_grpc.decode_infer_request(data, on_loop=True)
+            request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
         except NotFast:
-            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
+            decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
+            request = await self._decoding.run(decode, data)
         request.arrived_ns = monotonic_ns()
         if self._forward is not None:
             add_forwarded(request, self._forward.chosen(call.metadata))
@@ -212,9 +212,10 @@ class _V2:
 
     async def _decoded(self, data: bytes) -> InferRequest:
         try:
-            request = v2_grpc.decode_infer_request(data, on_loop=True)
+            request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
         except NotFast:
-            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
+            decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
+            request = await self._decoding.run(decode, data)
         request.arrived_ns = monotonic_ns()
         return request
 
@@ -256,14 +257,6 @@ class _V2:
                 yield response
         if request.empty_final and not is_final:
             yield InferResponse(request.model, "", request.id)
-
-
-def _not_offered(rpc: str) -> Method:
-    async def refuse(data: bytes, call: Call) -> list[Any]:
-        msg = f"{rpc} is not offered by this server"
-        raise Unsupported(msg)
-
-    return Unary(refuse)
 
 
 class _Health:

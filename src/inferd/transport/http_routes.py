@@ -23,6 +23,7 @@ from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_shared_memory import SharedMemoryRoutes
 from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.lane import Lane
@@ -62,7 +63,7 @@ class HttpRoutes:
         self._engine = engine
         self._rules = rules
         self.tracer = engine.tracer
-        self._codec = V2Rest(rules)
+        self._codec = V2Rest(rules, engine.regions.span)
         self._coder = Coder(rules.max_json_bytes)
         self._hold = hold
         self._not_ready_status = not_ready_status
@@ -70,12 +71,12 @@ class HttpRoutes:
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
-        self.table = self._routes()
+        self.table = self._routes(rules.max_json_bytes)
         self._router = Router(self.table, access)
         self.is_guarded = access is not OPEN
         self._targets = self._router.known
 
-    def _routes(self) -> list[Route]:
+    def _routes(self, max_json_bytes: int) -> list[Route]:
         return [
             *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
             Route("GET", "/v2", "metadata", self.server_metadata),
@@ -89,9 +90,10 @@ class HttpRoutes:
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
             *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
-            *RepositoryRoutes(self._engine).routes(),
+            *RepositoryRoutes(self._engine, max_json_bytes).routes(),
             *LoggingRoutes(self._engine.log).routes(),
             *TraceRoutes(self._engine).routes(),
+            *SharedMemoryRoutes(self._engine.regions).routes(),
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
