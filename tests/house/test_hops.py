@@ -17,7 +17,7 @@ TO_THE_ENGINE_AND_BACK = [
     "engine.Engine.infer",
     "engine.Engine._find",
     "served.Served.check_request",
-    "direct.DirectScheduler.run",
+    "dynamic.DynamicScheduler.run",  # or DirectScheduler.run, in a model that does not batch
     "execution.Execution.run_inline",
     "execution._size_class",
     "instance.OnnxInstance.execute",
