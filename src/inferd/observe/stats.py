@@ -18,6 +18,7 @@ Everything here runs on the event loop, so nothing is locked.
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
@@ -70,13 +71,28 @@ class Phases:
         self.output_ns = 0
 
 
+class Histogram:
+    """Counts values: counts[i] are those up to bounds[i] and above the bound before."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one more."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
 class Counts:
     """The integers of one model version; `clock` is the one its requests' times are on.
 
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
     ones. Histograms count successful requests; one that had no queue is in none of
     `queue_histogram`'s buckets. `refused_count` counts requests that failed before a queue or an
-    instance had them, which are no failures of the model.
+    instance had them, which are no failures of the model. `first_responses`, for decoupled models
+    that shall have it, counts the milliseconds to the first answer.
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -95,6 +111,7 @@ class Counts:
         self.cache_hit = Duration()
         self.cache_miss = Duration()
         self.responses: list[ResponseStatistics] = []
+        self.first_responses: Histogram | None = None
         self.request_histogram = [0] * BUCKETS
         self.queue_histogram = [0] * BUCKETS
         self.input_histogram = [0] * BUCKETS
@@ -213,6 +230,19 @@ class Counts:
             [],
         )
 
+    def histograms(self) -> list[tuple[list[int], int]]:
+        """Return the buckets, and the sum in ns, of: request, queue, input, infer, output."""
+        stats = self.statistics("", "").inference_stats
+        queue = self.queue_histogram.copy()
+        queue[0] += stats.queue.count - sum(queue)  # those that had no queue
+        return [
+            (self.request_histogram.copy(), stats.success.ns),
+            (queue, stats.queue.ns),
+            (self.input_histogram.copy(), stats.compute_input.ns),
+            (self.infer_histogram.copy(), stats.compute_infer.ns),
+            (self.output_histogram.copy(), stats.compute_output.ns),
+        ]
+
     def _executions_of(self, batch_size: int) -> list[Phases]:
         return [some[batch_size] for some in (self.alone, self.shared) if batch_size in some]
 
@@ -231,6 +261,9 @@ class AnswerCount:
     def come(self) -> None:
         """Note that an answer is there."""
         self._came_ns = self._clock()
+        if self._index == 0 and (histogram := self._counts.first_responses):
+            began_ns = self._request.queued_ns or self._request.started_ns
+            histogram.add((self._came_ns - began_ns) / 1e6)
 
     def gone(self, *, is_empty: bool) -> None:
         """Note that it was taken: its reader asks for the next one."""
