@@ -262,6 +262,12 @@ def nothing_ready(message: Message) -> None:
 
 
 ACCEPTING = [
+    "101",
+    "111",
+    "S203",
+    "S206",
+    "S207",
+    "S208",
     "29",
     "33",
     "34",
@@ -369,6 +375,7 @@ REFUSING = [
     "S135",
     "1",
     "S12",
+    "S205",
 ]
 """Points whose fault is to refuse what is to be answered."""
 RPC_ACCEPTING = [
@@ -393,8 +400,10 @@ RPC_ACCEPTING = [
     "S130",
     "S132",
     "S133",
+    "S204",
+    "S210",
 ]
-RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134"]
+RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134", "S209"]
 
 FAULTS: dict[str, Fault] = {
     **{number: accepts() for number in ACCEPTING},
@@ -450,6 +459,7 @@ FAULTS: dict[str, Fault] = {
     "90": rpc_raw(lambda raw: raw[4:]),
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
+    "100": each_value(lambda value: value.rpartition(":")[0]),
     "116": drops("log_format"),
     "108": each_row(lambda row: row.update(execution_count=3)),
     "109": edits(lambda body: body.get("model_stats", [None]).pop()),
@@ -516,5 +526,7 @@ FAULTS: dict[str, Fault] = {
     "S124": rpc_edits(lambda message: message.raw_output_contents.pop()),
     "S129": rpc_edits(lambda message: message.versions.append("3")),
     "S131": habit("reflects nothing"),
+    "S201": each_output(lambda tensor: tensor.update(datatype="BYTES")),
+    "S202": each_value(lambda value: f"{value}.000000" if ":" in str(value) else value),
 }
 """Point -> its fault."""

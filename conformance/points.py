@@ -13,7 +13,6 @@ SECRET = ("conformance-key", "open sesame")
 """The header that opens what a server under test restricts, and its value."""
 
 STREAMING = "ModelStreamInfer and decoupled models"
-CLASSIFICATION = "the classification extension"
 REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
@@ -28,8 +27,6 @@ NOT_YET_COVERED = {
     94: ("ModelStreamInfer, a bad request then a good one", STREAMING),
     95: ("ModelStreamInfer on a decoupled model, empty final answer", STREAMING),
     96: ("ModelInfer on a decoupled model is UNIMPLEMENTED", STREAMING),
-    100: ("classification 2 on OUTPUT0", CLASSIFICATION),
-    101: ("classification on a BYTES output", CLASSIFICATION),
     102: ("repository index, empty body", REPOSITORY),
     103: ("repository index of ready models", REPOSITORY),
     104: ("load a known and an unknown model", REPOSITORY),
@@ -37,7 +34,6 @@ NOT_YET_COVERED = {
     106: ("unload with unload_dependents", REPOSITORY),
     107: ("GET .../config", CONFIGURATION),
     110: ("a request that times out in the queue", SCHEDULE),
-    111: ("priority as a string", SCHEDULE),
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),
     114: ("a sequence id that is a string", SEQUENCE),

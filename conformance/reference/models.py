@@ -56,6 +56,7 @@ class Model:
     max_batch: int = 0
     optional: bool = False
     broken: bool = False
+    labels: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -209,7 +210,7 @@ def fixture() -> Server:
     models = [
         Model(
             "m", ["1", "3"], {"INPUT0": fp32, "INPUT1": fp32}, {"OUTPUT0": fp32, "OUTPUT1": fp32},
-            add_and_subtract, max_batch=8,
+            add_and_subtract, max_batch=8, labels={"OUTPUT0": ["ant", "bee", "bird"]},
         ),
         Model(
             "mymodel", ["1", "2"], {"input0": ("UINT32", [2, 2]), "input1": ("BOOL", [3])},

@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 from conformance.checks import flat
 from conformance.reference import settings
+from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.values import (
     TooLarge,
@@ -24,7 +25,7 @@ INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
     "version": "1",
-    "extensions": ["binary_tensor_data", "parameters", "statistics", "logging"],
+    "extensions": ["classification", "binary_tensor_data", "parameters", "statistics", "logging"],
 }
 
 
@@ -175,12 +176,18 @@ def infer(server: Server, name: str, version: str, request: Request) -> Answer:
         raise Refused(msg)
     if size is not None and length == 0:
         document, inputs = {}, [raw_input(model, body)]
-        choices, default = {}, True
+        choices, default, top_k = {}, True, {}
     else:
         document = parse(body[:length])
         inputs = read_inputs(document, body[length:])
         choices, default = read_outputs(document)
+        top_k = read_classes(document)
+    check_classes(model, top_k)
     chosen, outputs = server.infer(name, version, inputs, list(choices))
+    outputs = [
+        classified(model, tensor, top_k[tensor.name]) if tensor.name in top_k else tensor
+        for tensor in outputs
+    ]
     head = {"model_name": name, "model_version": chosen}
     if document.get("id"):
         head["id"] = document["id"]
@@ -329,6 +336,7 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
         if key.startswith("triton_"):
             msg = f"parameter '{key}' is reserved"
             raise Refused(msg)
+    check_reserved(extra)
     default = check_type("binary_data_output", extra.get("binary_data_output", False), bool)
     choices = {}
     for item in check_type("outputs", document.get("outputs", []), list):
@@ -337,6 +345,32 @@ def read_outputs(document: dict[str, Any]) -> tuple[dict[str, bool], bool]:
         choice = parameters(f"output '{name}'", output).get("binary_data", False)
         choices[name] = check_type("binary_data", choice, bool)
     return choices, default
+
+
+def check_reserved(extra: dict[str, Any]) -> None:
+    """Raise Refused when a parameter that means something has a value that does not."""
+    for key, value in extra.items():
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if (
+            (key in ("priority", "timeout") and not is_count)
+            or (key == "sequence_id" and not is_count and not isinstance(value, str))
+            or (key in ("sequence_start", "sequence_end") and not isinstance(value, bool))
+        ):
+            msg = f"parameter '{key}' is {value!r}"
+            raise Refused(msg)
+
+
+def read_classes(document: dict[str, Any]) -> dict[str, int]:
+    """Return how many classes of each requested output are wanted, where any are."""
+    wanted = {}
+    for item in document.get("outputs", []):
+        value = parameters("an output", item).get("classification")
+        if value is not None and check_type("classification", value, int) < 0:
+            msg = f"classification is {value}"
+            raise Refused(msg)
+        if value:
+            wanted[item["name"]] = value
+    return wanted
 
 
 def write(head: dict[str, Any], outputs: list[Tensor], binary: dict[str, bool]) -> Answer:

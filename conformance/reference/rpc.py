@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 from conformance.reference import rest, settings
+from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Refused, Server, Tensor
 from conformance.reference.values import encode_element, encode_elements
 from conformance.rpc import FIELDS, SERVICE
@@ -13,6 +14,13 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 
 Code = grpc.StatusCode
+KINDS = {
+    "priority": ("uint64_param", "int64_param"),
+    "timeout": ("int64_param",),
+    "sequence_id": ("int64_param", "string_param"),
+    "sequence_start": ("bool_param",),
+    "sequence_end": ("bool_param",),
+}
 CODES = {"invalid": Code.INVALID_ARGUMENT, "not found": Code.NOT_FOUND}
 
 
@@ -71,20 +79,42 @@ class Service:
             if name.startswith("triton_") or value.WhichOneof("parameter_choice") is None:
                 msg = f"parameter '{name}' has no value, or is reserved"
                 raise Refused(msg)
+            kind = value.WhichOneof("parameter_choice")
+            is_negative = kind == "int64_param" and value.int64_param < 0
+            if name in KINDS and (kind not in KINDS[name] or is_negative):
+                msg = f"parameter '{name}' is a {kind}"
+                raise Refused(msg)
+        model, _ = self._server.find(request.model_name, request.model_version)
         inputs = list(read_inputs(request))
         wanted = [output.name for output in request.outputs]
+        top_k = read_classes(request)
+        check_classes(model, top_k)
         chosen, outputs = self._server.infer(
             request.model_name, request.model_version, inputs, wanted
         )
         response = pb.ModelInferResponse(
             model_name=request.model_name, model_version=chosen, id=request.id
         )
-        for tensor in outputs:
+        for output in outputs:
+            count = top_k.get(output.name)
+            tensor = classified(model, output, count) if count else output
             response.outputs.add(name=tensor.name, datatype=tensor.datatype).shape.extend(
                 tensor.shape
             )
             response.raw_output_contents.append(tensor.raw)
         return response
+
+
+def read_classes(request: Any) -> dict[str, int]:
+    """Return how many classes of each requested output are wanted, where any are."""
+    wanted = {}
+    for output in request.outputs:
+        if "classification" in output.parameters:
+            wanted[output.name] = output.parameters["classification"].int64_param
+            if wanted[output.name] < 1:
+                msg = f"output '{output.name}': classification is no int64_param of 1 or more"
+                raise Refused(msg)
+    return wanted
 
 
 def read_inputs(request: Any) -> Iterator[Tensor]:

@@ -189,6 +189,9 @@ def repository(tmp_path_factory):
         _write(root, f"batch_{each.datatype}", batching)
     _write(root, "three", _identity(["FP32", "BYTES", "INT64"]))
     _write(root, "a model with ü", _identity(["INT32"]))
+    animals = _identity(["FP32"], batching=True, dims="3")
+    _write(root, "animals", animals.replace("output {", 'output { label_filename: "labels.txt"'))
+    (root / "animals" / "labels.txt").write_text("ant\nbee\n")
     _write(root, "slow", _identity(["FP32"], dims="1", execute_delay_ms=400))
     _write(root, "faulty", 'backend: "faulty"')
     onnx_config = 'backend: "onnxruntime"\nmax_batch_size: 8'

@@ -4,6 +4,8 @@ import threading
 
 import pytest
 
+from inferd.core.request import WantedOutput
+from inferd.engine.engine import Engine
 from inferd.engine.load import MAX_IGNORED_SHOWN, Loader, LoadOptions, gpu_count
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
 
@@ -73,6 +75,32 @@ def test_dynamic_batching_is_served_one_request_after_another(repository, ask):
     [first, second] = answers(served, ask("m", INPUT0=[[1, 2]]), ask("m", INPUT0=[[3, 4], [5, 6]]))
     assert first.outputs[0].numpy().tolist() == [[1, 2]]
     assert second.outputs[0].numpy().tolist() == [[3, 4], [5, 6]]
+
+
+LABELLED = ECHO.replace("output {", 'output { label_filename: "labels.txt"')
+
+
+def test_labels_are_read_with_the_model(repository, ask):
+    root = repository(m=LABELLED)
+    (root / "m" / "labels.txt").write_text("ant\nbee\n")
+    engine = Engine()
+    engine.add(load(root))
+    request = ask("m", INPUT0=[[1, 2]])
+    request.outputs = [WantedOutput("OUTPUT0", top_k=1)]
+
+    async def go():
+        try:
+            return await engine.infer(request)
+        finally:
+            await engine.close(PATIENCE_S)
+
+    [output] = asyncio.run(go()).outputs
+    assert output.strings() == [b"2.000000:1:bee"]
+
+
+def test_a_model_without_its_labels_does_not_load(repository):
+    text = complaint(repository(m=LABELLED), InvalidConfig)
+    assert text == "model 'm': label_filename names 'labels.txt', and there is no such file"
 
 
 @pytest.mark.parametrize(

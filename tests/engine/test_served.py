@@ -1,3 +1,4 @@
+import asyncio
 import mmap
 from math import prod
 
@@ -7,8 +8,8 @@ import pytest
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.engine.served import Served
-from inferd.errors import BackendFailed, InvalidRequest, Unsupported
+from inferd.engine.served import INLINE_CLASSES, INLINE_ELEMENTS, Served
+from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -28,7 +29,8 @@ def model(*inputs, outputs=(("SUM", FP32, (4,)), ("DIFF", FP32, (4,))), max_batc
         output=tuple(ModelOutput(*output) for output in outputs),
     )
     # The scheduler takes no part in checks.
-    return Served(config, 3, "onnx_onnxv1", scheduler=None)
+    labels = {"SUM": [b"none", b"one"]}
+    return Served(config, 3, "onnx_onnxv1", scheduler=None, labels=labels)
 
 
 A, B = ("A", FP32, (4,)), ("B", FP32, (4,))
@@ -249,16 +251,52 @@ def test_an_unknown_wanted_output_is_refused(wanted):
     assert text.endswith("it gives 'DIFF', 'SUM'")
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_classification_is_unsupported(index):
-    request = ask(tensor("A"), wanted=["SUM", "DIFF"])
-    request.outputs[index].top_k = 1
-    with pytest.raises(Unsupported) as caught:
-        model(A).check_request(request)
-    assert caught.value.message == (
-        f"output '{request.outputs[index].name}' of model 'm' is asked for as classification, "
-        f"which this server does not offer"
+def ask_for_classes(top_k, *inputs, wanted=("SUM",)):
+    request = ask(*inputs, wanted=wanted)
+    request.outputs[-1].top_k = top_k
+    return request
+
+
+@pytest.mark.parametrize("datatype", [DataType.FP16, DataType.BOOL, BYTES])
+def test_what_has_no_classes_is_refused_before_it_runs(datatype):
+    served = model(A, outputs=[("Y", datatype, (4,))])
+    text = complaint(served, ask_for_classes(1, tensor("A"), wanted=["Y"]))
+    assert text.startswith(
+        f"output 'Y' cannot be given as classes: its datatype is {datatype.value}"
     )
+
+
+def classes(served, request, *outputs):
+    served.check_request(request)
+    assert request.has_top_k
+    response = answer(*outputs)
+    served.check_response(request, response)
+    given = response.outputs
+    before = list(given)
+    asyncio.run(served.classify(request, response))
+    assert given == before  # the list may be the model's own
+    return response.outputs
+
+
+def test_only_the_outputs_wanted_as_classes_become_classes():
+    request = ask_for_classes(2, tensor("A"), wanted=["DIFF", "SUM"])
+    summed = Tensor.from_numpy("SUM", np.array([1, 4, 3, 2], np.float32), FP32)
+    total, diff = classes(model(A), request, summed, tensor("DIFF"))
+    assert (total.datatype, total.shape) == (BYTES, (2,))
+    assert total.strings() == [b"4.000000:1:one", b"3.000000:2"]
+    assert (diff.datatype, diff.shape) == (FP32, (4,))
+
+
+@pytest.mark.parametrize(
+    ("width", "top_k"), [(INLINE_ELEMENTS + 1, 1), (2 * INLINE_CLASSES, INLINE_CLASSES + 1)]
+)
+def test_many_classes_are_the_same_from_a_thread(width, top_k):
+    served = model(A, outputs=[("Y", INT32, (-1,))], max_batch_size=2)
+    values = Tensor.from_numpy("Y", np.arange(width, dtype=np.int32)[None], INT32)
+    request = ask_for_classes(top_k, tensor("A", (1, 4)), wanted=["Y"])
+    [found] = classes(served, request, values)
+    assert found.shape == (1, top_k)
+    assert found.strings()[0] == f"{width - 1}:{width - 1}".encode()
 
 
 # --- raw requests ---

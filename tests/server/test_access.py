@@ -1,5 +1,6 @@
 """Who may call what, over every road into the server: HTTP/1.1, HTTP/2, gRPC on both transports."""
 
+import functools
 import http.client
 import os
 import time
@@ -10,11 +11,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-from inferd.config.api_keys import make_key
+from inferd.config.api_keys import ApiKey, make_key
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
-from inferd.server.access import MAX_BYTES, KeyFile, grpc_access, http_access
+from inferd.server.access import MAX_BYTES, fill_ring, grpc_access, http_access
 from inferd.server.thread import server_in_thread
+from inferd.server.watch import FileWatcher
 from inferd.transport.access import OPEN, KeyRing
 
 KEY = (("triton-grpc-protocol-admin-key", "open sesame"),)
@@ -215,31 +217,31 @@ def test_health_may_need_a_key_too():
 
 def test_a_file_that_breaks_keeps_the_keys_and_says_so(keys, caplog):
     path, known = keys
-    file = KeyFile(str(path))
-    file.read()
-    before = file.ring.keys
+    ring, watcher = KeyRing({}), FileWatcher()
+    watcher.read("the API keys", functools.partial(fill_ring, ring, str(path)), str(path))
+    before = ring.keys
+    assert len(before) == 2
     broken = [f"alice:{known['alice']}\n".encode(), b"\xff" * 10, b"#" * (MAX_BYTES + 1)]
     for content in broken:
         path.write_bytes(content)
-        file.reload()
-        assert file.ring.keys is before
+        watcher.look()
+        watcher.look()
+        assert ring.keys is before
     path.unlink()
-    file.reload()
-    path.mkdir()
-    file.reload()
-    assert file.ring.keys is before
-    assert [record.levelname for record in caplog.records] == ["ERROR"] * 5
+    watcher.look()
+    watcher.look()
+    assert ring.keys is before
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 4
     assert all("the API keys stay as they were" in record.message for record in caplog.records)
     assert known["alice"] not in caplog.text
 
 
 def test_a_file_without_keys_lets_nobody_in_and_says_so(keys, caplog):
     path, _ = keys
-    file = KeyFile(str(path))
-    file.read()
+    ring = KeyRing({b"": ApiKey("old")})
     path.write_text("# all gone\n")
-    file.reload()
-    assert file.ring.keys == {}
+    fill_ring(ring, str(path))
+    assert ring.keys == {}
     assert "nobody is let in" in caplog.text
 
 

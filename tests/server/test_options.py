@@ -20,6 +20,7 @@ HTTP = {
     "http_write_timeout_secs": ("write_timeout_s", 9.5),
     "json_non_finite": ("non_finite", "null"),
     "not_ready_status": ("not_ready_status", 503),
+    "http_header_forward_pattern": ("header_forward_pattern", "x-"),
     "http_cors_origin": ("cors_origins", frozenset(("https://a",))),
 }
 
@@ -47,9 +48,11 @@ GRPC = {
     "grpc_max_connections": ("max_connections", 9),
     "grpc_max_concurrent_streams": ("max_streams", 10),
     "grpc_max_metadata_bytes": ("max_metadata_bytes", 11),
+    "grpc_max_inflated_bytes": ("max_inflated_bytes", 14),
     "grpc_max_inflight_bytes": ("max_inflight_bytes", 12),
     "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
     "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
+    "grpc_header_forward_pattern": ("header_forward_pattern", "x-"),
     "grpc_max_connection_idle": ("max_connection_idle_ms", 13),
 }
 

@@ -284,6 +284,16 @@ def models():
 
 
 @pytest.fixture(scope="session")
+def add_model():
+    """add_model(engine, name, scheduler) adds a model T -> T, FP32 [-1]."""
+
+    def add(engine, name, scheduler):
+        engine.add(served(name, scheduler))
+
+    return add
+
+
+@pytest.fixture(scope="session")
 def infer():
     """infer(values, model, *header lines) is the bytes of an inference request, JSON in and out."""
     return infer_bytes

@@ -64,6 +64,7 @@ OPTIONS = GrpcOptions(
     max_connections=10_000,
     max_streams=1000,
     max_metadata_bytes=16384,
+    max_inflated_bytes=2**26,
     max_inflight_bytes=2**32,
     write_timeout_s=60.0,
     handshake_timeout_s=20.0,
@@ -272,6 +273,51 @@ async def test_typed_answers_are_an_option():
     ):
         answer = await stub.ModelInfer(request)
     assert list(answer.outputs[0].contents.fp32_contents) == [1, 2]
+
+
+FORWARDED = {"x-user": "Ann, Bob"}
+METADATA = (("x-user", "Ann"), ("x-user", "Bob"), ("x-data-bin", b"\0"), ("other", "c"))
+
+
+def texts(answer):
+    return {name: choice.string_param for name, choice in answer.parameters.items()}
+
+
+@in_loop
+async def test_metadata_that_match_the_pattern_become_parameters():
+    async with (
+        serving(identity_engine(), header_forward_pattern="^X-") as address,
+        connected(address) as stub,
+    ):
+        own = pb.InferParameter(string_param="mine")
+        answer = await stub.ModelInfer(infer_request(parameters={"p": own}), metadata=METADATA)
+        assert texts(answer) == {"p": "mine", **FORWARDED}
+        again = await stub.ModelInfer(infer_request(parameters={"p": own}))
+        assert texts(again) == {"p": "mine"}
+
+
+@in_loop
+async def test_metadata_become_parameters_of_each_request_of_a_stream():
+    metadata = (*METADATA, ("triton_grpc_error", "true"))
+    async with (
+        serving(identity_engine(), header_forward_pattern="^x-|triton") as address,
+        connected(address) as stub,
+    ):
+        call = stub.ModelStreamInfer(iter([infer_request()] * 2), metadata=metadata)
+        found = [texts(answer.infer_response) async for answer in call]
+    assert [{k: v for k, v in one.items() if v} for one in found] == [FORWARDED] * 2
+
+
+@in_loop
+async def test_metadata_whose_key_is_reserved_are_refused():
+    async with (
+        serving(identity_engine(), header_forward_pattern="time") as address,
+        connected(address) as stub,
+    ):
+        call = stub.ModelInfer(infer_request(), metadata=(("timeout", "5"),))
+        code, details = await failure(call)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("header 'timeout' cannot become a parameter")
 
 
 @in_loop

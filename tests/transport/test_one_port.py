@@ -53,7 +53,7 @@ class Held:
             raise
         [tensor] = request.inputs
         output = Tensor("OUT", DataType.FP32, tensor.shape, tensor.data)
-        return InferResponse("", "", outputs=[output])
+        return InferResponse("", "", outputs=[output], parameters=request.parameters)
 
 
 class Client:
@@ -171,6 +171,17 @@ def test_inference_takes_bodies_of_any_size_in_any_pieces(count, pieces, is_decl
     run(test)
 
 
+def test_headers_that_match_the_pattern_become_parameters():
+    async def test(client, port, held):
+        held.release.set()
+        fields = [(b"x-user", b"Ann"), (b"y", b"1"), (b"x-user", b"Bob")]
+        asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]), fields=fields)
+        _, _, answer = await client.answer(asked)
+        assert json.loads(answer)["parameters"] == {"x-user": "Ann, Bob"}
+
+    run(test, http_header_forward_pattern="^X-")
+
+
 def test_a_request_that_waits_holds_up_no_other():
     async def test(client, port, held):
         asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))
@@ -200,8 +211,10 @@ def test_errors_have_their_status():
         too_long = [(b"x", b"y" * 300)] * 50
         assert (await client.answer(client.ask(b"GET", b"/v2", fields=too_long)))[0] == 431
         infer = b"/v2/models/m/infer"
-        declared = [(b"content-length", b"2000")]
-        assert (await client.answer(client.ask(b"POST", infer, b"x", fields=declared)))[0] == 413
+        for length in (b"2000", b"9" * 30):
+            declared = [(b"content-length", length)]
+            asked = client.ask(b"POST", infer, b"x", fields=declared)
+            assert (await client.answer(asked))[0] == 413
         assert (await client.answer(client.ask(b"POST", infer, bytes(2000))))[0] == 413
 
     run(test, http_max_body_bytes=1000)

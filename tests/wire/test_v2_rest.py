@@ -333,9 +333,16 @@ def test_reserved_names_are_refused(key):
     assert f"'{key}'" in message and "reserved" in message
 
 
-def test_one_reserved_name_may_be_set_and_case_counts():
-    parameters = {"triton_enable_empty_final_response": True, "Triton_x": 1, "Priority": "a"}
+def test_reserved_names_are_told_by_their_case():
+    parameters = {"Triton_x": 1, "Priority": "a"}
     assert decode(with_parameters(**parameters)).parameters == parameters
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_one_name_with_the_reserved_prefix_may_be_set(value):
+    request = decode(with_parameters(triton_enable_empty_final_response=value))
+    assert (request.empty_final, request.parameters) == (value, {})
+    assert "true or false" in refusal(with_parameters(triton_enable_empty_final_response="x"))
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**63, 2**64 - 1])

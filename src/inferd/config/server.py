@@ -29,6 +29,7 @@ _SECONDS = {"minimum": 0, "word": "SECONDS"}
 _TIMEOUT = {"minimum": 0.1, "word": "SECONDS"}
 _MILLISECONDS = {"word": "MILLISECONDS"}
 _COUNT = {"minimum": 1}
+_HEAD = {"minimum": 1024}  # what clients send at least has some hundred bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +174,9 @@ class ServerConfig:
     )
     http_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; headers it matches become request parameters.",
+        "Regular expression; headers with a match in their name become request parameters.",
         group="HTTP",
         word="REGEX",
-        acted_on=False,
     )
     http_restricted_api: tuple[str, ...] = option(
         (),
@@ -197,7 +197,7 @@ class ServerConfig:
     # HTTP limits
 
     http_max_header_bytes: int = option(
-        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_COUNT
+        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
     )
     http_max_body_bytes: int = option(
         2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
@@ -313,8 +313,15 @@ class ServerConfig:
         minimum=1,
         maximum=2147483647,
     )
+    grpc_max_inflated_bytes: int = option(
+        67108864,
+        "Compressed message from a client, once inflated.",
+        group="gRPC",
+        word="BYTES",
+        **_COUNT,
+    )
     grpc_max_metadata_bytes: int = option(
-        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_COUNT
+        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_HEAD
     )
     grpc_max_inflight_bytes: int = option(
         4294967296,
@@ -340,10 +347,9 @@ class ServerConfig:
     )
     grpc_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; metadata it matches becomes request parameters.",
+        "Regular expression; metadata with a match in their key become request parameters.",
         group="gRPC",
         word="REGEX",
-        acted_on=False,
     )
     grpc_restricted_protocol: tuple[str, ...] = option(
         (),
@@ -439,7 +445,13 @@ class ServerConfig:
         word="ADDRESS",
         shown="that of HTTP",
     )
-    metrics_port: int = option(8002, "Port of the metrics.", group="Metrics and traces", **_PORT)
+    metrics_port: int | None = option(
+        None,
+        "Port of the metrics.",
+        group="Metrics and traces",
+        shown="8002; if --http-port or --grpc-port is 0, one that is free",
+        **_PORT,
+    )
     metrics_interval_ms: int = option(
         2000,
         "How often the devices are asked.",

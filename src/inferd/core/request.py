@@ -34,7 +34,8 @@ class InferRequest(msgspec.Struct, gc=False):
     `version` is "" when the client leaves the choice to the server. An empty `outputs` means all
     of them; `binary_output` is then the V2 REST choice for every one. `raw` marks a raw binary
     request: the one input has no name, datatype or shape until the model's configuration gives
-    them. `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks
+    them. `has_top_k` says that an output is wanted as classes; the check of the request sets it.
+    `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks
     a decoupled model's stream for one last answer without outputs.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
@@ -53,6 +54,7 @@ class InferRequest(msgspec.Struct, gc=False):
     parameters: Parameters = {}
     binary_output: bool = False
     raw: bool = False
+    has_top_k: bool = False
     priority: int = 0
     timeout_us: int = 0
     sequence: Sequence | None = None

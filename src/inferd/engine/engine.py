@@ -24,6 +24,7 @@ from inferd.repository.layout import FoundModel
 log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = [
+    "classification",
     "model_configuration",
     "binary_tensor_data",
     "parameters",
@@ -76,6 +77,8 @@ class Engine:
         try:
             response = await served.scheduler.run(request)
             served.check_response(request, response)
+            if request.has_top_k:
+                await served.classify(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
@@ -103,6 +106,8 @@ class Engine:
                 async for response in responses:
                     answers.come()
                     served.check_response(request, response)
+                    if request.has_top_k:
+                        await served.classify(request, response)
                     response.model = served.name
                     response.version = served.version
                     response.id = request.id

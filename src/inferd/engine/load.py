@@ -28,6 +28,7 @@ from inferd.errors import (
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
+from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_models
 from inferd.schedulers.direct import DirectScheduler
@@ -98,6 +99,7 @@ class Loader:
             config = normalised(config, config.name, self._gpu_count)
             check_config(config)
         check_io(config)
+        labels = read_labels(files.folder, config)
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
@@ -112,9 +114,14 @@ class Loader:
             execution = Execution(
                 config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
             )
-            scheduler = DirectScheduler(execution)
-            counts = counts_of(config, with_summaries=self._options.summary_latencies)
-            served = Served(config, version, reported_platform(config), scheduler, counts)
+            served = Served(
+                config,
+                version,
+                reported_platform(config),
+                DirectScheduler(execution),
+                counts_of(config, with_summaries=self._options.summary_latencies),
+                labels=labels,
+            )
             undo.pop_all()
         served.is_on_gpu = any(place.gpu for place in places)
         served.load_s = time.monotonic() - began_s

@@ -1,21 +1,30 @@
 """Served: one loaded version of a model, and the check of a request against its configuration."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.errors import BackendFailed, InferdError, InvalidRequest, Unsupported
+from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import Counts
+from inferd.tensor.classification import Labels, check_classifiable, classified
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
 
 _BATCH = (-1,)
+
+INLINE_ELEMENTS = 64 << 10
+"""The most elements whose greatest are looked for on the event loop."""
+
+INLINE_CLASSES = 8 << 10
+"""The most classes that are written as text there."""
 
 
 class _Rule:
@@ -50,8 +59,9 @@ class _Rule:
 class Served:
     """A version that answers requests, and its `counts`. Built once, when the version has loaded.
 
-    `counts` is to be given when the scheduler, too, counts there. `load_s` is how long it took to
-    load, and `is_on_gpu` whether it has an instance on a GPU.
+    `counts` is to be given when the scheduler, too, counts there. `labels` are those of the
+    outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
+    instance on a GPU.
     """
 
     def __init__(
@@ -61,6 +71,7 @@ class Served:
         platform: str,
         scheduler: Scheduler,
         counts: Counts | None = None,
+        labels: Mapping[str, Labels] | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
@@ -70,6 +81,7 @@ class Served:
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
+        self._labels = labels or {}
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
@@ -159,6 +171,26 @@ class Served:
                     f"{rule.datatype.value} {list(rule.shape)}"
                 )
                 raise BackendFailed(msg)
+
+    async def classify(self, request: InferRequest, response: InferResponse) -> None:
+        """Put classes in place of the outputs of a checked `response` that are wanted as such.
+
+        Many are looked for in a thread. Raises InvalidRequest when there are too many.
+        """
+        outputs = []
+        for wanted, tensor in zip(request.outputs, response.outputs, strict=True):
+            outputs.append(await self._classified(tensor, wanted.top_k) if wanted.top_k else tensor)
+        response.outputs = outputs
+
+    async def _classified(self, tensor: Tensor, top_k: int) -> Tensor:
+        batch_dims = self._batch_dims
+        labels = self._labels.get(tensor.name, ())
+        work = partial(classified, tensor, top_k, labels, batch_dims=batch_dims)
+        count = prod(tensor.shape)
+        class_count = min(count, prod(tensor.shape[:batch_dims]) * top_k)
+        if count <= INLINE_ELEMENTS and class_count <= INLINE_CLASSES:
+            return work()
+        return await asyncio.to_thread(work)
 
     def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
         """Put the outputs of `response` in order and drop those nobody asked for; return them.
@@ -269,11 +301,8 @@ class Served:
             wanted = self._in_order(request)
         for one in wanted:
             if one.top_k:
-                msg = (
-                    f"output '{one.name}' of model '{self.name}' is asked for as classification, "
-                    f"which this server does not offer"
-                )
-                raise Unsupported(msg)
+                check_classifiable(one.name, self._outputs[one.name].datatype)
+                request.has_top_k = True
 
     def _in_order(self, request: InferRequest) -> list[WantedOutput]:
         """Put the wanted outputs in the model's order, each once, and return them."""

@@ -21,28 +21,14 @@ _GRPC_PREFIX = "triton-grpc-protocol-"
 """Stands before the key of a restriction in gRPC metadata, as Triton has it."""
 
 
-class KeyFile:
-    """The file of --api-key-file, and the ring with the keys that were last read from it."""
+def fill_ring(ring: KeyRing, path: str) -> None:
+    """Put the API keys in the file `path` on `ring`.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.ring = KeyRing({})
-
-    def read(self) -> None:
-        """Read the file. Raises InvalidConfig when it cannot be used; the keys stay then."""
-        self.ring.keys = _read_keys(self.path)
-        count = len(self.ring.keys)
-        if count:
-            LOGGER.info("%d API keys are good, says %s", count, self.path)
-        else:
-            LOGGER.warning("there is no API key in %s: nobody is let in", self.path)
-
-    def reload(self) -> None:
-        """Read the file again; the log has the reason why it cannot be used."""
-        try:
-            self.read()
-        except InvalidConfig as error:
-            LOGGER.error("the API keys stay as they were: %s", error.message)  # noqa: TRY400
+    Raises InvalidConfig when the file cannot be used; `ring` stays as it was then.
+    """
+    ring.keys = _read_keys(path)
+    if not ring.keys:
+        LOGGER.warning("there is no API key in %s: nobody is let in", path)
 
 
 def http_access(config: ServerConfig, ring: KeyRing | None = None) -> Access:

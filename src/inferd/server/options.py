@@ -9,14 +9,16 @@ from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
-from inferd.server.tls import ssl_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
+_METRICS_PORT = 8002
 _METRICS_CONNECTIONS = 100
 _METRICS_BODY_BYTES = 1000
 
@@ -83,9 +85,11 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         server_cert=config.grpc_server_cert,
         server_key=config.grpc_server_key,
         root_cert=config.grpc_root_cert,
+        header_forward_pattern=config.grpc_header_forward_pattern,
         max_connections=config.grpc_max_connections,
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
+        max_inflated_bytes=config.grpc_max_inflated_bytes,
         max_inflight_bytes=config.grpc_max_inflight_bytes,
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
@@ -94,11 +98,12 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
     )
 
 
-def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOptions":
-    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
-
-    Raises InvalidConfig for unusable certificates.
-    """
+def http_options(
+    config: ServerConfig,
+    ring: "KeyRing | None" = None,
+    tls: "ssl.SSLContext | None" = None,
+) -> "HttpOptions":
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -115,10 +120,22 @@ def http_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "HttpOp
         half_floats_in_json=config.json_half_floats == "accept",
         non_finite=config.json_non_finite,
         not_ready_status=config.not_ready_status,
-        ssl_context=ssl_context(config, with_http2=is_one_port(config)),
+        header_forward_pattern=config.http_header_forward_pattern,
+        ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
     )
+
+
+def metrics_port(config: ServerConfig) -> int:
+    """Return the port to bind for metrics, 0 for any.
+
+    Who lets the system choose a port starts several servers: one fixed port among them would let
+    only the first of them start.
+    """
+    if config.metrics_port is not None:
+        return config.metrics_port
+    return 0 if 0 in (config.http_port, config.grpc_port) else _METRICS_PORT
 
 
 def metrics_options(config: ServerConfig) -> "HttpOptions":

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 from typing import TYPE_CHECKING, Self
@@ -22,10 +23,13 @@ from inferd.server.options import (
     log_folder,
     log_settings,
     metrics_options,
+    metrics_port,
 )
+from inferd.server.tls import http_tls, tls_files
 from inferd.server.watch import FileWatcher
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable
 
     from inferd.transport.access import KeyRing
@@ -63,13 +67,7 @@ class Server:
         self.http_port = 0
         self.grpc_port = 0
         self.metrics_port = 0
-        self._http_tls = config.http_use_ssl or config.http_use_ssl_mutual
         self._is_one_port = is_one_port(config)
-        self._grpc_tls = (
-            self._http_tls
-            if self._is_one_port
-            else config.grpc_use_ssl or config.grpc_use_ssl_mutual
-        )
         self._http: HttpServer | None = None
         self._grpc: GrpcServer | Http2Server | None = None
         self._metrics: HttpServer | None = None
@@ -159,13 +157,14 @@ class Server:
         """Return (protocol, where to reach it) for all that is open."""
         found = []
         if self.http_port:
-            scheme = "https" if self._http_tls else "http"
+            scheme = "https" if tls_files(self.config, "http") else "http"
             where = host_and_port(self.http_address, self.http_port)
             found.append(("HTTP", f"{scheme}://{where}"))
         if self._http and self.config.http_unix_socket:
             found.append(("HTTP", f"unix:{self.config.http_unix_socket}"))
         if self.grpc_port:
-            note = " (TLS)" if self._grpc_tls else ""
+            protocol = "http" if self._is_one_port else "grpc"
+            note = " (TLS)" if tls_files(self.config, protocol) else ""
             found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
         if self.metrics_port:
             where = host_and_port(self.metrics_address, self.metrics_port)
@@ -174,17 +173,18 @@ class Server:
 
     def _read_keys(self) -> None:
         if path := self.config.api_key_file:
-            from inferd.server.access import KeyFile
+            from inferd.server.access import fill_ring
+            from inferd.transport.access import KeyRing
 
-            file = KeyFile(path)
-            self._watcher.add(file.reload, path)
-            file.read()
-            self._ring = file.ring
+            self._ring = KeyRing({})
+            read = functools.partial(fill_ring, self._ring, path)
+            self._watcher.read("the API keys", read, path)
 
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        self._http = HttpServer(self.engine, http_options(self.config, self._ring))
+        options = http_options(self.config, self._ring, self._http_tls())
+        self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)
         try:
@@ -201,6 +201,13 @@ class Server:
             except OSError as error:
                 msg = f"cannot listen on --http-unix-socket {path}: {_reason(error)}"
                 raise InvalidConfig(msg) from error
+
+    def _http_tls(self) -> "ssl.SSLContext | None":
+        if not (files := tls_files(self.config, "http")):
+            return None
+        tls = http_tls(self.config, with_http2=self._is_one_port)
+        self._watcher.read("the TLS files of HTTP", tls.read, *files)
+        return tls.context
 
     def _share_port(self, http: "HttpServer") -> None:
         from inferd.transport.http2_server import Http2Server
@@ -225,6 +232,8 @@ class Server:
 
                 self._grpc = GrpcServer(self.engine, grpc_options(self.config, self._ring))
                 await self._probe_grpc_port()
+            if files := tls_files(self.config, "grpc"):
+                self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)
             self.grpc_port = await self._grpc.start(self.grpc_address, self.config.grpc_port)
         except OSError as error:
             where = host_and_port(self.grpc_address, self.config.grpc_port)
@@ -243,10 +252,11 @@ class Server:
         )
         routes = MetricsRoutes(self.engine, read_metrics_config(config.metrics_config), devices)
         self._metrics = HttpServer(self.engine, metrics_options(config), routes=routes)
+        port = metrics_port(config)
         try:
-            self.metrics_port = await self._metrics.start(self.metrics_address, config.metrics_port)
+            self.metrics_port = await self._metrics.start(self.metrics_address, port)
         except OSError as error:
-            where = host_and_port(self.metrics_address, config.metrics_port)
+            where = host_and_port(self.metrics_address, port)
             msg = _cannot_listen("metrics", where, "metrics", error)
             raise InvalidConfig(msg) from error
 

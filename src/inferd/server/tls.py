@@ -1,21 +1,38 @@
 """The TLS side of the HTTP port: certificates read into an ssl context."""
 
+import functools
 import ssl
 from typing import NoReturn
 
 from inferd.config.server import ServerConfig
 from inferd.errors import InvalidConfig
+from inferd.transport.tls import LiveTls
 
 
-def ssl_context(config: ServerConfig, *, with_http2: bool = False) -> ssl.SSLContext | None:
-    """Return the context of --http-use-ssl and --http-use-ssl-mutual, None without either.
+def tls_files(config: ServerConfig, protocol: str) -> list[str]:
+    """Return the paths of the TLS files of `protocol`, http or grpc; none for plain text."""
+    if not (
+        getattr(config, f"{protocol}_use_ssl") or getattr(config, f"{protocol}_use_ssl_mutual")
+    ):
+        return []
+    files = [
+        getattr(config, f"{protocol}_{name}") for name in ("server_cert", "server_key", "root_cert")
+    ]
+    return [file for file in files if file]
+
+
+def http_tls(config: ServerConfig, *, with_http2: bool) -> LiveTls:
+    """Return the TLS side of the HTTP port; `with_http2` as with ssl_context."""
+    return LiveTls(functools.partial(ssl_context, config, with_http2=with_http2))
+
+
+def ssl_context(config: ServerConfig, *, with_http2: bool) -> ssl.SSLContext:
+    """Return the context of --http-use-ssl or --http-use-ssl-mutual.
 
     `with_http2` offers HTTP/2 beside HTTP/1.1, for a port that carries gRPC as well.
 
     Raises InvalidConfig naming the flag whose file cannot be used.
     """
-    if not (config.http_use_ssl or config.http_use_ssl_mutual):
-        return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2", "http/1.1"] if with_http2 else ["http/1.1"])

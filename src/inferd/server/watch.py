@@ -1,8 +1,13 @@
-"""Files that may change while the server runs: looked at once in a while, never per request."""
+"""Files that are read again when they change: looked at once in a while, never per request."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
+
+from inferd.errors import InvalidConfig
+
+LOGGER = logging.getLogger("inferd")
 
 LOOK_S = 1.0
 """How often the files are looked at."""
@@ -11,7 +16,7 @@ _State = tuple[tuple[int, int, int] | None, ...]
 
 
 class FileWatcher:
-    """Calls back when files have changed and then been left alone from one look to the next.
+    """Reads files again when they have changed, and then rested from one look to the next.
 
     Who writes a file may be in the middle of it at the first look. Links are followed: Kubernetes
     exchanges a secret's files by pointing a link elsewhere.
@@ -22,9 +27,15 @@ class FileWatcher:
         self._watched: list[_Watched] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, changed: Callable[[], None], *paths: str) -> None:
-        """Call `changed`, which must not raise, when one of `paths` has; do this before reading."""
-        self._watched.append(_Watched(paths, changed))
+    def read(self, what: str, read: Callable[[], None], *paths: str) -> None:
+        """Call `read`, now and whenever one of `paths` has changed.
+
+        Raises what `read` does. Later it may raise InvalidConfig, to say that the files cannot be
+        used; the log then calls them `what`.
+        """
+        watched = _Watched(what, read, paths)
+        read()
+        self._watched.append(watched)
 
     def start(self) -> None:
         """Look from now on, if there is anything to look at."""
@@ -50,16 +61,22 @@ class FileWatcher:
 class _Watched:
     """Files that are one thing to those who use them."""
 
-    def __init__(self, paths: tuple[str, ...], changed: Callable[[], None]) -> None:
+    def __init__(self, what: str, read: Callable[[], None], paths: tuple[str, ...]) -> None:
+        self._what = what
+        self._read = read
         self._paths = paths
-        self._changed = changed
         self._known = self._seen = self._state()
 
     def look(self) -> None:
         state = self._state()
         if state == self._seen and state != self._known:
             self._known = state
-            self._changed()
+            try:
+                self._read()
+            except InvalidConfig as error:
+                LOGGER.error("%s stay as they were: %s", self._what, error.message)  # noqa: TRY400
+            else:
+                LOGGER.info("%s have changed, and count from now on", self._what)
         self._seen = state
 
     def _state(self) -> _State:

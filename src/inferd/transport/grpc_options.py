@@ -11,14 +11,16 @@ from inferd.transport.access import OPEN, Access
 class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What can be set about the gRPC port; config/server.py has the defaults.
 
-    `typed_answers`: typed requests get typed answers. `compression_level`: none, low, medium or
-    high; answers are compressed with what the client accepts. The keepalive and connection age
-    settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a certificate signed
-    by `root_cert`. Those from `max_connections` to `max_connection_idle_ms` are for our own
-    transport, grpcio has none of them.
+    `typed_answers`: typed requests get typed answers. Metadata whose keys match
+    `header_forward_pattern` become parameters of an inference. `compression_level`: none, low,
+    medium or high; answers are compressed with what the client accepts. The keepalive and
+    connection age settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a
+    certificate signed by `root_cert`. Those from `max_connections` to `max_connection_idle_ms` are
+    for our own transport, grpcio has none of them.
     """
 
     typed_answers: bool
+    header_forward_pattern: str | None = None
     reuse_port: bool
     max_receive_bytes: int
     max_send_bytes: int
@@ -39,17 +41,21 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: int
     max_streams: int
     max_metadata_bytes: int
+    max_inflated_bytes: int
     max_inflight_bytes: int
     write_timeout_s: float
     handshake_timeout_s: float
     max_connection_idle_ms: int | None
     access: Access = OPEN
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether the port speaks TLS."""
+        return self.tls or self.mutual_tls
 
-def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext | None:
-    """Return the TLS side `options` ask for, None for plain text. Raises InvalidConfig."""
-    if not (options.tls or options.mutual_tls):
-        return None
+
+def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
+    """Return the TLS side `options` ask for. Raises InvalidConfig."""
     if not options.server_cert or not options.server_key:
         msg = "TLS for gRPC needs a server certificate and a server key"
         raise InvalidConfig(msg)

@@ -22,6 +22,7 @@ from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.grpc_status import status_of
+from inferd.transport.header_forward import HeaderForward
 
 logger = logging.getLogger("inferd.grpc")
 
@@ -44,10 +45,14 @@ class GrpcServer:
                 self._pause,
                 typed_answers=options.typed_answers,
                 access=options.access,
+                forward=HeaderForward.of(
+                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                ),
             ),
             **(more_methods or {}),
         }
         self._server: grpc.aio.Server | None = None
+        self._certificates: grpc.ServerCertificateConfiguration | None = None
 
     async def start(self, address: str, port: int) -> int:
         """Listen on `address` and return the port, which the system chooses when `port` is 0.
@@ -60,12 +65,11 @@ class GrpcServer:
             generic = grpc.method_handlers_generic_handler(service, handlers)
             server.add_generic_rpc_handlers((generic,))
         host = f"[{address}]" if ":" in address else address
-        credentials = _credentials(self._options)
         try:
-            if credentials is None:
-                bound = server.add_insecure_port(f"{host}:{port}")
+            if self._options.has_tls:
+                bound = server.add_secure_port(f"{host}:{port}", self._credentials())
             else:
-                bound = server.add_secure_port(f"{host}:{port}", credentials)
+                bound = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:
             msg = f"cannot listen for gRPC on {host}:{port}: the address is taken or not ours"
             raise OSError(msg) from error
@@ -79,6 +83,26 @@ class GrpcServer:
         if self._server is not None:
             await self._server.stop(grace_s)
             self._server = None
+
+    def read_tls(self) -> None:
+        """Have new connections use what the TLS files hold now.
+
+        Raises InvalidConfig when they cannot be used; what was read before stays then.
+        """
+        self._certificates = _read_certificates(self._options)
+
+    def _credentials(self) -> grpc.ServerCredentials:
+        """Return the TLS credentials the options ask for. Raises InvalidConfig."""
+        self.read_tls()
+        first = self._take_certificates()
+        return grpc.dynamic_ssl_server_credentials(
+            first, self._take_certificates, require_client_authentication=self._options.mutual_tls
+        )
+
+    def _take_certificates(self) -> Any:
+        """Return what was read since the last connection, None for nothing."""
+        found, self._certificates = self._certificates, None
+        return found
 
     async def _pause(self) -> None:
         """Wait a little; raises Unavailable when the server stops, so that watches end."""
@@ -224,14 +248,11 @@ def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
     return [(name, int(value)) for name, value in arguments.items() if value is not None]
 
 
-def _credentials(options: GrpcOptions) -> grpc.ServerCredentials | None:
-    """Return the TLS credentials `options` ask for, None for plain text. Raises InvalidConfig."""
-    # Built for its checks alone: gRPC core says only that it cannot bind.
-    if grpc_ssl_context(options) is None:
-        return None
+def _read_certificates(options: GrpcOptions) -> grpc.ServerCertificateConfiguration:
+    """Return what the TLS files of `options` hold. Raises InvalidConfig."""
+    grpc_ssl_context(options)  # for its checks alone: gRPC core says only that it cannot bind
     key, cert = Path(str(options.server_key)), Path(str(options.server_cert))
-    return grpc.ssl_server_credentials(
+    return grpc.ssl_server_certificate_configuration(
         [(key.read_bytes(), cert.read_bytes())],
         Path(options.root_cert).read_bytes() if options.root_cert else None,
-        require_client_auth=options.mutual_tls,
     )

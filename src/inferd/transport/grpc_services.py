@@ -25,6 +25,7 @@ from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_repository import RepositoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_status import status_of
+from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
@@ -55,15 +56,21 @@ API_OF = {rpc: api for api, rpcs in _RPCS.items() for rpc in rpcs.split()}
 
 
 def grpc_methods(
-    engine: Engine, pause: Pause, *, typed_answers: bool, access: Access = OPEN
+    engine: Engine,
+    pause: Pause,
+    *,
+    typed_answers: bool,
+    forward: HeaderForward | None = None,
+    access: Access = OPEN,
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
-    request in typed contents is answered in typed contents. `access` says which have a guard.
+    request in typed contents is answered in typed contents. `forward` chooses the metadata of an
+    inference that become its parameters. `access` says which methods have a guard.
     """
     v2: dict[str, Method] = {
-        **_V2(engine, typed_answers=typed_answers).methods(),
+        **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
         **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
         **StatisticsMethods(engine).methods(),
@@ -89,9 +96,12 @@ _REFLECTION = grpc_reflection.VERSIONS
 class _V2:
     """The handlers of GRPCInferenceService (Open Inference Protocol)."""
 
-    def __init__(self, engine: Engine, *, typed_answers: bool) -> None:
+    def __init__(
+        self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
+    ) -> None:
         self._engine = engine
         self._typed_answers = typed_answers
+        self._forward = forward
         self._decoding = Lane("inferd-decode")
         self._failures = FailureLog(logging.getLogger("inferd.grpc"))
 
@@ -138,6 +148,8 @@ class _V2:
         except NotFast:
             request = await self._decoding.run(v2_grpc.decode_infer_request, data)
         request.arrived_ns = monotonic_ns()
+        if self._forward is not None:
+            add_forwarded(request, self._forward.chosen(call.metadata))
         response = await self._engine.infer(request)
         return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
 
@@ -150,10 +162,13 @@ class _V2:
         triton_grpc_error: true has the first failure end it instead.
         """
         ends_at_error = ("triton_grpc_error", "true") in call.metadata
+        forwarded = self._forward.chosen(call.metadata) if self._forward is not None else {}
         async for data in messages:
             request = None
             try:
                 request = await self._decoded(data)
+                if forwarded:
+                    add_forwarded(request, forwarded)
                 async with aclosing(self._answers(request)) as answers:
                     async for response in answers:
                         yield v2_grpc.encode_stream_response(

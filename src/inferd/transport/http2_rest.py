@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from inferd.transport.access import joined
-from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest, forwarded_of
 from inferd.transport.http_routes import error_answer
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
@@ -130,6 +130,8 @@ class RestExchange(H2Stream):
             is_http_10=False,
             body=memoryview(self._body or b""),
         )
+        if self._routes.forward is not None:
+            request.forwarded = forwarded_of(head.fields, self._routes.forward)
         answering = self._routes.answer(request)
         try:
             waits_for = answering.send(None)

@@ -1,6 +1,7 @@
 """The HTTP/2 server that carries gRPC: listening sockets, connections, the sweep, the drain."""
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -9,12 +10,15 @@ from typing import cast
 from inferd.engine.engine import Engine
 from inferd.errors import Unavailable
 from inferd.transport.call import Method
+from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_rest import RestExchange, WrongExchange
 from inferd.transport.http_router import Routes
+from inferd.transport.tls import LiveTls
 from inferd.transport.turns import Turns
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
@@ -53,6 +57,9 @@ class Http2Server:
                 self._pause,
                 typed_answers=options.typed_answers,
                 access=options.access,
+                forward=HeaderForward.of(
+                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                ),
             ),
             **(more_methods or {}),
         }
@@ -63,6 +70,8 @@ class Http2Server:
         self.connections: set[Http2Connection] = set()
         self.open_count = 0  # connections, without those that only linger
         self.inflight_bytes = 0
+        # Answers are compressed for clients that take them; messages come compressed from any.
+        self.coder = Coder(min(options.max_inflated_bytes, options.max_receive_bytes))
         self.is_stopping = False
         self.clock = clock
         self.now = clock()
@@ -70,6 +79,7 @@ class Http2Server:
         self.scratch = memoryview(bytearray(READ_BYTES))
         self.sweep_s = _sweep_interval(options)
         self.turns = Turns()
+        self._tls: LiveTls | None = None
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopping = asyncio.Event()
@@ -81,7 +91,9 @@ class Http2Server:
         Raises OSError naming the address when it cannot be bound, InvalidConfig when the TLS
         files cannot be used.
         """
-        context = grpc_ssl_context(self.options)
+        if self.options.has_tls:
+            self._tls = LiveTls(functools.partial(grpc_ssl_context, self.options))
+        context = self._tls.context if self._tls else None
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
@@ -101,6 +113,14 @@ class Http2Server:
         self._servers.append(server)
         self.keep_sweeping()
         return cast("int", server.sockets[0].getsockname()[1])
+
+    def read_tls(self) -> None:
+        """Have new connections use what the TLS files hold now.
+
+        Raises InvalidConfig when they cannot be used; what was read before stays then.
+        """
+        if self._tls is not None:
+            self._tls.read()
 
     async def stop(self, grace_s: float) -> None:
         """Take no new calls, give those in flight `grace_s` seconds, then cancel them."""

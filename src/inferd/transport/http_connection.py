@@ -254,7 +254,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
         if len(head) > self._options.max_header_bytes:
             raise self._head_too_large(head)
-        request = parse_head(head)
+        request = parse_head(head, self._server.routes.forward)
         expectation = request.headers.get(b"expect", b"100-continue")
         if expectation.lower() != b"100-continue" and not request.is_http_10:
             raise HttpError(417, "Expect may only be 100-continue")

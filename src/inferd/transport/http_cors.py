@@ -29,6 +29,7 @@ class CorsRoutes:
         self._routes = routes
         self._origins = frozenset(origin.encode() for origin in origins)
         self.is_guarded = routes.is_guarded
+        self.forward = routes.forward
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""

@@ -1,13 +1,23 @@
 """One HTTP/1.1 request and its answer, between the connection and the routes."""
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import httptools
 import msgspec
 
+from inferd.transport.header_forward import HeaderForward, text_of
+
+_HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
+"""A number the parser refuses, for it has no room for more than 64 bits."""
+
 
 class HttpRequest(msgspec.Struct, gc=False):
-    """A request: header names in lower case, the whole body (chunks joined, still compressed)."""
+    """A request: header names in lower case, the whole body (chunks joined, still compressed).
+
+    `forwarded` are the headers that become parameters of an inference, None for none.
+    """
 
     method: bytes
     target: bytes
@@ -15,6 +25,7 @@ class HttpRequest(msgspec.Struct, gc=False):
     is_kept_alive: bool
     is_http_10: bool
     body: memoryview = memoryview(b"")
+    forwarded: dict[str, str] | None = None
 
 
 class HttpAnswer(msgspec.Struct, gc=False):
@@ -41,6 +52,7 @@ class _Head:
     def __init__(self) -> None:
         self.target = b""
         self.headers: dict[bytes, bytes] = {}
+        self.fields: list[tuple[bytes, bytes]] = []
 
     def on_url(self, url: bytes) -> None:
         self.target += url
@@ -51,12 +63,14 @@ class _Head:
         headers = self.headers
         # A field sent twice means the list of both (RFC 9110, section 5.3).
         headers[key] = headers[key] + b", " + value if key in headers else value
+        self.fields.append((name, value))
 
 
-def parse_head(head: bytes) -> HttpRequest:
+def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest:
     """Return the request whose head, up to and including the empty line, is `head`.
 
-    Raises HttpError when it is not HTTP/1.0 or HTTP/1.1.
+    `forward` chooses the headers that become parameters. Raises HttpError when it is not HTTP/1.0
+    or HTTP/1.1.
     """
     collected = _Head()
     # A parser that has seen one head waits for its body and would refuse the next head.
@@ -66,6 +80,8 @@ def parse_head(head: bytes) -> HttpRequest:
     except httptools.HttpParserUpgrade:
         pass  # an offer to speak something else; it may be ignored (RFC 9110, section 7.8)
     except httptools.HttpParserError as error:
+        if _HUGE_LENGTH.search(head):
+            raise HttpError(413, "Content-Length says more than any server takes") from None
         raise HttpError(400, f"the request head is not valid HTTP/1.1: {error}") from None
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
@@ -75,7 +91,17 @@ def parse_head(head: bytes) -> HttpRequest:
     # The parser's own should_keep_alive forgets the header once the message is complete.
     wishes = {wish.strip().lower() for wish in headers.get(b"connection", b"").split(b",")}
     is_kept_alive = b"close" not in wishes and (not is_http_10 or b"keep-alive" in wishes)
-    return HttpRequest(parser.get_method(), collected.target, headers, is_kept_alive, is_http_10)
+    request = HttpRequest(parser.get_method(), collected.target, headers, is_kept_alive, is_http_10)
+    if forward is not None:
+        request.forwarded = forwarded_of(collected.fields, forward)
+    return request
+
+
+def forwarded_of(
+    fields: Iterable[tuple[bytes, bytes]], forward: HeaderForward
+) -> dict[str, str] | None:
+    """Return what `forward` chooses among header `fields`, None for nothing."""
+    return forward.chosen((text_of(name), text_of(value)) for name, value in fields) or None
 
 
 def body_length(request: HttpRequest, max_bytes: int) -> int:

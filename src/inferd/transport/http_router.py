@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from inferd.transport.access import OPEN, Access, Guard, Headers
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 
 HttpCall = Callable[..., Awaitable[HttpAnswer]]
@@ -27,6 +28,7 @@ class Routes(Protocol):
     """What a connection asks for answers: HttpRoutes, or what stands before them."""
 
     is_guarded: bool
+    forward: HeaderForward | None
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""

@@ -10,6 +10,7 @@ import msgspec
 
 from inferd.engine.engine import Engine
 from inferd.transport.access import OPEN, Access
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_cors import CorsRoutes
 from inferd.transport.http_routes import HttpRoutes
@@ -24,7 +25,10 @@ SWEEP_S = 1.0
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's."""
+    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
+
+    Headers whose names match `header_forward_pattern` become parameters of the inference.
+    """
 
     max_header_bytes: int
     max_body_bytes: int
@@ -39,6 +43,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     non_finite: str
     not_ready_status: int
     ssl_context: ssl.SSLContext | None
+    header_forward_pattern: str | None = None
     access: Access = OPEN
     cors_origins: frozenset[str] = frozenset()
 
@@ -47,7 +52,7 @@ class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
     `routes` answer, those of V2 unless others are given. `clock` is for timeouts. `connect` makes
-    the protocol of a new connection.
+    the protocol of a new connection. Raises InvalidConfig for a pattern that is none.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class HttpServer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
-        self.routes: Routes = routes or _v2_routes(engine, options)
+        self.routes: Routes = routes or self._v2_routes(engine)
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
@@ -140,6 +145,11 @@ class HttpServer:
         if not self.connections:
             self._all_gone.set()
 
+    def hold(self, count: int) -> bool:
+        """Count bytes of requests in memory; tell whether they are no more than there may be."""
+        self.inflight_bytes += count
+        return self.inflight_bytes <= self.options.max_inflight_bytes
+
     def sweep(self) -> None:
         """Let every connection act on what has lasted too long."""
         self.now = self._clock()
@@ -151,11 +161,17 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(SWEEP_S, self._keep_sweeping)
 
-
-def _v2_routes(engine: Engine, options: HttpOptions) -> "Routes":
-    rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
-    routes = HttpRoutes(
-        engine, rules, not_ready_status=options.not_ready_status, access=options.access
-    )
-    origins = options.cors_origins
-    return CorsRoutes(routes, origins) if origins else routes
+    def _v2_routes(self, engine: Engine) -> "Routes":
+        options = self.options
+        routes = HttpRoutes(
+            engine,
+            JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),
+            not_ready_status=options.not_ready_status,
+            forward=HeaderForward.of(
+                options.header_forward_pattern, "--http-header-forward-pattern"
+            ),
+            access=options.access,
+            hold=self.hold,
+        )
+        origins = options.cors_origins
+        return CorsRoutes(routes, origins) if origins else routes

@@ -27,6 +27,7 @@ class MetricsRoutes:
     """Answers on the metrics port. The wall: nothing raised inside gets past `answer`."""
 
     is_guarded = False
+    forward = None
 
     def __init__(self, engine: Engine, settings: MetricsSettings, devices: Devices) -> None:
         self._engine = engine

@@ -285,11 +285,11 @@ def _set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
     for key, value in parameters.items():
         if value is None:
             continue
-        if key.startswith("triton_") and key != "triton_enable_empty_final_response":
-            msg = f"parameter '{key}': names that begin with 'triton_' are reserved"
-            raise InvalidRequest(msg)
         if check := _RESERVED.get(key):
             check(request, key, value)
+        elif key.startswith("triton_"):
+            msg = f"parameter '{key}': names that begin with 'triton_' are reserved"
+            raise InvalidRequest(msg)
         else:
             kept[key] = _parameter(key, value)
     request.parameters = kept
@@ -328,6 +328,10 @@ def _set_timeout(request: InferRequest, key: str, value: Any) -> None:
     request.timeout_us = _unsigned(key, value)
 
 
+def _set_empty_final(request: InferRequest, key: str, value: Any) -> None:
+    request.empty_final = _boolean(key, value)
+
+
 def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
     sequence = request.sequence or Sequence(0)
     if key == "sequence_id":
@@ -346,6 +350,7 @@ _RESERVED = {
     "sequence_id": _set_sequence,
     "sequence_start": _set_sequence,
     "sequence_end": _set_sequence,
+    "triton_enable_empty_final_response": _set_empty_final,
 }
 
 

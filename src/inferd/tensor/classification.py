@@ -1,0 +1,83 @@
+"""The greatest elements of a tensor, and their text "value:index:label" (V2, Classification)."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import encode_strings
+from inferd.tensor.tensor import Tensor
+
+MAX_ELEMENTS = 1_000_000
+"""Triton's limit on the elements of one batch entry, and ours on the classes of one answer."""
+
+Labels = Sequence[bytes]
+"""Label n is of the element with index n; elements beyond the end have none, nor those of b""."""
+
+_FLOATS = (DataType.FP32, DataType.FP64)
+_OTHERS = (DataType.BOOL, DataType.FP16, DataType.BF16, DataType.BYTES)
+
+
+def check_classifiable(name: str, datatype: DataType) -> None:
+    """Raise InvalidRequest when output `name` is of a datatype that has no classes."""
+    if datatype in _OTHERS:
+        msg = (
+            f"output '{name}' cannot be given as classes: its datatype is {datatype.value}, "
+            f"expected an integer, FP32 or FP64"
+        )
+        raise InvalidRequest(msg)
+
+
+def classified(tensor: Tensor, top_k: int, labels: Labels, *, batch_dims: int) -> Tensor:
+    """Return the `top_k` greatest elements of each batch entry as BYTES, greatest first.
+
+    `batch_dims` is 1 when the first dim of `tensor` is the batch, else 0. The shape is [batch, k]
+    or [k], k never more than the elements of an entry. Raises InvalidRequest as `top_classes`.
+    """
+    form = b"%f:%d" if tensor.datatype in _FLOATS else b"%d:%d"
+    entries = top_classes(tensor, top_k, batch_dims=batch_dims)
+    known = len(labels)
+    texts = [
+        b"%b:%b" % (form % one, labels[one[1]]) if one[1] < known and labels[one[1]] else form % one
+        for entry in entries
+        for one in entry
+    ]
+    count = prod(tensor.shape[batch_dims:])
+    shape = (*tensor.shape[:batch_dims], min(top_k, count))
+    return Tensor(tensor.name, DataType.BYTES, shape, encode_strings(texts, tensor.name))
+
+
+def top_classes(tensor: Tensor, top_k: int, *, batch_dims: int) -> list[list[tuple[Any, int]]]:
+    """Return (value, index) of the `top_k` greatest elements of each batch entry, greatest first.
+
+    Equal ones come by index, NaN comes last. The index counts the elements of one entry,
+    row-major. Raises InvalidRequest for an entry of too many elements, or too many in all.
+    """
+    count = prod(tensor.shape[batch_dims:])
+    entry_count = prod(tensor.shape[:batch_dims])
+    kept = min(top_k, count)
+    if count > MAX_ELEMENTS or entry_count * kept > MAX_ELEMENTS:
+        msg = (
+            f"output '{tensor.name}' has {entry_count} times {count} elements, of which {kept} "
+            f"each are wanted as classes: both may be {MAX_ELEMENTS} at most"
+        )
+        raise InvalidRequest(msg)
+    entries = tensor.numpy().reshape(entry_count, count)
+    return [_greatest(entry, kept) for entry in entries]
+
+
+def _greatest(values: Any, kept: int) -> list[tuple[Any, int]]:
+    keys = values
+    if values.dtype.kind == "f":
+        keys = np.where(np.isnan(values), -np.inf, values)
+    indices = np.arange(len(keys))
+    if kept < len(keys):
+        least = np.partition(keys, len(keys) - kept)[len(keys) - kept]
+        indices = np.flatnonzero(keys >= least)
+    # A stable ascending sort of the reversed row, read backwards, has equal ones by index.
+    order = np.argsort(keys[indices][::-1], kind="stable")[::-1]
+    chosen = indices[len(indices) - 1 - order][:kept]
+    return list(zip(values[chosen].tolist(), chosen.tolist(), strict=True))

@@ -1,0 +1,90 @@
+"""Request headers, and metadata of gRPC calls, that become parameters of the request.
+
+Parameters extension, header forwarding: off unless the server is given a pattern.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+from inferd.core.request import InferRequest
+from inferd.errors import InvalidConfig, InvalidRequest
+
+MAX_NAME_BYTES = 256
+"""Longer names are not looked at: a pattern can take long to find that it does not match."""
+
+_CASE_MATTERS = "(?-i)"
+_NEVER = "triton_grpc_error"  # asks for statuses, and means nothing to a model
+_RESERVED = frozenset(
+    (
+        "sequence_id",
+        "sequence_start",
+        "sequence_end",
+        "priority",
+        "timeout",
+        "headers",
+        "binary_data_output",
+    )
+)
+
+
+class HeaderForward:
+    """Chooses the headers whose name has the regular expression `pattern` somewhere in it.
+
+    Case does not matter, unless the pattern begins with (?-i). Raises InvalidConfig, beginning
+    with `where`, for a pattern that is none.
+    """
+
+    def __init__(self, pattern: str, where: str) -> None:
+        flags = re.IGNORECASE
+        if pattern.startswith(_CASE_MATTERS):
+            pattern, flags = pattern.removeprefix(_CASE_MATTERS), re.NOFLAG
+        try:
+            self._has = re.compile(pattern, flags).search
+        except (re.error, RecursionError, OverflowError) as error:
+            msg = f"{where}: '{pattern}' is not a regular expression: {error}"
+            raise InvalidConfig(msg) from error
+
+    @classmethod
+    def of(cls, pattern: str | None, where: str) -> Self | None:
+        """Return what forwards by `pattern`, None when there is none."""
+        return cls(pattern, where) if pattern else None
+
+    def chosen(self, fields: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+        """Return the chosen `fields`, names as they were sent; binary metadata are left out.
+
+        One that comes several times is a list, as always in HTTP (RFC 9110, section 5.3), and has
+        the name it was first sent with.
+        """
+        found: dict[str, str] = {}
+        names: dict[str, str] = {}
+        for name, value in fields:
+            if not isinstance(value, str) or len(name) > MAX_NAME_BYTES or name == _NEVER:
+                continue
+            if self._has(name):
+                first = names.setdefault(name.lower(), name)
+                found[first] = f"{found[first]}, {value}" if first in found else value
+        return found
+
+
+def add_forwarded(request: InferRequest, headers: Mapping[str, str]) -> None:
+    """Add `headers` to the parameters of `request`, over those of the same names.
+
+    Raises InvalidRequest for a name that means something as a parameter.
+    """
+    for name in headers:
+        if name in _RESERVED or name.startswith("triton_"):
+            msg = (
+                f"header '{name}' cannot become a parameter: the name is reserved. Either the "
+                f"request goes without it, or the server's pattern should leave it out"
+            )
+            raise InvalidRequest(msg)
+    request.parameters = {**request.parameters, **headers}
+
+
+def text_of(value: bytes) -> str:
+    """Return a header's bytes as text: UTF-8 if they are, else Latin-1."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
