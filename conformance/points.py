@@ -20,7 +20,6 @@ SEQUENCE = "the sequence extension"
 TRACE = "the trace extension"
 SHARED_MEMORY = "the shared memory extensions"
 GENERATE = "the generate extension"
-METRICS = "the metrics endpoint"
 
 NOT_YET_COVERED = {
     93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
@@ -42,7 +41,6 @@ NOT_YET_COVERED = {
     118: ("shared memory when disabled", SHARED_MEMORY),
     119: ("generate", GENERATE),
     120: ("generate_stream", GENERATE),
-    121: ("GET /metrics", METRICS),
 }
 """Number -> what the point asks, and the part of the server it waits for."""
 

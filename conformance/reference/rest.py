@@ -86,6 +86,8 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return "GET", lambda: Answer(200, to_json({"live": True}))
         case ["v2", "health", "ready"]:
             return "GET", lambda: server_ready(server)
+        case ["metrics"]:
+            return "GET", lambda: metrics(server)
         case ["v2", "logging"]:
             return request.method, lambda: log_settings(server, request)
         case ["v2", "models"]:
@@ -120,6 +122,16 @@ def statistics(server: Server, name: str, version: str) -> Answer:
     """Answer .../stats."""
     rows = [row | {"response_stats": {}} for row in server.statistics(name, version)]
     return Answer(200, to_json({"model_stats": rows}))
+
+
+def metrics(server: Server) -> Answer:
+    """Answer /metrics."""
+    name = "nv_inference_request_success"
+    lines = [f"# HELP {name} requests", f"# TYPE {name} counter"]
+    for row in server.statistics("", ""):
+        labels = f'model="{row["name"]}",version="{row["version"]}"'
+        lines.append(f"{name}{{{labels}}} {row['inference_stats']['success']['count']}")
+    return Answer(200, "\n".join([*lines, ""]).encode(), {"Content-Type": "text/plain"})
 
 
 def log_settings(server: Server, request: Request) -> Answer:

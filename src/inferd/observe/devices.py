@@ -96,5 +96,5 @@ class Cpu:
                 name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)
             }
             return sizes["MemTotal"] * 1024, sizes["MemAvailable"] * 1024
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, LookupError):
             return None

@@ -48,16 +48,16 @@ class Gpus:
 
     def families(self) -> list[Family]:
         """Return their metrics; what a GPU does not know of itself is left out."""
-        found: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _, _ in _METRICS}
+        found: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _, _ in METRICS}
         for handle, uuid in self._opened():
-            for name, _, _, read in _METRICS:
+            for name, _, _, read in METRICS:
                 try:
                     value = read(self, handle)
                 except NvmlError:
                     continue  # not every GPU has every meter
                 found[name].append((f'gpu_uuid="{escaped(uuid)}"', value))
         return [
-            Family(name, kind, help, found[name]) for name, kind, help, _ in _METRICS if found[name]
+            Family(name, kind, help, found[name]) for name, kind, help, _ in METRICS if found[name]
         ]
 
     # --- meters ---
@@ -130,7 +130,7 @@ class Gpus:
             raise NvmlError(msg)
 
 
-_METRICS: tuple[tuple[str, str, str, Callable[[Gpus, ctypes.c_void_p], float]], ...] = (
+METRICS: tuple[tuple[str, str, str, Callable[[Gpus, ctypes.c_void_p], float]], ...] = (
     ("nv_gpu_utilization", "gauge", "How busy the GPU is, from 0 to 1", Gpus.utilization),
     (
         "nv_gpu_memory_total_bytes",

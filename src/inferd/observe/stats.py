@@ -1,8 +1,9 @@
 """Counts: what one loaded model version has done, in plain integers.
 
 A request carries its own times, each set by whoever knows it: `queued_ns` by the scheduler that
-makes it wait, `started_ns` and `ended_ns` by the Execution that runs it, `computing_ns` and
-`computed_ns` by a backend that can tell its own work on inputs and outputs from the framework's.
+makes it wait, `started_ns`, `ended_ns` and `answered_ns` by the Execution that runs it,
+`computing_ns` and `computed_ns` by a backend that can tell its own work on inputs and outputs from
+the framework's.
 The engine, through which every request goes, settles it with one call: add_success or add_failure.
 
 Most requests run alone: then their execution is the request, and that one call counts both. What
@@ -56,6 +57,7 @@ class Timed(Protocol):
     computing_ns: int
     computed_ns: int
     ended_ns: int
+    answered_ns: int
     shared: bool
 
 
@@ -89,7 +91,8 @@ class Counts:
     """The integers of one model version; `clock` is the one its requests' times are on.
 
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
-    ones. Histograms count successful requests; one that had no queue is in none of
+    ones. `handover_ns` is the time the event loop took to get the answers of executions in threads.
+    Histograms count successful requests; one that had no queue is in none of
     `queue_histogram`'s buckets. `refused_count` counts requests that failed before a queue or an
     instance had them, which are no failures of the model. `first_responses`, for decoupled models
     that shall have it, counts the milliseconds to the first answer.
@@ -105,6 +108,7 @@ class Counts:
         self.shared_inference_count = 0
         self.failed_execution_count = 0
         self.queue_ns = 0
+        self.handover_ns = 0
         self.fail_ns = 0
         self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
         self.refused_count = 0
@@ -144,6 +148,9 @@ class Counts:
             self.queue_ns += (took_ns := started_ns - queued_ns)
             self.queue_histogram[took_ns.bit_length()] += 1
             started_ns = queued_ns
+        if answered_ns := request.answered_ns:
+            self.handover_ns += answered_ns - ended_ns
+            ended_ns = answered_ns
         self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
 
     def add_failure(self, request: Timed, error: BaseException) -> None:
@@ -172,6 +179,7 @@ class Counts:
             request.computing_ns = ran.computing_ns
             request.computed_ns = ran.computed_ns
             request.ended_ns = ran.ended_ns
+            request.answered_ns = ran.answered_ns
             request.shared = True
             batch_size += request.batch_size
         self._last_ns = ran.started_ns
@@ -204,7 +212,8 @@ class Counts:
         requests = [*self.alone.values(), self.shared_requests]
         count = sum(phases.count for phases in requests)
         compute_input, compute_infer, compute_output = _durations(requests)
-        compute_ns = compute_input.ns + compute_infer.ns + compute_output.ns
+        success_ns = self.queue_ns + self.handover_ns
+        success_ns += compute_input.ns + compute_infer.ns + compute_output.ns
         executions = [*self.alone.values(), *self.shared.values()]
         return ModelStatistics(
             name,
@@ -213,7 +222,7 @@ class Counts:
             self.shared_inference_count + sum(s * phases.count for s, phases in self.alone.items()),
             self.failed_execution_count + sum(phases.count for phases in executions),
             InferStatistics(
-                success=Duration(count, self.queue_ns + compute_ns),
+                success=Duration(count, success_ns),
                 fail=Duration(sum(self.fail_counts.values()), self.fail_ns),
                 queue=Duration(count, self.queue_ns),
                 compute_input=compute_input,

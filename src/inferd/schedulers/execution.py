@@ -122,7 +122,7 @@ class Execution:
         try:
             answers, took_ns = await job.waited_for()
         finally:
-            requests[0].ended_ns = self.clock()
+            requests[0].answered_ns = self.clock()
             job.abandon()
             self._waiting_count -= 1
         # A failure may come before the model has done its work: its time says nothing.
@@ -148,7 +148,7 @@ class Execution:
                         del answer  # its traceback holds this frame
                 yield answer
         finally:
-            request.ended_ns = self.clock()
+            request.answered_ns = self.clock()
             job.abandon()
             job.room.release()
             self._waiting_count -= 1
@@ -275,18 +275,13 @@ class _Job:
                 outcome = _miscounted(model, len(outcome), len(self.requests))
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = _failed(model, error)
-        self._note_computed(execution.clock)
+        self.requests[0].ended_ns = execution.clock()
         _tell(self.loop, self._finish, outcome, execution.cpu_clock() - started_ns)
         del outcome
 
     def refuse(self, error: InferdError) -> None:
         """Fail without having run; called on the event loop."""
         self._finish(error, 0)
-
-    def _note_computed(self, clock: Callable[[], int]) -> None:
-        """Note when the framework was done, if the backend has not: the rest is the hand-over."""
-        request = self.requests[0]
-        request.computed_ns = request.computed_ns or clock()
 
     def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
         done, self._done = self._done, None
@@ -317,7 +312,7 @@ class _StreamJob(_Job):
                     self._hand_over(answer)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             self._hand_over(_failed(execution.name, error))
-        self._note_computed(execution.clock)
+        self.requests[0].ended_ns = execution.clock()
         self._hand_over(None)
 
     def refuse(self, error: InferdError) -> None:

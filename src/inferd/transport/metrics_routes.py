@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from inferd.config.metrics import MetricsSettings
 from inferd.engine.engine import Engine
@@ -17,22 +18,32 @@ from inferd.transport.http_router import Route, Router
 from inferd.transport.http_routes import error_answer, not_found, wrong_method
 from inferd.transport.lane import Lane
 
-log = logging.getLogger("inferd.metrics")
+if TYPE_CHECKING:
+    from inferd.transport.header_forward import HeaderForward
 
-DEVICES_TIMEOUT_S = 2.0
-"""Devices that do not tell in this time are left out: the rest is wanted all the more then."""
+log = logging.getLogger("inferd.metrics")
 
 
 class MetricsRoutes:
-    """Answers on the metrics port. The wall: nothing raised inside gets past `answer`."""
+    """Answers on the metrics port. The wall: nothing raised inside gets past `answer`.
 
-    is_guarded = False
-    forward = None
+    Devices that do not tell in `devices_timeout_s` are left out: the rest is wanted all the more
+    then.
+    """
 
-    def __init__(self, engine: Engine, settings: MetricsSettings, devices: Devices) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: MetricsSettings,
+        devices: Devices,
+        devices_timeout_s: float = 2.0,
+    ) -> None:
+        self.is_guarded = False
+        self.forward: HeaderForward | None = None
         self._engine = engine
         self._settings = settings
         self._devices = devices
+        self._devices_timeout_s = devices_timeout_s
         self._reading_process = Lane("inferd-process-metrics")
         self._asking_devices = Lane("inferd-device-metrics")
         self._failures = FailureLog(log)
@@ -68,7 +79,7 @@ class MetricsRoutes:
 
     async def _ask_devices(self) -> list[Family]:
         try:
-            async with asyncio.timeout(DEVICES_TIMEOUT_S):
+            async with asyncio.timeout(self._devices_timeout_s):
                 return await self._asking_devices.run(self._devices.families)
         except (TimeoutError, InferdError):
             log.warning("the devices do not tell how they are: metrics without them")
