@@ -470,7 +470,6 @@ class ServerConfig:
         "[MODE,]SETTING=VALUE: which requests are traced, and where to. May be repeated.",
         group="Metrics and traces",
         word="SETTING",
-        acted_on=False,
         old_flags={
             "trace-file": "triton,file={}",
             "trace-level": "level={}",
@@ -478,6 +477,14 @@ class ServerConfig:
             "trace-count": "count={}",
             "trace-log-frequency": "triton,log-frequency={}",
         },
+    )
+
+    trace_directory: str | None = option(
+        None,
+        "Folder in which clients may put trace files, by name, while the server runs.",
+        group="Metrics and traces",
+        word="PATH",
+        shown="clients may not",
     )
 
     # Backends, devices and caches
@@ -521,10 +528,9 @@ class ServerConfig:
     # Not set: clients on the same machine may, those that come over the network may not.
     allow_client_shm: bool | None = option(
         None,
-        "Clients may register shared memory.",
+        "Clients may register shared memory: the server then reads and writes what its user may.",
         group="Backends, devices and caches",
         shown="only when all ports bind this machine alone",
-        acted_on=False,
     )
     rate_limit: str = option(
         "off",

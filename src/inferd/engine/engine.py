@@ -9,6 +9,7 @@ from pathlib import Path
 import inferd
 from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
+from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.catalog import NO_VERSION, Catalog
@@ -19,26 +20,38 @@ from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import AnswerCount
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 from inferd.repository.layout import FoundModel
+from inferd.shm.placing import place_outputs
+from inferd.shm.regions import Regions
 
 log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = [
     "classification",
     "model_configuration",
+    "system_shared_memory",
+    "cuda_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
     "logging",
 ]
-"""The protocol extensions this server has, by the names Triton's documents give them."""
+"""The protocol extensions this server has, by the names Triton's documents give them.
+
+Those of shared memory only where clients may use it.
+"""
 
 
 class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready. `log` is what the logging extension tells and changes.
+    load makes the whole server not ready. `log` and `tracer` are what the logging and trace
+    extensions tell and change. `regions` is the shared memory of clients, who have none unless
+    `allow_client_shm`.
     """
 
     def __init__(
@@ -48,13 +61,17 @@ class Engine:
         strict_readiness: bool = True,
         load_options: LoadOptions | None = None,
         log: Log | None = None,
+        tracer: Tracer | None = None,
+        allow_client_shm: bool = False,
     ) -> None:
+        self.regions = Regions(allowed=allow_client_shm)
         self._name = name
         self._strict_readiness = strict_readiness
         self._load_options = load_options or LoadOptions()
         self._catalog = Catalog()
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
+        self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
         self._is_loaded = False
         self._is_draining = False
 
@@ -79,6 +96,8 @@ class Engine:
             served.check_response(request, response)
             if request.has_top_k:
                 await served.classify(request, response)
+            if request.spans is not None:
+                await place_outputs(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
@@ -108,6 +127,8 @@ class Engine:
                     served.check_response(request, response)
                     if request.has_top_k:
                         await served.classify(request, response)
+                    if request.spans is not None:
+                        await place_outputs(request, response)
                     response.model = served.name
                     response.version = served.version
                     response.id = request.id
@@ -150,7 +171,10 @@ class Engine:
 
     def server_metadata(self) -> ServerMetadata:
         """Return the server's name, version and extensions (V2, Server Metadata)."""
-        return ServerMetadata(self._name, inferd.__version__, EXTENSIONS)
+        extensions = EXTENSIONS
+        if not self.regions.allowed:
+            extensions = [name for name in EXTENSIONS if not name.endswith("_shared_memory")]
+        return ServerMetadata(self._name, inferd.__version__, extensions)
 
     def model_metadata(self, name: str, version: str) -> ModelMetadata:
         """Return the metadata of a ready model (V2, Model Metadata).
@@ -191,6 +215,19 @@ class Engine:
             return [one.statistics() for one in self._catalog.served(name, version)]
         except (ModelNotFound, Unavailable) as error:
             raise InvalidRequest(error.message) from error
+
+    def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
+        """Return the trace settings of a model, or the global ones, after `change`.
+
+        Raises InvalidRequest for an unknown model: clients expect that, and not ModelNotFound,
+        here; and as Tracer.change does.
+        """
+        if model and model not in self._models:
+            msg = f"there is no model '{model}' on this server"
+            raise InvalidRequest(msg)
+        if change is not None:
+            self.tracer.change(change, model)
+        return self.tracer.settings(model)
 
     # --- what changes it ---
 
@@ -240,6 +277,7 @@ class Engine:
     async def close(self, timeout_s: float) -> None:
         """Close every version. Requests that run in threads are waited for, `timeout_s` at most."""
         self.drain()
+        self.regions.close()
         served = self._catalog.clear()
         ends = await asyncio.gather(
             *(one.scheduler.close(timeout_s) for one in served), return_exceptions=True

@@ -7,8 +7,12 @@ from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
+from inferd.config.trace import OPENTELEMETRY, read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
+from inferd.observe.spans import SpanSender
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 
 if TYPE_CHECKING:
     import ssl
@@ -40,6 +44,16 @@ def log_folder(config: ServerConfig) -> AllowedFolder:
     return AllowedFolder(
         Path(config.log_directory) if config.log_directory else None, "--log-directory"
     )
+
+
+def tracer(config: ServerConfig) -> Tracer:
+    """Return what chooses the requests to be traced, and writes their traces."""
+    settings, collector = read_trace_config(config.trace_config)
+    folder = Path(config.trace_directory) if config.trace_directory else None
+    allowed = AllowedFolder(folder, "--trace-directory")
+    if settings.mode == OPENTELEMETRY:
+        return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
+    return Tracer(settings, TraceWriter(settings.file), allowed)
 
 
 def load_options(config: ServerConfig) -> LoadOptions:

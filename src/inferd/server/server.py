@@ -14,7 +14,7 @@ from inferd.errors import InvalidConfig
 from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
-from inferd.server.address import host_and_port
+from inferd.server.address import host_and_port, is_loopback
 from inferd.server.options import (
     grpc_options,
     http_options,
@@ -24,6 +24,7 @@ from inferd.server.options import (
     log_settings,
     metrics_options,
     metrics_port,
+    tracer,
 )
 from inferd.server.tls import http_tls, tls_files
 from inferd.server.watch import FileWatcher
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _NAME = "inferd"
 _LAST_WAIT_S = 0.5  # for what is cut to notice that it was
+_LAST_TRACES_S = 2.0  # for traces that are still to be written
 
 
 class Server:
@@ -55,14 +57,16 @@ class Server:
         self, config: ServerConfig, default_address: str = "127.0.0.1", log: Log | None = None
     ) -> None:
         self.config = config
+        self.http_address = config.http_address or default_address
+        self.grpc_address = config.grpc_address or default_address
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
             load_options=load_options(config),
             log=log or Log(log_settings(config), log_folder(config)),
+            tracer=tracer(config),
+            allow_client_shm=self._allows_client_shm(),
         )
-        self.http_address = config.http_address or default_address
-        self.grpc_address = config.grpc_address or default_address
         self.metrics_address = config.metrics_address or self.http_address
         self.http_port = 0
         self.grpc_port = 0
@@ -73,6 +77,14 @@ class Server:
         self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
         self._watcher = FileWatcher()
+
+    def _allows_client_shm(self) -> bool:
+        """What --allow-client-shm says, or whether only clients on this machine can come."""
+        config = self.config
+        if config.allow_client_shm is not None:
+            return config.allow_client_shm
+        ports = ((config.allow_http, self.http_address), (config.allow_grpc, self.grpc_address))
+        return all(is_loopback(address) for is_open, address in ports if is_open)
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -99,6 +111,7 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
         """
         self._read_keys()
+        self.engine.tracer.open()
         try:
             if self.config.allow_http:
                 await self._open_http()
@@ -152,6 +165,7 @@ class Server:
             self._metrics = None
         self.http_port = self.grpc_port = self.metrics_port = 0
         await self.engine.close(_LAST_WAIT_S)
+        await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
     def places(self) -> list[tuple[str, str]]:
         """Return (protocol, where to reach it) for all that is open."""
