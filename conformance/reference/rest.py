@@ -93,8 +93,6 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return "GET", lambda: Answer(200, to_json({"live": True}))
         case ["v2", "health", "ready"]:
             return "GET", lambda: server_ready(server)
-        case ["metrics"]:
-            return "GET", lambda: metrics(server)
         case ["v2", "logging"]:
             return request.method, lambda: log_settings(server, request)
         case ["v2", "systemsharedmemory" | "cudasharedmemory", *rest]:
@@ -103,8 +101,8 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return request.method, lambda: trace_settings(server, "", request)
         case ["v2", "models"]:
             return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
-        case ["v2", "models", "stats"]:
-            return "GET", lambda: statistics(server, "", "")
+        case ["metrics"]:
+            return "GET", lambda: metrics(server)
         case ["v2", "models", name, *rest]:
             return model_route(server, name, rest, request)
     msg = "no such path"
@@ -117,6 +115,8 @@ def model_route(server: Server, name: str, rest: list[str], request: Request) ->
     if rest[:1] == ["versions"] and len(rest) > 1:
         version, rest = rest[1], rest[2:]
     match rest:
+        case [] if name == "stats":
+            return "GET", lambda: statistics(server, "", "")
         case []:
             return "GET", lambda: metadata(server, name, version)
         case ["stats"]:

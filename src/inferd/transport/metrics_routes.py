@@ -40,6 +40,7 @@ class MetricsRoutes:
     ) -> None:
         self.is_guarded = False
         self.forward: HeaderForward | None = None
+        self.tracer = engine.tracer
         self._engine = engine
         self._settings = settings
         self._devices = devices
