@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from conformance.checks import flat
-from conformance.reference import settings, shared_memory
+from conformance.reference import repository, settings, shared_memory
 from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.values import (
@@ -20,7 +20,13 @@ from conformance.reference.values import (
     read_float,
 )
 
-STATUS = {"invalid": 400, "not found": 404, "unsupported": 501}
+STATUS = {
+    "invalid": 400,
+    "not found": 404,
+    "internal": 500,
+    "unsupported": 501,
+    "unavailable": 503,
+}
 INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
@@ -97,16 +103,27 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return request.method, lambda: log_settings(server, request)
         case ["v2", "systemsharedmemory" | "cudasharedmemory", *rest]:
             return shared_memory_route(server, rest, request)
+        case ["v2", "repository", *rest]:
+            return repository_route(server, rest, request)
         case ["v2", "trace", "setting"]:
             return request.method, lambda: trace_settings(server, "", request)
-        case ["v2", "models"]:
-            return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
         case ["metrics"]:
             return "GET", lambda: metrics(server)
-        case ["v2", "models", name, *rest]:
-            return model_route(server, name, rest, request)
+        case ["v2", "models", *rest]:
+            return models_route(server, rest, request)
     msg = "no such path"
     raise Refused(msg, "not found")
+
+
+def models_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:
+    """Return the verb of a path below /v2/models, and the call that answers it."""
+    match rest:
+        case []:
+            return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
+        case ["stats"]:
+            return "GET", lambda: statistics(server, "", "")
+        case _:
+            return model_route(server, rest[0], rest[1:], request)
 
 
 def model_route(server: Server, name: str, rest: list[str], request: Request) -> tuple[str, Any]:
@@ -115,14 +132,18 @@ def model_route(server: Server, name: str, rest: list[str], request: Request) ->
     if rest[:1] == ["versions"] and len(rest) > 1:
         version, rest = rest[1], rest[2:]
     match rest:
-        case [] if name == "stats":
-            return "GET", lambda: statistics(server, "", "")
         case []:
             return "GET", lambda: metadata(server, name, version)
         case ["stats"]:
             return "GET", lambda: statistics(server, name, version)
+        case ["config"]:
+            return "GET", lambda: Answer(200, to_json(repository.config(server, name, version)))
         case ["ready"]:
             return "GET", lambda: model_ready(server, name, version)
+        case ["generate"]:
+            return "POST", lambda: generate(server, name, version, request)
+        case ["generate_stream"]:
+            return "POST", lambda: generate_stream(server, name, version, request)
         case ["trace", "setting"]:
             return request.method, lambda: trace_settings(server, name, request)
         case ["infer"]:
@@ -145,6 +166,19 @@ def metrics(server: Server) -> Answer:
         labels = f'model="{row["name"]}",version="{row["version"]}"'
         lines.append(f"{name}{{{labels}}} {row['inference_stats']['success']['count']}")
     return Answer(200, "\n".join([*lines, ""]).encode(), {"Content-Type": "text/plain"})
+
+
+def repository_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:
+    """Return the verb of a path of the model repository extension, and the call that answers it."""
+    match rest:
+        case ["index"]:
+            return "POST", lambda: Answer(200, to_json(repository.index(server, request.body)))
+        case ["models", name, "load"]:
+            return "POST", lambda: done(repository.load(server, name, request.body))
+        case ["models", name, "unload"]:
+            return "POST", lambda: done(repository.unload(server, name))
+    msg = "no such path"
+    raise Refused(msg, "not found")
 
 
 def shared_memory_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:
@@ -218,6 +252,74 @@ def metadata(server: Server, name: str, version: str) -> Answer:
             for tensor, (datatype, shape) in specs.items()
         ]
     return Answer(200, to_json(body))
+
+
+def generate(server: Server, name: str, version: str, request: Request) -> Answer:
+    """Answer .../generate."""
+    answers = generated(server, name, version, request)
+    if len(answers) != 1:
+        return Answer(500, to_json({"error": f"{len(answers)} answers, expected one"}))
+    return Answer(200, to_json(answers[0]))
+
+
+def generate_stream(server: Server, name: str, version: str, request: Request) -> Answer:
+    """Answer .../generate_stream; events that come all at once are events still."""
+    answers = generated(server, name, version, request)
+    events = b"".join(b"data: %b\n\n" % to_json(one) for one in answers)
+    return Answer(200, events, {"Content-Type": "text/event-stream; charset=utf-8"})
+
+
+def generated(server: Server, name: str, version: str, request: Request) -> list[dict[str, Any]]:
+    """Return the answers to a body of generate."""
+    model, chosen = server.find(name, version)
+    if request.headers.get("content-encoding", "identity") != "identity":
+        msg = "generate takes no coded bodies"
+        raise Refused(msg)
+    document = parse(request.body)
+    head = {"model_name": name, "model_version": chosen}
+    if isinstance(document.get("inputs"), list):
+        answers = server.stream(name, version, read_inputs(document, b""))
+        return [
+            json.loads(write(head, outputs, {t.name: False for t in outputs}).body)
+            for outputs in answers
+        ]
+    if "id" in document:
+        head["id"] = check_type("id", document["id"], str)
+    found = []
+    for outputs in server.stream(name, version, read_members(model, document)):
+        fields: dict[str, Any] = dict(head)
+        for tensor in outputs:
+            data = decode_tensor(tensor)
+            fields[tensor.name] = data[0] if len(data) == 1 else data
+        found.append(dict(sorted(fields.items())))
+    return found
+
+
+def read_members(model: Model, document: dict[str, Any]) -> list[Tensor]:
+    """Return the members of a flat body that are inputs; the others must be parameters."""
+    members = {key: value for key, value in document.items() if key != "parameters"}
+    members.update(parameters("the request", document))
+    inputs = []
+    for key, value in members.items():
+        if key in model.inputs:
+            inputs.append(flat_input(key, *model.inputs[key], value))
+        elif value is None or isinstance(value, dict | list):
+            msg = f"parameter '{key}' is no string, number or boolean"
+            raise Refused(msg)
+    return inputs
+
+
+def flat_input(name: str, datatype: str, dims: list[int], value: Any) -> Tensor:
+    """Return an input whose shape its elements decide: the last variable dim takes the rest."""
+    elements = flat(value)
+    rest, over = divmod(len(elements), prod(dim for dim in dims if dim != -1))
+    if over or (-1 not in dims and rest != 1):
+        msg = f"input '{name}' has {len(elements)} elements, expected {dims}"
+        raise Refused(msg)
+    shape = [1 if dim == -1 else dim for dim in dims]
+    if -1 in dims:
+        shape[len(dims) - 1 - dims[::-1].index(-1)] = rest
+    return Tensor(name, datatype, shape, encode_elements(name, datatype, elements))
 
 
 def infer(server: Server, name: str, version: str, request: Request) -> Answer:

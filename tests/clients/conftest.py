@@ -193,6 +193,7 @@ def repository(tmp_path_factory):
     _write(root, "animals", animals.replace("output {", 'output { label_filename: "labels.txt"'))
     (root / "animals" / "labels.txt").write_text("ant\nbee\n")
     _write(root, "slow", _identity(["FP32"], dims="1", execute_delay_ms=400))
+    _write(root, "repeat", 'backend: "repeat"')
     _write(root, "faulty", 'backend: "faulty"')
     onnx_config = 'backend: "onnxruntime"\nmax_batch_size: 8'
     _write(root, "add_sub", onnx_config, {"1": _add_sub()})
@@ -325,6 +326,30 @@ def broken_server(tmp_path_factory):
     process = ServerProcess(root)
     yield process
     process.kill()
+
+
+@pytest.fixture(scope="session")
+def explicit_server(tmp_path_factory):
+    """A server whose models clients control; what lies in `root` is for the tests to say."""
+    root = tmp_path_factory.mktemp("explicit")
+    process = ServerProcess(root, "--model-control-mode=explicit")
+    process.root = root
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def write_identity(explicit_server):
+    """write_identity(name, dims, more config) puts an identity model, FP32, into its repository."""
+
+    def write(name, dims="1", *more):
+        text = "\n".join([_identity(["FP32"], dims=dims), *more])
+        if (explicit_server.root / name).exists():
+            (explicit_server.root / name / "config.pbtxt").write_text(text)
+        else:
+            _write(explicit_server.root, name, text)
+
+    return write
 
 
 def _parameter(key, value):
