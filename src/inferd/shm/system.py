@@ -19,7 +19,7 @@ RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
 MAX_KEY_BYTES = 255
 """What the system allows a name."""
 
-MAX_REMEMBERED = 256
+MAX_REMEMBERED = 64
 """So many spans of a region are kept: clients use the same places again and again."""
 
 _FOLDER = "/dev/shm"  # where Linux keeps what shm_open makes
