@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from inferd.core.metadata import SystemRegionStatus
-from inferd.errors import InvalidRequest, RegionFailed, Unavailable
+from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import Watch, guard
 
 RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
@@ -190,7 +190,7 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> _Mapping:
     return mapping
 
 
-def _cannot_open(key: str, error: Exception | None = None) -> Exception:
+def _cannot_open(key: str, error: Exception | None = None) -> InferdError:
     # One text for what is not there and what is not ours: clients are not told which names exist.
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return Unavailable("the server has no room for another shared memory region")
