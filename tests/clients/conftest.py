@@ -316,6 +316,23 @@ def start(repository):
         process.kill()
 
 
+@pytest.fixture(scope="module")
+def start_for_module():
+    """start_for_module(arguments..., models) starts a server all tests of a module use."""
+    started = []
+
+    def run(*arguments, models):
+        started.append(ServerProcess(models, *arguments))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.terminate()
+        code = process.end()
+        process.kill()
+        assert (code, "unexpected" in process.said) == (0, False), process.said
+
+
 @pytest.fixture(scope="session")
 def broken_server(tmp_path_factory):
     """A server one of whose two models cannot be loaded."""
