@@ -317,8 +317,10 @@ class Control:
             lineup.fail(error.message)
             return [error.message]
         is_partial = not (is_asked or lineup.serves)
+        needs = needs_of(source.model.config)
+        source = source._replace(callees=self._callees(needs))
         failures = await lineup.change(source, is_partial=is_partial)
-        self._dependents.want(name, needs_of(source.model.config))
+        self._dependents.want(name, needs)
         if failures and is_asked:
             raise _failed(name, failures)
         return list(failures.values())
@@ -326,12 +328,37 @@ class Control:
     async def _settle(self, name: str) -> None:
         """Take down the ensembles that call the model, or bring them back, as it now serves."""
         for ensemble in self._dependents.of(name):
-            if self._serves(name) and not self._serves(ensemble):
+            if self._serves(name) and self._serves(ensemble):
+                self._spawn(self._renew(ensemble))
+            elif self._serves(name):
                 self._spawn(self._follow(ensemble, self._reader(ensemble)))
-            elif not self._serves(name) and self._serves(ensemble):
+            elif self._serves(ensemble):
                 async with self._turn(ensemble) as lineup:
                     lineup.withdraw(f"model '{name}', which it calls, is {UNLOADED}")
                 await self._settle(ensemble)
+
+    async def _renew(self, ensemble: str) -> None:
+        """Put an ensemble that serves together anew, if other versions serve its steps now.
+
+        It is taken down when it does not go with them.
+        """
+        lineup = self._lineups.get(ensemble)
+        source = lineup.source if lineup is not None else None
+        if source is None:
+            return
+        try:
+            complaints = await self._change(ensemble, lambda: source)
+        except InferdError as error:
+            complaints = [error.message]
+        if complaints and self._serves(ensemble):
+            log.error("%s", complaints[0])
+            async with self._turn(ensemble) as lineup:
+                lineup.withdraw(complaints[0])
+            await self._settle(ensemble)
+
+    def _callees(self, needs: Sequence[str]) -> tuple[object, ...]:
+        """Return what serves of the models in `needs`: another tuple when anything else does."""
+        return tuple(tuple(self._catalog.models[name].ready.values()) for name in needs)
 
     def _serves(self, name: str) -> bool:
         model = self._catalog.models.get(name)

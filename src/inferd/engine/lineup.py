@@ -35,18 +35,20 @@ MAX_UNLOADED = 16
 class Source(NamedTuple):
     """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
 
-    `upload` holds the files where a client sent them, too.
+    `upload` holds the files where a client sent them, too; `callees` are the versions that the
+    steps of an ensemble call.
     """
 
     model: FoundModel
     marks: Marks
     is_override: bool = False
     upload: Upload | None = None
+    callees: tuple[object, ...] = ()
 
     def marks_of(self, version: int) -> tuple[object, ...]:
         """Return all that a version hangs on, save the configuration."""
         own = self.marks.versions.get(str(version), b"")
-        return (self.model.folder, self.model.file, self.marks.shared, own)
+        return (self.model.folder, self.model.file, self.marks.shared, own, self.callees)
 
 
 class _Kept(NamedTuple):
@@ -84,6 +86,8 @@ class Lineup:
         self._drains: set[asyncio.Task[None]] = set()
         self._draining: Counter[int] = Counter()
         self._is_gone = False
+        self.source: Source | None = None
+        """What serves was last made from."""
 
     @property
     def serves(self) -> bool:
@@ -209,6 +213,7 @@ class Lineup:
 
     def _take_over(self, source: Source, loaded: Iterable[Served]) -> None:
         """Exchange what serves. Nothing here waits, so no request sees half of it."""
+        self.source = source
         model, before = source.model, self._kept
         assert model.config is not None
         self._kept = {number: one for number, one in before.items() if number in model.versions}

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
-from inferd.core.interfaces import Backend, DecoupledInstance, Instance
+from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Models
+from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import build_scheduler
 from inferd.engine.served import Served
@@ -59,10 +60,20 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
 
 class Loader:
-    """Finds models and loads their versions; backends are shared by the models that use them."""
+    """Finds models and loads their versions; backends are shared by the models that use them.
 
-    def __init__(self, options: LoadOptions) -> None:
+    Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find).
+    """
+
+    def __init__(
+        self,
+        options: LoadOptions,
+        models: Models | None = None,
+        find: Callable[[str, str], Served] | None = None,
+    ) -> None:
         self._options = options
+        self._models = models
+        self._find = find
         self._gpu_count = gpu_count()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
@@ -82,15 +93,18 @@ class Loader:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
-    def load(self, model: FoundModel, version: int) -> Served:
+    def load(self, model: FoundModel, version: int, steps: Sequence[Served] = ()) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
 
-        When one instance cannot be opened, those before it are closed.
+        When one instance cannot be opened, those before it are closed. An ensemble has no
+        instances; `steps` are what serves its steps.
         """
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
         _check_scheduling(config)
+        if config.ensemble_scheduling is not None:
+            return self._ensemble(model, config, version, steps)
         backend = self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
@@ -118,6 +132,16 @@ class Loader:
             undo.pop_all()
         return served
 
+    def _ensemble(
+        self, model: FoundModel, config: ModelConfig, version: int, steps: Sequence[Served]
+    ) -> Served:
+        if self._models is None:
+            msg = f"model '{config.name}': there are no models here that an ensemble could call"
+            raise Unsupported(msg)
+        check_io(config)
+        labels = read_labels(model.folder, config)
+        return build_ensemble(config, version, steps, self._models, labels)
+
     async def load_in_thread(self, model: FoundModel, version: int) -> Served:
         """Load one version in a thread of its own, trying again as often as the options say.
 
@@ -134,10 +158,13 @@ class Loader:
 
     async def _load_in_time(self, model: FoundModel, version: int) -> Served:
         timeout_s = self._options.model_load_timeout_secs
+        steps: Sequence[Served] = ()
+        if model.config is not None and self._find is not None:
+            steps = find_steps(model.config, self._find)
         try:
             async with asyncio.timeout(timeout_s):
                 return await in_daemon_thread(
-                    lambda: self._load_or_explain(model, version), given_up=_close_unused
+                    lambda: self._load_or_explain(model, version, steps), given_up=_close_unused
                 )
         except TimeoutError as error:
             msg = (
@@ -146,9 +173,9 @@ class Loader:
             )
             raise BackendFailed(msg) from error
 
-    def _load_or_explain(self, model: FoundModel, version: int) -> Served:
+    def _load_or_explain(self, model: FoundModel, version: int, steps: Sequence[Served]) -> Served:
         try:
-            return self.load(model, version)
+            return self.load(model, version, steps)
         except InferdError as error:
             error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
             raise
@@ -168,10 +195,9 @@ class Loader:
 
 def _check_scheduling(config: ModelConfig) -> None:
     """Refuse what would answer wrongly without its scheduler."""
-    for field in ("sequence_batching", "ensemble_scheduling"):
-        if getattr(config, field) is not None:
-            msg = f"model '{config.name}': {field} is not supported by this server"
-            raise Unsupported(msg)
+    if config.sequence_batching is not None:
+        msg = f"model '{config.name}': sequence_batching is not supported by this server"
+        raise Unsupported(msg)
 
 
 def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:
