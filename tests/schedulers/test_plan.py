@@ -236,7 +236,6 @@ def test_steps_are_staged_by_the_decoupled_ones_before_them():
         (add, {"A": "u", "B": "v"}, {"O": "w"}),
         link("w", "Y", STREAM),
     )
-    assert found.is_decoupled
     stages = found.stages(found.steps)
     assert [numbers(stage.steps) for stage in stages] == [[0, 2], [3], []]
     assert [stage.decoupled and stage.decoupled.number for stage in stages] == [1, 4, None]

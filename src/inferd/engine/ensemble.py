@@ -1,7 +1,6 @@
 """Ensembles: a version that serves, put together from the versions that its steps call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
@@ -38,15 +37,15 @@ def build_ensemble(
     version: int,
     steps: Sequence[Served],
     models: Models,
+    counts: Counts,
     labels: Mapping[str, Labels],
 ) -> Served:
     """Return the ensemble, which calls `models`, whose versions `steps` it was checked against.
 
-    Outputs without `labels` have those of the step they come from. With a decoupled step it is
-    decoupled. Raises InvalidConfig when something does not fit.
+    Outputs without `labels` have those of the step they come from. Raises InvalidConfig when
+    something does not fit.
     """
     plan = Plan(config, [step.config for step in steps])
-    counts = Counts()
     scheduler = EnsembleScheduler(plan, models, counts)
     inherited: dict[str, Labels] = {}
     for output in config.output:
@@ -55,7 +54,7 @@ def build_ensemble(
             number, inner = source
             inherited[output.name] = steps[number].labels.get(inner, ())
     return Served(
-        replace(config, decoupled=plan.is_decoupled),
+        config,
         version,
         reported_platform(config),
         scheduler,

@@ -89,7 +89,6 @@ class Plan:
         self._check_tensors(config)
         ordered = self._in_order(called)
         self.steps = self._with_depths(ordered)
-        self.is_decoupled = any(step.is_decoupled for step in self.steps)
 
     def needed(self, outputs: Sequence[WantedOutput]) -> Sequence[Step]:
         """Return the steps that `outputs` hang on, all for none named, in order."""
