@@ -10,6 +10,7 @@ import pytest
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferRequest, WantedOutput
+from inferd.engine import ensemble as ensemble_module
 from inferd.engine.engine import Engine
 from inferd.engine.load import LoadOptions
 from inferd.errors import BackendFailed, InvalidRequest, LoadFailed, ModelNotFound, Unsupported
@@ -284,6 +285,39 @@ async def test_an_unloaded_step_is_the_reason_the_ensemble_is_not_ready(reposito
         assert reason(engine) == "model 'a', which it calls, is unloaded"
         with pytest.raises(ModelNotFound, match="'a', which it calls, is unloaded"):
             await engine.infer(ask("e", X=ROWS))
+
+
+SLOW = 'max_batch_size: 8 parameters { key: "execute_delay_ms" value: { string_value: "50" } }'
+
+
+@pytest.mark.parametrize("mode", ["explicit", "poll"])
+@run
+async def test_requests_under_way_keep_the_steps_they_still_need(repository, ask, tmp_path, mode):
+    root = repository(
+        a=identity(more=SLOW), b=identity(), e=ensemble(step("a", "X", "t"), step("b", "t", "Y"))
+    )
+    async with engine_on(root, mode) as engine:
+        if mode == "explicit":
+            await engine.load(LoadRequest("e"))
+        asked = asyncio.create_task(engine.infer(ask("e", X=ROWS)))
+        await asyncio.sleep(0)
+        if mode == "explicit":
+            await engine.unload(UnloadRequest("b"))
+        else:
+            (root / "b").rename(tmp_path / "away")
+            await asyncio.gather(*await engine.look())
+        assert engine.model_names() == ["a"]
+        assert (await asked).outputs[0].numpy().tolist() == ROWS
+
+
+@run
+async def test_no_more_than_so_many_ensembles_lie_inside_each_other(repository, monkeypatch):
+    monkeypatch.setattr(ensemble_module, "MAX_NESTING", 1)
+    outer = ensemble(step("e", "X", "Y")).replace("INPUT0", "X").replace("OUTPUT0", "Y")
+    root = repository(a=identity(), e=ensemble(step("a", "X", "Y")), f=outer)
+    async with engine_on(root) as engine:
+        assert engine.model_names() == ["a", "e"]
+        assert reason(engine, "f") == "ensemble 'f' is more than 1 ensembles inside each other"
 
 
 @run

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Models
+from inferd.engine.dependents import MAX_NESTING
 from inferd.engine.served import Served
-from inferd.errors import InferdError, LoadFailed
+from inferd.errors import InferdError, InvalidConfig, LoadFailed
 from inferd.observe.stats import Counts
 from inferd.schedulers.ensemble import EnsembleScheduler
 from inferd.schedulers.plan import LATEST, Plan
@@ -46,7 +47,11 @@ def build_ensemble(
     something does not fit.
     """
     plan = Plan(config, [step.config for step in steps])
-    scheduler = EnsembleScheduler(plan, models, counts)
+    nesting = 1 + max(map(_nesting, steps))
+    if nesting > MAX_NESTING:
+        msg = f"ensemble '{config.name}' is more than {MAX_NESTING} ensembles inside each other"
+        raise InvalidConfig(msg)
+    scheduler = EnsembleScheduler(plan, models, counts, nesting)
     inherited: dict[str, Labels] = {}
     for output in config.output:
         source = plan.source_of(output.name)
@@ -61,3 +66,9 @@ def build_ensemble(
         counts=counts,
         labels=inherited | dict(labels),
     )
+
+
+def _nesting(step: Served) -> int:
+    """Return how many ensembles lie inside each other there."""
+    scheduler = step.scheduler
+    return scheduler.nesting if isinstance(scheduler, EnsembleScheduler) else 0

@@ -150,8 +150,19 @@ class Lineup:
 
     def fail(self, reason: str) -> None:
         """Say why nothing of the model can be loaded, unless something of it serves."""
-        if not self._kept:
-            self._catalog.set_state(self.name, NO_VERSION, ModelState.UNAVAILABLE, reason)
+        if self._kept:
+            return
+        model = self._catalog.models.get(self.name)
+        rows = model.versions.items() if model else ()
+        idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
+        known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
+        for number in known or [NO_VERSION]:
+            self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
+
+    async def drained(self) -> None:
+        """Wait for the requests of versions that do not serve any more, as long as they may run."""
+        if self._drains:
+            await asyncio.wait(self._drains)
 
     async def end_drains(self, timeout_s: float) -> None:
         """Wait for the requests of versions that do not serve any more, `timeout_s` at most."""

@@ -19,7 +19,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.inorder import in_order
-from inferd.schedulers.plan import Plan, Stage, Step
+from inferd.schedulers.plan import Order, Plan, Stage, Step
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_RUNNING = 10_000
@@ -44,9 +44,11 @@ class EnsembleScheduler:
     """Runs requests as `plan` says, by requests to `models`; time is that of `counts`.
 
     The times of a request span its steps; what they wait and compute stands in their own counts.
+    `nesting` counts the ensembles inside each other, this one included.
     """
 
-    def __init__(self, plan: Plan, models: Models, counts: Counts) -> None:
+    def __init__(self, plan: Plan, models: Models, counts: Counts, nesting: int = 1) -> None:
+        self.nesting = nesting
         self._plan = plan
         self._models = models
         self._clock = counts.clock
@@ -129,24 +131,23 @@ class EnsembleScheduler:
 
     async def _run_steps(self, run: _Run, steps: Sequence[Step]) -> None:
         """Run `steps`, each as soon as it can; what the first that fails raises ends all."""
-        waiting = list(steps)
-        missing = {outer for step in steps for outer in step.outputs.values()}
+        order = Order(steps)
+        ready = order.first
         running: dict[asyncio.Task[None], Step] = {}
         try:
-            while waiting or running:
-                ready = [s for s in waiting if missing.isdisjoint(outer for _, outer in s.inputs)]
-                waiting = [step for step in waiting if step not in ready]
+            while ready or running:
                 if len(ready) == 1 and not running:
                     [step] = ready
                     await self._run_step(run, step)
-                    missing.difference_update(step.outputs.values())
+                    ready = order.after(step)
                     continue
                 for step in ready:
                     running[asyncio.create_task(self._run_step(run, step))] = step
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                ready = []
                 for task in done:
                     await task
-                    missing.difference_update(running.pop(task).outputs.values())
+                    ready += order.after(running.pop(task))
         finally:
             if running:
                 for task in running:

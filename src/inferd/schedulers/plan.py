@@ -48,6 +48,34 @@ class Stage(NamedTuple):
     decoupled: Step | None
 
 
+class Order:
+    """Which of `steps` may start: `first`, and `after` each one that has ended."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._readers: dict[str, list[Step]] = {
+            tensor: [] for step in steps for tensor in step.outputs.values()
+        }
+        self._missing: dict[int, int] = {}
+        for step in steps:
+            missing = [
+                name for name in {outer for _, outer in step.inputs} if name in self._readers
+            ]
+            self._missing[step.number] = len(missing)
+            for name in missing:
+                self._readers[name].append(step)
+        self.first = [step for step in steps if not self._missing[step.number]]
+
+    def after(self, step: Step) -> list[Step]:
+        """Return the steps whose inputs are all there now that `step` has ended; called once."""
+        ready = []
+        for tensor in step.outputs.values():
+            for reader in self._readers[tensor]:
+                self._missing[reader.number] -= 1
+                if not self._missing[reader.number]:
+                    ready.append(reader)
+        return ready
+
+
 class _End(NamedTuple):
     """One end of a tensor's way: an input or output of the ensemble, or of a step."""
 
@@ -189,15 +217,14 @@ class Plan:
 
     def _in_order(self, called: Sequence[Step]) -> list[Step]:
         """Return the steps so that each comes after those it reads from."""
-        waiting, ordered, written = list(called), [], set(self._writers)
-        written -= {outer for step in called for outer in step.outputs.values()}
-        while waiting:
-            ready = [s for s in waiting if written.issuperset(outer for _, outer in s.inputs)]
-            if not ready:
-                self._refuse(f"its steps wait for each other: {self._circle(waiting)}")
-            ordered += ready
-            waiting = [step for step in waiting if step not in ready]
-            written.update(outer for step in ready for outer in step.outputs.values())
+        order = Order(called)
+        ordered = list(order.first)
+        for step in ordered:  # which grows meanwhile
+            ordered += order.after(step)
+        if len(ordered) < len(called):
+            ended = {step.number for step in ordered}
+            circle = self._circle([step for step in called if step.number not in ended])
+            self._refuse(f"its steps wait for each other: {circle}")
         return ordered
 
     def _circle(self, waiting: Sequence[Step]) -> str:
