@@ -13,7 +13,14 @@ from inferd.core.request import InferRequest, WantedOutput
 from inferd.engine import ensemble as ensemble_module
 from inferd.engine.engine import Engine
 from inferd.engine.load import LoadOptions
-from inferd.errors import BackendFailed, InvalidRequest, LoadFailed, ModelNotFound, Unsupported
+from inferd.errors import (
+    BackendFailed,
+    InvalidRequest,
+    LoadFailed,
+    ModelNotFound,
+    NotLoadable,
+    Unsupported,
+)
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -308,6 +315,17 @@ async def test_requests_under_way_keep_the_steps_they_still_need(repository, ask
             await asyncio.gather(*await engine.look())
         assert engine.model_names() == ["a"]
         assert (await asked).outputs[0].numpy().tolist() == ROWS
+
+
+@run
+async def test_a_step_that_is_a_link_out_of_the_repository_is_not_loaded(repository, tmp_path):
+    root = repository(a=identity(), e=ensemble(step("a", "X", "Y")))
+    (root / "a").rename(tmp_path / "elsewhere")
+    (root / "a").symlink_to(tmp_path / "elsewhere")
+    async with engine_on(root, "explicit") as engine:
+        with pytest.raises(NotLoadable, match="'a' is a link that leads out of the repository"):
+            await engine.load(LoadRequest("e"))
+        assert engine.model_names() == []
 
 
 @run

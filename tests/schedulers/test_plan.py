@@ -241,6 +241,15 @@ def test_steps_are_staged_by_the_decoupled_ones_before_them():
     assert [stage.decoupled and stage.decoupled.number for stage in stages] == [1, 4, None]
 
 
+def test_so_many_decoupled_steps_may_come_after_each_other():
+    def chain(count):
+        names = ["X", *(f"t{number}" for number in range(count - 1)), "Y"]
+        return [link(names[n], names[n + 1], STREAM) for n in range(count)]
+
+    assert len(plan(*chain(16)).steps) == 16
+    assert complaint(*chain(17)) == "more than 16 decoupled steps come after each other"
+
+
 def test_answers_of_two_decoupled_steps_side_by_side_are_refused():
     add = model("add", takes=("A", "B"))
     text = complaint(

@@ -134,6 +134,7 @@ class EnsembleScheduler:
         order = Order(steps)
         ready = order.first
         running: dict[asyncio.Task[None], Step] = {}
+        ended: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
         try:
             while ready or running:
                 if len(ready) == 1 and not running:
@@ -142,12 +143,12 @@ class EnsembleScheduler:
                     ready = order.after(step)
                     continue
                 for step in ready:
-                    running[asyncio.create_task(self._run_step(run, step))] = step
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                ready = []
-                for task in done:
-                    await task
-                    ready += order.after(running.pop(task))
+                    task = asyncio.create_task(self._run_step(run, step))
+                    task.add_done_callback(ended.put_nowait)
+                    running[task] = step
+                task = await ended.get()
+                await task
+                ready = order.after(running.pop(task))
         finally:
             if running:
                 for task in running:

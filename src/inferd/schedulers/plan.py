@@ -16,6 +16,9 @@ from inferd.tensor.dtype import DataType
 LATEST = -1
 """The model_version that leaves the choice to the server."""
 
+MAX_DECOUPLED = 16
+"""So many decoupled steps may come one after the other."""
+
 Shape = tuple[int, ...]
 
 
@@ -250,6 +253,8 @@ class Plan:
             way = self._common_way(str(step), (outer for _, outer in step.inputs), ways)
             steps.append(step._replace(depth=len(way)))
             after = (*way, str(step)) if step.is_decoupled else way
+            if len(after) > MAX_DECOUPLED:
+                self._refuse(f"more than {MAX_DECOUPLED} decoupled steps come after each other")
             ways |= dict.fromkeys(step.outputs.values(), after)
         self._common_way("the answer", self.outputs, ways)
         return tuple(steps)
