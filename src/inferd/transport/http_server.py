@@ -69,7 +69,9 @@ class HttpServer:
             rules,
             not_ready_status=options.not_ready_status,
             forward=HeaderForward.of(
-                options.header_forward_pattern, "--http-header-forward-pattern"
+                options.header_forward_pattern,
+                "--http-header-forward-pattern",
+                options.access.secret_names,
             ),
             access=options.access,
         )
