@@ -25,11 +25,17 @@ class Case:
 
     protocol: str  # json, bin or grpc
     kind: str  # a key of MODELS
+    shape: str = ""  # streams: all calls on one connection; changing: no two heads are alike
 
     @property
     def name(self) -> str:
         """How the row is called."""
-        return f"{self.protocol}/{self.kind}"
+        return f"{self.protocol}/{self.kind}{'-' * bool(self.shape)}{self.shape}"
+
+    @property
+    def concurrencies(self) -> tuple[int, ...]:
+        """How many requests are sent at once; each has its connection, unless `shape` says else."""
+        return (16,) if self.shape == "streams" else (1, 16)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ ALL_CASES = [
     Case("json", "simple"),
     Case("bin", "simple"),
     Case("grpc", "simple"),
+    Case("grpc", "simple", "streams"),
+    Case("grpc", "simple", "changing"),
     Case("bin", "identity"),
     Case("json", "identity"),
     Case("grpc", "identity"),

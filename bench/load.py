@@ -4,8 +4,8 @@
 
 The unit is CPU microseconds (user and system, of the process and its descendants) per answered
 request: it says the same on a busy machine as on a quiet one, which requests per second do not.
-The load comes from wrk (HTTP/1.1) and h2load (gRPC). Each request is first sent once from here
-and its values are compared; the load must then show no error and no shorter answers.
+The load comes from wrk (HTTP/1.1), h2load and changing.py (gRPC). Each request is first sent once
+from here and its values are compared; the load must then show no error and no shorter answers.
 """
 
 import argparse
@@ -130,14 +130,16 @@ def run_wrk(
         return Load(**json.loads((folder / "result.json").read_text()))
 
 
-def run_h2load(port: int, request: Request, connections: int, seconds: int) -> Load:
-    """Send `request` again and again with h2load, one stream on each connection."""
+def run_h2load(
+    port: int, request: Request, connections: int, seconds: int, streams: int = 1
+) -> Load:
+    """Send `request` again and again with h2load, `streams` at once on each connection."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         body, log = folder / "body", folder / "log"
         body.write_bytes(request.body)
-        command = ["h2load", "-t1", f"-c{connections}", "-m1", f"-D{seconds}", "-w24", "-W24"]
-        command += ["-d", str(body), f"--log-file={log}"]
+        command = ["h2load", "-t1", f"-c{connections}", f"-m{streams}", f"-D{seconds}"]
+        command += ["-w24", "-W24", "-d", str(body), f"--log-file={log}"]
         for header, value in request.headers.items():
             command += ["-H", f"{header}: {value}"]
         command.append(f"http://{HOST}:{port}{request.path}")
@@ -152,6 +154,19 @@ def run_h2load(port: int, request: Request, connections: int, seconds: int) -> L
     bad = sum(failed) + int((status != 200).sum())
     p50_us, p99_us = np.percentile(took_us, [50, 99])
     return Load(succeeded, bad, int(data[1]), seconds, float(p50_us), float(p99_us))
+
+
+def run_changing(port: int, request: Request, connections: int, seconds: int) -> Load:
+    """Send the message of `request` with deadlines and metadata that change."""
+    with tempfile.NamedTemporaryFile() as body:
+        body.write(request.body)
+        body.flush()
+        words = [port, connections, seconds, body.name, request.path]
+        command = [sys.executable, str(HERE / "changing.py"), *map(str, words)]
+        text = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=seconds + 60
+        ).stdout
+    return Load(**json.loads(text))
 
 
 def run_h2loads(port: int, requests: list[Request], connections: int, seconds: int) -> Load:
@@ -183,6 +198,10 @@ def measure(
     before, started = cpu_seconds(server.pid), time.monotonic()
     if through_http:
         load = run_wrk(server.port, requests, connections, seconds, constant_id)
+    elif case.shape == "changing":
+        load = run_changing(server.grpc_port, requests[0], connections, seconds)
+    elif case.shape == "streams":
+        load = run_h2load(server.grpc_port, requests[0], 1, seconds, streams=connections)
     else:
         load = run_h2loads(server.grpc_port, requests, connections, seconds)
     used, elapsed = cpu_seconds(server.pid) - before, time.monotonic() - started
@@ -323,13 +342,13 @@ def main() -> None:
     parser.add_argument("--http-port", type=int, default=8000)
     parser.add_argument("--grpc-port", type=int, default=8001)
     parser.add_argument("--case", action="append", choices=names, help="default: all")
-    parser.add_argument("--concurrency", type=int, action="append", help="default: 1 and 16")
+    parser.add_argument("--concurrency", type=int, action="append", help="default: the case's")
     parser.add_argument("--seconds", type=int, default=4)
     options = parser.parse_args()
     server = Server("server", options.pid, options.http_port, options.grpc_port)
     for name in options.case or names:
         case = names[name]
-        for connections in options.concurrency or (1, 16):
+        for connections in options.concurrency or case.concurrencies:
             model = cases.MODELS[case.kind]
             row = measure_fixed(server, case, model, connections, options.seconds)
             print(json.dumps(asdict(row)), flush=True)

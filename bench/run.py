@@ -1,4 +1,4 @@
-"""make bench: this server, a C floor and, where installed, MLServer, alternated in one run.
+"""make bench: this server, a C floor, grpcio and, where installed, MLServer, by turns in one run.
 
 Prints one table and writes it as JSON to bench/results/. A target is a ratio, because the figures
 themselves differ from machine to machine: it is met when CPU per request divided by the floor's,
@@ -34,7 +34,6 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 WORK = HERE / "out"
 MLSERVER = HERE.parent / ".venv-peers" / "bin" / "mlserver"
-CONCURRENCIES = (1, 16)
 VARIED_CONCURRENCY = 16
 VARIED_LIMIT = 0.15
 READY_LIMIT_S = 0.5
@@ -46,18 +45,21 @@ TOOLS = {
     "cc": "a C compiler (Debian: apt-get install gcc libc6-dev)",
 }
 
-REFERENCE_FLOOR_US = {"simple": (22, 5), "identity": (153, 117)}
-"""The floor's CPU per request on the reference machine, at concurrency 1 and 16."""
+REFERENCE_FLOOR_US = {"simple": {1: 22, 16: 5}, "identity": {1: 153, 16: 117}}
+"""The floor's CPU per request on the reference machine, by concurrency."""
 
 TARGETS_US = {
-    "json/simple": (43, 22),
-    "bin/simple": (43, 22),
-    "grpc/simple": (46, 22),
-    "bin/identity": (160, 150),
-    "json/identity": (9000, 9000),
-    "grpc/identity": (320, 270),
+    "json/simple": {1: 43, 16: 22},
+    "bin/simple": {1: 43, 16: 22},
+    "grpc/simple": {1: 46, 16: 22},
+    "bin/identity": {1: 160, 16: 150},
+    "json/identity": {1: 9000, 16: 9000},
+    "grpc/identity": {1: 320, 16: 270},
 }
-"""The server's, there."""
+"""The server's, there. The other rows have none: they are there to be seen."""
+
+PEERS = ("mlserver", "grpcio", "bare aio", "bare sync")
+"""The other servers: grpcio is this one with grpcio as its transport, bare is nothing else."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,8 @@ class Verdict:
     spread_us: tuple[float, float]
     floor_us: float
     floor_name: str
-    limit: float
-    mlserver_us: float | None
-    grpcio_us: float | None
+    limit: float | None
+    peers_us: dict[str, float]
     requests_per_s: float
     p50_us: float
     p99_us: float
@@ -93,9 +94,9 @@ class Verdict:
         return self.cpu_us / self.floor_us
 
     @property
-    def met(self) -> bool:
-        """Whether the target is."""
-        return self.ratio <= self.limit and not self.bad
+    def met(self) -> bool | None:
+        """Whether the target is; None where there is none."""
+        return None if self.limit is None else self.ratio <= self.limit and not self.bad
 
 
 def check_tools() -> None:
@@ -140,11 +141,11 @@ class Bench:
             inferd = stack.enter_context(servers.run_inferd(self._repository, WORK))
             peers = [inferd]
             if any(case.protocol == "grpc" for case in self._cases):
-                peers.append(
-                    stack.enter_context(
-                        servers.run_inferd(self._repository, WORK, grpc_transport="grpcio")
-                    )
-                )
+                on_grpcio = servers.run_inferd(self._repository, WORK, grpc_transport="grpcio")
+                peers.append(stack.enter_context(on_grpcio))
+                for kind in ("aio", "sync"):
+                    bare = servers.run_bare_grpcio(kind, self._repository, WORK)
+                    peers.append(stack.enter_context(bare))
             if MLSERVER.exists():
                 peers.append(
                     stack.enter_context(servers.run_mlserver(MLSERVER, self._repository, WORK))
@@ -158,8 +159,11 @@ class Bench:
                 for case in self._cases:
                     self._measure_row(repeat, case, peers, floors.get(case))
             for _ in range(self._settings.repeats):
-                for case in self._cases:
+                for case in self._plain_cases():
                     self._measure_varied(inferd, case)
+
+    def _plain_cases(self) -> list[Case]:
+        return [case for case in self._cases if not case.shape]
 
     def _first(self, inferd: Server, case: Case) -> int:
         """Check the answer to a case and return its size; it also warms the model up."""
@@ -176,7 +180,7 @@ class Bench:
         takers = takers[::-1] if repeat % 2 else takers
         if case.kind == "convnet":
             self._measure_bare_onnx()
-        for connections in CONCURRENCIES:
+        for connections in case.concurrencies:
             for server in takers:
                 row = self._fixed(server, case, connections)
                 self.rows.append(row)
@@ -210,14 +214,12 @@ class Bench:
 
     def verdicts(self) -> list[Verdict]:
         """Return the table, a line for each case and concurrency."""
-        return [self._verdict(case, number) for case in self._cases for number in range(2)]
+        return [self._verdict(case, count) for case in self._cases for count in case.concurrencies]
 
-    def _verdict(self, case: Case, number: int) -> Verdict:
-        connections = CONCURRENCIES[number]
+    def _verdict(self, case: Case, connections: int) -> Verdict:
         mine = self._select("inferd", case.name, connections)
-        peer = self._select("mlserver", case.name, connections)
-        grpcio = self._select("grpcio", case.name, connections)
-        floor_name, floor_us, limit = self._floor(case, number)
+        floor_name, floor_us, limit = self._floor(case, connections)
+        peers = {name: self._select(name, case.name, connections) for name in PEERS}
         cpu_us = [row.cpu_us for row in mine]
         return Verdict(
             case=case.name,
@@ -227,8 +229,11 @@ class Bench:
             floor_us=floor_us,
             floor_name=floor_name,
             limit=limit,
-            mlserver_us=statistics.median(row.cpu_us for row in peer) if peer else None,
-            grpcio_us=statistics.median(row.cpu_us for row in grpcio) if grpcio else None,
+            peers_us={
+                name: statistics.median(row.cpu_us for row in rows)
+                for name, rows in peers.items()
+                if rows
+            },
             requests_per_s=statistics.median(row.requests_per_s for row in mine),
             p50_us=statistics.median(row.p50_us for row in mine),
             p99_us=statistics.median(row.p99_us for row in mine),
@@ -236,18 +241,20 @@ class Bench:
             noisy=sum(row.is_noisy for row in mine),
         )
 
-    def _floor(self, case: Case, number: int) -> tuple[str, float, float]:
+    def _floor(self, case: Case, connections: int) -> tuple[str, float, float | None]:
         """Return the name and figure of what a row is compared with, and the highest ratio."""
         if case.kind == "convnet":
             return "bare ONNX Runtime", statistics.median(self.bare_onnx_us), CONVNET_LIMIT
         # The floor has the row's own body sizes, but for 150,000 numbers as text: the reference
         # floor is known for the 600 KB that they are in binary.
         name = "bin/identity" if case.name == "json/identity" else case.name
-        rows = self._select("floor", name, CONCURRENCIES[number])
-        rows = rows or self._select("floor", case.name, CONCURRENCIES[number])
-        target_us = TARGETS_US[case.name][number]
-        reference_us = REFERENCE_FLOOR_US[case.kind][number]
-        return "floor", statistics.median(row.cpu_us for row in rows), target_us / reference_us
+        rows = self._select("floor", name, connections)
+        rows = rows or self._select("floor", case.name, connections)
+        limit = None
+        if case.name in TARGETS_US:
+            reference_us = REFERENCE_FLOOR_US[case.kind][connections]
+            limit = TARGETS_US[case.name][connections] / reference_us
+        return "floor", statistics.median(row.cpu_us for row in rows), limit
 
     def _select(self, label: str, case: str, connections: int) -> list[Row]:
         wanted = (label, case, connections)
@@ -259,7 +266,7 @@ class Bench:
         The lowest figure of either side counts: noise only ever adds.
         """
         summary = {}
-        for case in self._cases:
+        for case in self._plain_cases():
             mine = [each for each in self.varied if each.case == case.name]
             steady_us = min(each.steady_us for each in mine)
             summary[case.name] = min(each.varied_us for each in mine) / steady_us - 1
@@ -267,8 +274,8 @@ class Bench:
 
 
 def _can(peer: Server, case: Case) -> bool:
-    """MLServer has no binary extension; grpcio is there for gRPC alone."""
-    if peer.label == "grpcio":
+    """MLServer has no binary extension; those on grpcio are there for gRPC alone."""
+    if peer.label in ("grpcio", "bare aio", "bare sync"):
         return case.protocol == "grpc"
     return peer.label == "inferd" or case.protocol != "bin"
 
@@ -290,20 +297,23 @@ def machine() -> dict[str, object]:
 def table(bench: Bench) -> str:
     """Return the verdicts as a Markdown table."""
     lines = [
-        "| case | conc | CPU us/request (spread) | floor us | ratio | target | verdict "
-        "| MLServer us | grpcio us | req/s | p50 us | p99 us |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| case | conc | CPU us/request (spread) | floor us | ratio | target | verdict | "
+        + "".join(f"{name} us | " for name in PEERS)
+        + "req/s | p50 us | p99 us |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | --- |" + " ---: |" * (len(PEERS) + 3),
     ]
     for each in bench.verdicts():
         low, high = each.spread_us
-        verdict = "met" if each.met else "BAD ANSWERS" if each.bad else "missed"
-        peer = "-" if each.mlserver_us is None else f"{each.mlserver_us:.0f}"
-        grpcio = "-" if each.grpcio_us is None else f"{each.grpcio_us:.0f}"
+        verdict = {True: "met", False: "missed", None: "-"}[each.met]
+        peers = "".join(
+            f" {each.peers_us[name]:.0f} |" if name in each.peers_us else " - |" for name in PEERS
+        )
         lines.append(
             f"| {each.case} | {each.concurrency} | {each.cpu_us:.1f} ({low:.1f}-{high:.1f})"
             f"{' busy' * bool(each.noisy)} | {each.floor_us:.1f} | {each.ratio:.2f} "
-            f"| {each.limit:.2f} | {verdict} | {peer} | {grpcio} "
-            f"| {each.requests_per_s:.0f} | {each.p50_us:.0f} | {each.p99_us:.0f} |"
+            f"| {'-' if each.limit is None else f'{each.limit:.2f}'} "
+            f"| {'BAD ANSWERS' if each.bad else verdict} |{peers}"
+            f" {each.requests_per_s:.0f} | {each.p50_us:.0f} | {each.p99_us:.0f} |"
         )
     return "\n".join(lines)
 

@@ -89,9 +89,17 @@ def is_ready(port: int, path: str = "/v2/health/ready") -> bool:
         connection.close()
 
 
-def wait_ready(process: subprocess.Popen[bytes], port: int, log: Path, started: float) -> float:
+def is_open(port: int) -> bool:
+    """Tell whether somebody listens; for servers that speak no HTTP."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def wait_ready(
+    process: subprocess.Popen[bytes], ports: tuple[int, int], log: Path, started: float
+) -> float:
     """Return the seconds from `started` to ready. Exits, with its last words, if it fails."""
-    while not is_ready(port):
+    while not (is_ready(ports[0]) if ports[0] else is_open(ports[1])):
         if process.poll() is not None or time.monotonic() > started + READY_DEADLINE_S:
             last_words = log.read_text(errors="replace")[-2000:]
             sys.exit(f"{process.args!r} did not become ready:\n{last_words}")
@@ -114,7 +122,7 @@ def run_server(
             env={**os.environ, **environ},
         )
     try:
-        ready_s = wait_ready(process, ports[0], log, started)
+        ready_s = wait_ready(process, ports, log, started)
         yield Server(label, process.pid, *ports, ready_s)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -135,6 +143,17 @@ def run_inferd(repository: Path, work: Path, grpc_transport: str = "own") -> Ite
     command += ["--grpc-transport", grpc_transport]
     label = "inferd" if grpc_transport == "own" else grpc_transport
     with run_server(label, command, ports, work / f"{label}.log") as server:
+        yield server
+
+
+@contextmanager
+def run_bare_grpcio(kind: str, repository: Path, work: Path) -> Iterator[Server]:
+    """Run grpcio's own server, `aio` or `sync`, with the least that answers."""
+    ports = (0, free_port())
+    program = Path(__file__).resolve().parent / "grpcio_server.py"
+    command = [sys.executable, str(program), kind, str(repository), str(ports[1])]
+    label = f"bare {kind}"
+    with run_server(label, command, ports, work / f"grpcio-{kind}.log") as server:
         yield server
 
 

@@ -49,3 +49,25 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "inferd", "--version"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert said == f"inferd {inferd.__version__}\n"
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class CtrlC:  # as the user presses it while this module is about to be imported
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+sys.argv = ["inferd", "serve", "models"]
+from inferd.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["inferd.cli.serve", "inferd.server.process", "numpy", "uvloop"])
+def test_an_early_interrupt_is_one_line(name):
+    command = [sys.executable, "-c", INTERRUPTED.format(name=name)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "inferd: interrupted\n")

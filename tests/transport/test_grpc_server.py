@@ -64,6 +64,7 @@ OPTIONS = GrpcOptions(
     max_connections=10_000,
     max_streams=1000,
     max_metadata_bytes=16384,
+    max_inflated_bytes=2**26,
     max_inflight_bytes=2**32,
     write_timeout_s=60.0,
     handshake_timeout_s=20.0,

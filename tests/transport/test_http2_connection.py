@@ -1,6 +1,8 @@
 """What time does to an HTTP/2 connection: an injected clock, raw frames, real sockets."""
 
 import asyncio
+import functools
+import inspect
 import struct
 
 import msgspec
@@ -80,6 +82,10 @@ class Bench:
         await self.until(SETTINGS, ACK)
 
     def call(self, stream_id, path, ends=END_STREAM, fields=()):
+        self.head(stream_id, path, fields)
+        self.send(encode_frame(DATA, ends, stream_id, bytes(5)))
+
+    def head(self, stream_id, path, fields):
         head = [
             (b":method", b"POST"),
             (b":scheme", b"http"),
@@ -87,10 +93,7 @@ class Bench:
             (b"content-type", b"application/grpc"),
             *fields,
         ]
-        self.send(
-            encode_frame(HEADERS, END_HEADERS, stream_id, encode_fields(head)),
-            encode_frame(DATA, ends, stream_id, bytes(5)),
-        )
+        self.send(encode_frame(HEADERS, END_HEADERS, stream_id, encode_fields(head)))
 
     def pass_time(self, seconds):
         self.now += seconds
@@ -132,13 +135,16 @@ def timed(**changes):
     """Make a test of a coroutine that takes a Bench."""
 
     def wrap(test):
-        def run():
+        @functools.wraps(test)
+        def run(**given):
             async def use():
                 async with Bench(**changes) as bench:
-                    await asyncio.wait_for(test(bench), 30)
+                    await asyncio.wait_for(test(bench, **given), 30)
 
             uvloop.run(use())
 
+        # What pytest is to give is all but the first argument.
+        run.__signature__ = inspect.Signature([*inspect.signature(test).parameters.values()][1:])
         return run
 
     return wrap
@@ -229,15 +235,35 @@ async def test_an_idle_connection_is_closed(bench):
     await bench.ended()
 
 
+@pytest.mark.parametrize("came", [b"", bytes(3), b"\0\0\0\1\0" + bytes(100)])
 @timed()
-async def test_a_deadline_ends_a_call_whose_message_never_comes(bench):
+async def test_a_deadline_ends_a_call_whose_message_never_comes(bench, came):
     await bench.greet()
-    bench.call(1, b"/t.T/Wait", ends=0, fields=[(b"grpc-timeout", b"1m")])
-    bench.send(encode_frame(PING, 0, 0, bytes(8)))
-    await bench.until(PING, ACK)
+    bench.head(1, b"/t.T/Wait", [(b"grpc-timeout", b"20m")])
+    bench.send(encode_frame(DATA, 0, 1, came))
+    assert b"4" in await bench.until(HEADERS)  # the clock stands still: no sweep has done that
+    [connection] = bench.server.connections
+    assert not connection.hurried
+
+
+@timed()
+async def test_a_deadline_is_kept_when_much_comes_at_once(bench):
+    await bench.greet()
+    for stream_id in (1, 3, 5):
+        bench.head(stream_id, b"/t.T/Wait", [(b"grpc-timeout", b"20m")])
+        bench.send(encode_frame(DATA, 0, stream_id, b"\0\0\1\0\0" + bytes(16_000)))
+    for _ in range(3):
+        assert b"4" in await bench.until(HEADERS)
+
+
+@timed()
+async def test_a_deadline_ends_a_call_whose_answer_nobody_takes(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Large", fields=[(b"grpc-timeout", b"1S")])
+    await bench.until(DATA)
     bench.now += 10**9  # past any deadline of the real clock
     bench.server.sweep()
-    assert b"4" in await bench.until(HEADERS)
+    assert await bench.until(RST_STREAM) == struct.pack(">L", ErrorCode.CANCEL)
 
 
 @timed()

@@ -91,6 +91,23 @@ def test_a_body_of_no_sound_length_is_refused(headers, status):
     assert caught.value.status == status
 
 
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("Content-Length: 18446744073709551616", 413),  # 2^64
+        ("content-length:" + "9" * 5000, 413),
+        ("Content-Length: 000" + "9" * 20 + " ", 413),
+        ("Content-Length: " + "9" * 20 + "x", 400),
+        ("Content-Length: -" + "9" * 20, 400),
+        ("X-Length: 1\r\nContent-Length: ten", 400),
+    ],
+)
+def test_a_length_the_parser_has_no_room_for_is_too_large(line, status):
+    with pytest.raises(HttpError) as caught:
+        parse_head(head(line, method="POST"))
+    assert caught.value.status == status
+
+
 def test_chunks_are_refused_in_http_10():
     request = parse_head(head("Transfer-Encoding: chunked", method="POST", version="1.0"))
     with pytest.raises(HttpError, match="has no Transfer-Encoding"):

@@ -342,6 +342,33 @@ async def test_a_bomb_is_refused_by_the_size_it_would_have(serving, binary):
         assert "inflates to more than 1048576 bytes" in answer.error
 
 
+async def test_what_is_inflated_counts_as_request_data_until_its_answer(serving, binary):
+    async with serving(max_inflight_bytes=1 << 20) as site:
+        body = gzip.compress(bytes(600_000))
+        client = await site.connect()
+        await client.send(binary(body, "Content-Encoding: gzip", model="held"))
+        await site.held.started.acquire()
+        assert site.server.inflight_bytes >= 600_000
+        answer = await site.ask(binary(body, "Content-Encoding: gzip"))
+        assert answer.status == 503
+        assert "as much request data as it may" in answer.error
+        site.held.release.set()
+        assert (await client.answer()).body.endswith(bytes(600_000))
+        assert site.server.inflight_bytes == 0
+        assert (await site.ask(binary(body, "Content-Encoding: gzip"))).status == 200
+
+
+async def test_a_client_that_leaves_takes_its_inflated_body_along(serving, binary):
+    async with serving() as site:
+        client = await site.connect()
+        body = gzip.compress(bytes(600_000))
+        await client.send(binary(body, "Content-Encoding: gzip", model="held"))
+        await site.held.started.acquire()
+        client.close()
+        await site.held.cancelled.acquire()
+        await site.has_no_connections()
+
+
 @pytest.mark.parametrize(
     ("accept", "coding", "decompress"),
     [

@@ -1,4 +1,4 @@
-"""One call at a time in a thread, whoever waits or leaves."""
+"""One call at a time in a thread, or a few, whoever waits or leaves."""
 
 import asyncio
 import gc
@@ -54,6 +54,17 @@ async def test_calls_run_one_at_a_time_in_order():
     gate.open.set()
     assert await asyncio.gather(*calls) == list(range(5))
     assert gate.most == 1
+
+
+async def test_a_wider_lane_runs_a_few_at_a_time():
+    lane, gate = Lane("test", 3), Gate()
+    calls = [asyncio.ensure_future(lane.run(gate, number)) for number in range(9)]
+    await turns()
+    for _ in range(3):
+        assert gate.started.acquire(timeout=20)
+    gate.open.set()
+    assert await asyncio.gather(*calls) == list(range(9))
+    assert gate.most == 3
 
 
 async def test_a_thread_whose_caller_has_gone_still_counts():

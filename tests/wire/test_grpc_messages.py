@@ -1,8 +1,6 @@
 """gRPC over HTTP/2: heads, messages in any pieces, statuses."""
 
-import gzip
 import struct
-import zlib
 from itertools import pairwise
 
 import hpack
@@ -129,35 +127,6 @@ def test_what_is_too_large_or_badly_marked_is_a_fault(data, status):
     with pytest.raises(GrpcFault) as caught:
         read(data, limit=10)
     assert caught.value.status == status
-
-
-@pytest.mark.parametrize(
-    ("encoding", "pack"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress)]
-)
-def test_compressed_messages_go_both_ways(encoding, pack):
-    data = b"data" * 100
-    assert grpc_messages.inflate_message(pack(data), encoding, 400) == data
-    packed = grpc_messages.deflate_message([data[:7], memoryview(data)[7:]], encoding, 1)
-    assert grpc_messages.inflate_message(packed, encoding, 400) == data
-    with pytest.raises(GrpcFault) as caught:
-        grpc_messages.inflate_message(pack(data), encoding, 399)
-    assert caught.value.status == 8
-
-
-@pytest.mark.parametrize(
-    ("data", "encoding"),
-    [
-        (b"", b"gzip"),
-        (b"nonsense", b"gzip"),
-        (gzip.compress(b"x")[:-1], b"gzip"),
-        (gzip.compress(b"x") + b"y", b"gzip"),
-        (gzip.compress(b"x"), b"identity"),
-    ],
-)
-def test_what_cannot_be_inflated_is_internal(data, encoding):
-    with pytest.raises(GrpcFault) as caught:
-        grpc_messages.inflate_message(data, encoding, 100)
-    assert caught.value.status == 13
 
 
 # --- answers ---

@@ -28,6 +28,21 @@ def test_unusual_heads_are_read(fields):
 
 
 @pytest.mark.parametrize(
+    ("digits", "length"),
+    [
+        (b"0", 0),
+        (b"00012", 12),
+        (b"9" * 18, 10**18 - 1),
+        (b"1" + b"0" * 18, 10**18 - 1),  # more than any body has
+        (b"9" * 5000, 10**18 - 1),
+        (b"0" * 5000 + b"7", 7),
+    ],
+)
+def test_a_length_may_have_any_number_of_digits(digits, length):
+    assert decode_request_head([*HEAD, (b"content-length", digits)], 0).content_length == length
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         [],
@@ -53,6 +68,7 @@ def test_unusual_heads_are_read(fields):
         [*HEAD, (b"transfer-encoding", b"chunked")],
         [*HEAD, (b"te", b"gzip")],
         [*HEAD, (b"content-length", b"-1")],
+        [*HEAD, (b"content-length", b"")],
         [*HEAD, (b"content-length", b"1"), (b"content-length", b"2")],
     ],
 )

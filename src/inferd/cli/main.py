@@ -1,8 +1,13 @@
 """The command `inferd`: finds the verb, and imports only what that verb needs."""
 
+import contextlib
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 import inferd
 from inferd.errors import InferdError
@@ -13,8 +18,11 @@ VERBS = ("serve", "key")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `inferd ARGUMENTS` and return its exit code: 0, 1 (it failed) or 2 (it was misspelled).
 
-    Each verb is a module of inferd.cli of that name, with a `run(arguments) -> int`.
+    Each verb is a module of inferd.cli of that name, with a `run(arguments) -> int`. Without
+    `arguments` this is a process of its own; Ctrl-C ends it with 130 until the verb says otherwise.
     """
+    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_interrupted)
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = words[0] if words else "--help"
     if verb in ("--version", "-V"):
@@ -34,3 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"inferd {verb}: {error.message}\n")
         return 1
     return code
+
+
+def _end_interrupted(number: int, _frame: FrameType | None) -> NoReturn:
+    # A KeyboardInterrupt comes in the middle of an import, where C code may print or swallow it.
+    with contextlib.suppress(OSError):
+        os.write(2, b"inferd: interrupted\n")
+    os._exit(128 + number)

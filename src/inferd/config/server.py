@@ -29,6 +29,7 @@ _SECONDS = {"minimum": 0, "word": "SECONDS"}
 _TIMEOUT = {"minimum": 0.1, "word": "SECONDS"}
 _MILLISECONDS = {"word": "MILLISECONDS"}
 _COUNT = {"minimum": 1}
+_HEAD = {"minimum": 1024}  # what clients send at least has some hundred bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +197,7 @@ class ServerConfig:
     # HTTP limits
 
     http_max_header_bytes: int = option(
-        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_COUNT
+        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
     )
     http_max_body_bytes: int = option(
         2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
@@ -312,8 +313,15 @@ class ServerConfig:
         minimum=1,
         maximum=2147483647,
     )
+    grpc_max_inflated_bytes: int = option(
+        67108864,
+        "Compressed message from a client, once inflated.",
+        group="gRPC",
+        word="BYTES",
+        **_COUNT,
+    )
     grpc_max_metadata_bytes: int = option(
-        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_COUNT
+        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_HEAD
     )
     grpc_max_inflight_bytes: int = option(
         4294967296,

@@ -84,6 +84,7 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         max_connections=config.grpc_max_connections,
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
+        max_inflated_bytes=config.grpc_max_inflated_bytes,
         max_inflight_bytes=config.grpc_max_inflight_bytes,
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,

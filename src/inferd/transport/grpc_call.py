@@ -20,6 +20,7 @@ from inferd.transport.call import Metadata, Method, Stream, Unary
 from inferd.transport.grpc_status import status_of
 from inferd.transport.resume import resume
 from inferd.wire import grpc_messages
+from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar, deflate
 from inferd.wire.grpc_messages import (
     CANCELLED,
     DEADLINE_EXCEEDED,
@@ -58,6 +59,7 @@ _READ_AHEAD = 64  # messages of a stream
 _READ_BYTES = 4096
 _CUT_SHORT = "the call ended inside a message"
 _LATE = "the deadline has passed"
+_TOO_MUCH = "the server holds as much request data as it may"
 _QUEUED_BYTES = 65536  # a handler that streams waits while more than this is unsent
 
 
@@ -76,6 +78,7 @@ class GrpcCall(H2Stream):
     _task: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
     _held_bytes = 0
+    _inflated_bytes = 0
     _sent_count = 0
     _is_head_sent = False
     _initial: list[Field] | None = None
@@ -115,6 +118,9 @@ class GrpcCall(H2Stream):
     async def __anext__(self) -> Any:
         """Return the next message. Raises StopAsyncIteration when the client sends no more."""
         queue = cast("deque[tuple[Any, bool]]", self._queue)
+        if self._inflated_bytes:  # the message before this one has been answered
+            self._release(self._inflated_bytes)
+            self._inflated_bytes = 0
         while not queue:
             if self._backlog:
                 self._read_some(self._backlog.popleft())
@@ -144,6 +150,7 @@ class GrpcCall(H2Stream):
             if grpc.timeout_s <= 0:
                 self._end(DEADLINE_EXCEEDED, _LATE)
                 return
+            self._port.hurried.append(self)
         if grpc.check_access is not None:
             try:
                 grpc.check_access()
@@ -272,7 +279,7 @@ class GrpcCall(H2Stream):
         if server.inflight_bytes <= self._port.options.max_inflight_bytes:
             return True
         if not self.is_local_done:
-            self._end(RESOURCE_EXHAUSTED, "the server holds as much request data as it may")
+            self._end(RESOURCE_EXHAUSTED, _TOO_MUCH)
         return False
 
     def _release(self, count: int) -> None:
@@ -280,14 +287,24 @@ class GrpcCall(H2Stream):
         self._held_bytes -= count
         self._port.server.inflight_bytes -= count
 
-    async def _inflate(self, message: Any) -> bytes:
-        limit = self._port.options.max_receive_bytes
-        encoding = self._grpc.encoding
-        if len(message) <= COMPRESS_BYTES:
-            return grpc_messages.inflate_message(message, encoding, limit)
-        loop = asyncio.get_running_loop()
-        inflate = grpc_messages.inflate_message
-        return await loop.run_in_executor(None, inflate, message, encoding, limit)
+    async def _inflate(self, message: Any) -> Any:
+        encoding, server = self._grpc.encoding, self._port.server
+        if encoding not in WINDOW_BITS:
+            msg = "a message is marked as compressed, but grpc-encoding is not set"
+            raise GrpcFault(INTERNAL, msg)
+        try:
+            inflated = await server.coder.inflate(message, encoding)
+        except BadCoding as error:
+            raise GrpcFault(INTERNAL, f"a compressed message {error}") from None
+        except InflatesTooFar as error:
+            msg = f"a message inflates to more than {error} bytes (--grpc-max-inflated-bytes)"
+            raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
+        count = self._inflated_bytes = len(inflated)
+        self._held_bytes += count
+        server.inflight_bytes += count
+        if server.inflight_bytes > self._port.options.max_inflight_bytes:
+            raise GrpcFault(RESOURCE_EXHAUSTED, _TOO_MUCH)
+        return bytes(inflated) if count <= SMALL_BYTES else inflated
 
     # --- the handler ---
 
@@ -310,10 +327,8 @@ class GrpcCall(H2Stream):
         return await handler(await self._inflate(message), self)
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(running)
-        if self.deadline_s is not None and self._timer is None:
-            self._timer = loop.call_later(self.deadline_s - monotonic(), self.expire)
+        self._task = asyncio.get_running_loop().create_task(running)
+        self.watch_deadline()
 
     async def _answer_later(self, running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
         try:
@@ -371,15 +386,20 @@ class GrpcCall(H2Stream):
         if encoding == b"identity" or length < COMPRESS_BYTES:
             self._finish(encoding, buffers, is_compressed=False)
         elif length <= SMALL_BYTES:
-            message = grpc_messages.deflate_message(buffers, encoding, self._port.level)
+            message = deflate(buffers, encoding, self._port.level)
             self._finish(encoding, [message], is_compressed=True)
         else:
             self._start(self._finish_deflated(encoding, buffers))
 
     async def _finish_deflated(self, encoding: bytes, buffers: list[Any]) -> None:
-        message = await self._deflated(buffers, encoding)
-        self._task = None
-        self._finish(encoding, [message], is_compressed=True)
+        try:
+            message = await self._port.server.coder.deflate(buffers, encoding, self._port.level)
+        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+            self._task = None
+            self._fail(error)
+        else:
+            self._task = None
+            self._finish(encoding, [message], is_compressed=True)
         self._port.flush()
 
     def _finish(self, encoding: bytes, buffers: list[Any], *, is_compressed: bool) -> None:
@@ -401,7 +421,8 @@ class GrpcCall(H2Stream):
         self._send_head(encoding)
         is_compressed = encoding != b"identity" and length >= COMPRESS_BYTES
         if is_compressed:
-            buffers = [await self._deflated(buffers, encoding)]
+            coder = self._port.server.coder
+            buffers = [await coder.deflate(buffers, encoding, self._port.level)]
         message = grpc_messages.encode_message(buffers, is_compressed=is_compressed)
         self.connection.send_data(self, message, None)
         self._port.flush()
@@ -459,15 +480,13 @@ class GrpcCall(H2Stream):
             return b"identity"
         return grpc_messages.choose_encoding(self._grpc.accepted)
 
-    async def _deflated(self, buffers: list[Any], encoding: bytes) -> bytes:
-        level = self._port.level
-        deflate = grpc_messages.deflate_message
-        if sum(map(len, buffers)) <= SMALL_BYTES:
-            return deflate(buffers, encoding, level)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, deflate, buffers, encoding, level)
-
     # --- how it ends early ---
+
+    def watch_deadline(self) -> None:
+        """Have the call end at its deadline, if it has one and waits for something."""
+        if self.deadline_s is not None and self._timer is None and not self._is_ended:
+            wait_s = self.deadline_s - monotonic()
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self.expire)
 
     def expire(self) -> None:
         """End the call because its deadline has passed."""

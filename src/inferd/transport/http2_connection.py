@@ -60,6 +60,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._is_direct = False
         self._is_closing = False
         self._is_write_due = False
+        self.hurried: list[GrpcCall] = []  # calls with a deadline that have come in this turn
         # times, as the server's sweep knows them
         self._made = self._read_at = self._busy_at = self._moved_at = server.now
         self._closing_since: float | None = None
@@ -133,6 +134,8 @@ class Http2Connection(asyncio.BufferedProtocol):
         else:
             self._take_what_came()
             self._h2.receive(self._scratch[:nbytes])
+            if self.hurried:
+                self._watch_deadlines()
         self.flush()
 
     def eof_received(self) -> bool:
@@ -164,6 +167,8 @@ class Http2Connection(asyncio.BufferedProtocol):
     def take_turn(self) -> None:
         """Act on what was read."""
         self._take_what_came()
+        if self.hurried:
+            self._watch_deadlines()
         self.flush()
 
     def write_pending(self) -> None:
@@ -192,6 +197,12 @@ class Http2Connection(asyncio.BufferedProtocol):
         if came := self._came:
             self._came = b""
             self._h2.receive(came)
+
+    def _watch_deadlines(self) -> None:
+        """Give timers to those new calls that were not answered at once, as most are."""
+        hurried, self.hurried = self.hurried, []
+        for call in hurried:
+            call.watch_deadline()
 
     # --- writing ---
 

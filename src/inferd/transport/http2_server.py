@@ -10,6 +10,7 @@ from typing import cast
 from inferd.engine.engine import Engine
 from inferd.errors import Unavailable
 from inferd.transport.call import Method
+from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import grpc_methods
@@ -71,6 +72,8 @@ class Http2Server:
         self.connections: set[Http2Connection] = set()
         self.open_count = 0  # connections, without those that only linger
         self.inflight_bytes = 0
+        # Answers are compressed for clients that take them; messages come compressed from any.
+        self.coder = Coder(min(options.max_inflated_bytes, options.max_receive_bytes))
         self.is_stopping = False
         self.clock = clock
         self.now = clock()

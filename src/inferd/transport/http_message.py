@@ -1,5 +1,6 @@
 """One HTTP/1.1 request and its answer, between the connection and the routes."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,6 +8,9 @@ import httptools
 import msgspec
 
 from inferd.transport.header_forward import HeaderForward, text_of
+
+_HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
+"""A number the parser refuses, for it has no room for more than 64 bits."""
 
 
 class HttpRequest(msgspec.Struct, gc=False):
@@ -76,6 +80,8 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     except httptools.HttpParserUpgrade:
         pass  # an offer to speak something else; it may be ignored (RFC 9110, section 7.8)
     except httptools.HttpParserError as error:
+        if _HUGE_LENGTH.search(head):
+            raise HttpError(413, "Content-Length says more than any server takes") from None
         raise HttpError(400, f"the request head is not valid HTTP/1.1: {error}") from None
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):

@@ -2,14 +2,18 @@
 
 import functools
 import logging
+from collections.abc import Callable
+
+import msgspec
 
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
-from inferd.errors import InferdError, ModelNotFound
+from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable
 from inferd.transport.access import OPEN, Access, Headers
+from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import HeaderForward, add_forwarded
-from inferd.transport.http_coding import MIN_BYTES, choose_coding, deflate, inflate
+from inferd.transport.http_coding import MIN_BYTES, choose_coding
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
@@ -17,6 +21,7 @@ from inferd.transport.http_router import Route, Router, Target
 from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.lane import Lane
 from inferd.wire import v2_binary, v2_rest
+from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
@@ -32,7 +37,8 @@ class HttpRoutes:
 
     With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
     is taken. `forward` chooses the headers of an inference that become its parameters; whoever
-    makes an HttpRequest asks it.
+    makes an HttpRequest asks it. `hold` counts bytes of requests in memory, beside those the
+    connections count themselves: more, or with a minus fewer; it returns False for too many.
     """
 
     def __init__(
@@ -43,11 +49,13 @@ class HttpRoutes:
         not_ready_status: int,
         forward: HeaderForward | None = None,
         access: Access = OPEN,
+        hold: Callable[[int], bool] = lambda _count: True,
     ) -> None:
         self.forward = forward
         self._engine = engine
         self._codec = V2Rest(rules)
-        self._max_inflated_bytes = rules.max_json_bytes
+        self._coder = Coder(rules.max_json_bytes)
+        self._hold = hold
         self._not_ready_status = not_ready_status
         self._failures = FailureLog(log)
         self._decoding = Lane("inferd-decode")
@@ -112,11 +120,9 @@ class HttpRoutes:
     async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """V2 Inference, with the Binary Tensor Data extension."""
         headers = request.headers
-        body = request.body
         if coding := headers.get(b"content-encoding"):
-            if coding not in (b"gzip", b"deflate", b"identity"):
-                return _unknown_coding(coding)
-            body = await inflate(body, coding, self._max_inflated_bytes)
+            return await self._infer_coded(coding, request, model, version)
+        body = request.body
         json_size = len(body)
         if (declared := headers.get(_INFER_HEADER)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
@@ -142,8 +148,44 @@ class HttpRoutes:
             answer.content_type = _OCTETS
             answer.headers = b"%b: %d\r\n" % (v2_binary.HEADER.encode(), json_size_out)
         if accept := headers.get(b"accept-encoding"):
-            await _compress(answer, accept)
+            await self._compress(answer, accept)
         return answer
+
+    async def _infer_coded(
+        self, coding: bytes, request: HttpRequest, model: str, version: str
+    ) -> HttpAnswer:
+        """Infer from a compressed body."""
+        headers = {**request.headers, b"content-encoding": b""}
+        plain = msgspec.structs.replace(request, headers=headers)
+        if coding == b"identity":
+            return await self.infer(plain, model, version)
+        if coding not in WINDOW_BITS:
+            return _unknown_coding(coding)
+        plain.body = await self._inflated(request.body, coding)
+        size = len(plain.body)
+        try:
+            if not self._hold(size):
+                msg = "the server holds as much request data as it may; try again later"
+                raise Unavailable(msg)
+            return await self.infer(plain, model, version)
+        finally:
+            self._hold(-size)
+
+    async def _inflated(self, body: memoryview, coding: bytes) -> memoryview:
+        try:
+            return await self._coder.inflate(body, coding)
+        except BadCoding as error:
+            msg = f"the compressed body {error}"
+            raise InvalidRequest(msg) from None
+        except InflatesTooFar as error:
+            msg = f"the body inflates to more than {error} bytes (--http-max-input-size)"
+            raise InvalidRequest(msg) from None
+
+    async def _compress(self, answer: HttpAnswer, accept: bytes) -> None:
+        coding = choose_coding(accept)
+        if coding != b"identity" and sum(map(len, answer.buffers)) >= MIN_BYTES:
+            answer.buffers = [await self._coder.deflate(answer.buffers, coding)]
+            answer.headers += b"Content-Encoding: %b\r\n" % coding
 
     async def _decode_in_thread(
         self, model: str, version: str, body: memoryview, json_size: int
@@ -229,10 +271,3 @@ def _unknown_coding(coding: bytes) -> HttpAnswer:
     # Triton answers 501 here, not 415: clients match on it.
     text = f"Content-Encoding '{coding[:40].decode('latin-1')}' is not one of gzip, deflate"
     return error_answer(501, text, b"Accept-Encoding: gzip, deflate\r\n")
-
-
-async def _compress(answer: HttpAnswer, accept: bytes) -> None:
-    coding = choose_coding(accept)
-    if coding != b"identity" and sum(map(len, answer.buffers)) >= MIN_BYTES:
-        answer.buffers = [await deflate(answer.buffers, coding)]
-        answer.headers += b"Content-Encoding: %b\r\n" % coding

@@ -74,6 +74,7 @@ class HttpServer:
                 options.access.secret_names,
             ),
             access=options.access,
+            hold=self.hold,
         )
         origins = options.cors_origins
         self.routes: Routes = CorsRoutes(routes, origins) if origins else routes
@@ -156,6 +157,11 @@ class HttpServer:
         self.connections.discard(connection)
         if not self.connections:
             self._all_gone.set()
+
+    def hold(self, count: int) -> bool:
+        """Count bytes of requests in memory; tell whether they are no more than there may be."""
+        self.inflight_bytes += count
+        return self.inflight_bytes <= self.options.max_inflight_bytes
 
     def sweep(self) -> None:
         """Let every connection act on what has lasted too long."""

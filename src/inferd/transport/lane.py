@@ -1,4 +1,4 @@
-"""Lane: what would hold up the event loop is done in a thread, one after the other."""
+"""Lane: what would hold up the event loop is done in a thread, one or a few at a time."""
 
 import asyncio
 import threading
@@ -17,16 +17,17 @@ _Result = TypeVar("_Result")
 
 
 class Lane:
-    """Runs functions in a thread, one at a time: what comes here is big, two need twice the memory.
+    """Runs functions in threads, one at a time: what comes here is big, two need twice the memory.
 
-    Who is cancelled while waiting leaves nothing behind. The thread is a daemon, made for each
-    call (some 50 µs, for calls that take milliseconds): there is nothing to close, and nothing
-    that keeps the process from ending.
+    `width` lets a few run at once, for what leaves the interpreter to others meanwhile. Who is
+    cancelled while waiting leaves nothing behind. The thread is a daemon, made for each call (some
+    50 µs, for calls that take milliseconds): there is nothing to close, and nothing that keeps the
+    process from ending.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, width: int = 1) -> None:
         self._name = name
-        self._free = asyncio.Lock()
+        self._free = asyncio.Semaphore(width)
         self._count = 0
 
     async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:

@@ -8,7 +8,6 @@ import base64
 import binascii
 import re
 import struct
-import zlib
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 
 from inferd.errors import InvalidRequest
+from inferd.wire.coding import WINDOW_BITS
 from inferd.wire.h2_frames import DATA, END_HEADERS, END_STREAM, HEADERS
 from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
@@ -36,7 +36,6 @@ UNAVAILABLE = 14
 
 ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
 
-_WINDOW_BITS = {b"gzip": 31, b"deflate": 15}  # deflate is the zlib format (Message-Encoding)
 _SMALL_BYTES = 65536
 
 
@@ -104,7 +103,7 @@ def decode_grpc_head(head: RequestHead) -> GrpcHead:
                 grpc.timeout_s = int(match[1]) * _UNIT_S[match[2]]
         elif name == b"grpc-encoding":
             grpc.encoding = value
-            if value != b"identity" and value not in _WINDOW_BITS:
+            if value != b"identity" and value not in WINDOW_BITS:
                 text = value[:40].decode("latin-1")
                 grpc.fault = GrpcFault(
                     UNIMPLEMENTED, f"grpc-encoding '{text}' is not one of gzip, deflate, identity"
@@ -228,27 +227,6 @@ class MessageReader:
         self._filled = 0
 
 
-def inflate_message(data: Any, encoding: bytes, max_bytes: int) -> bytes:
-    """Return a compressed message decoded (Message-Encoding); never more than `max_bytes`.
-
-    Raises GrpcFault.
-    """
-    if encoding not in _WINDOW_BITS:
-        raise GrpcFault(INTERNAL, "a message is marked as compressed, but grpc-encoding is not set")
-    decoder = zlib.decompressobj(_WINDOW_BITS[encoding])
-    try:
-        message = decoder.decompress(data, max_bytes + 1)
-    except zlib.error as error:
-        msg = f"a compressed message cannot be decoded: {error}"
-        raise GrpcFault(INTERNAL, msg) from error
-    if len(message) > max_bytes:
-        msg = f"a message inflates to more than the {max_bytes} bytes this server takes"
-        raise GrpcFault(RESOURCE_EXHAUSTED, msg)
-    if not decoder.eof or decoder.unused_data:
-        raise GrpcFault(INTERNAL, "a compressed message ends too early, or too late")
-    return message
-
-
 # --- messages out ---
 
 
@@ -258,12 +236,6 @@ def choose_encoding(accepted: frozenset[bytes]) -> bytes:
         if encoding in accepted:
             return encoding
     return b"identity"
-
-
-def deflate_message(buffers: Iterable[Any], encoding: bytes, level: int) -> bytes:
-    """Return the message in `buffers` compressed, `level` 1 to 9."""
-    encoder = zlib.compressobj(level, wbits=_WINDOW_BITS[encoding])
-    return b"".join([*map(encoder.compress, buffers), encoder.flush()])
 
 
 # --- answers ---

@@ -36,7 +36,8 @@ _HOP_BY_HOP = frozenset(
 )
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _BAD_VALUE = re.compile(rb"[\0\r\n]|^[ \t]|[ \t]$")
-_LENGTH = re.compile(rb"[0-9]{1,18}")
+_LENGTH = re.compile(rb"[0-9]+")
+_MOST_DIGITS = 18  # more are no length anybody has: as good as the largest of these
 
 
 def decode_request_head(fields: list[Field], size: int) -> RequestHead:
@@ -80,11 +81,16 @@ def check_fields(fields: list[Field]) -> int:
         if name in _HOP_BY_HOP or (name == b"te" and value.lower() != b"trailers"):
             raise MalformedRequest(_named("connection-specific field", name))
         if name == b"content-length":
-            if not _LENGTH.fullmatch(value) or length not in (-1, int(value)):
+            if not _LENGTH.fullmatch(value) or length not in (-1, _number(value)):
                 msg = "content-length must be one decimal number"
                 raise MalformedRequest(msg)
-            length = int(value)
+            length = _number(value)
     return length
+
+
+def _number(digits: bytes) -> int:
+    digits = digits.lstrip(b"0") or b"0"
+    return int(digits if len(digits) <= _MOST_DIGITS else b"9" * _MOST_DIGITS)
 
 
 def _named(what: str, name: bytes) -> str:

@@ -23,6 +23,12 @@ INLINE_STRING_BYTES = 1 << 20
 INLINE_TYPED_BYTES = 256 << 10
 """The longest gRPC message with typed contents that is read on the loop."""
 
+INLINE_CODED_BYTES = 16 << 10
+"""The most bytes that are compressed on the loop; no longer ones are inflated there."""
+
+INLINE_INFLATED_BYTES = 256 << 10
+"""The most bytes that are inflated on the loop."""
+
 PIECE = 64 << 10
 """The elements one call into C converts."""
 

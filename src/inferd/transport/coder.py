@@ -1,0 +1,41 @@
+"""Coder: bodies and messages are inflated and deflated without holding up the event loop."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from inferd.transport.lane import Lane
+from inferd.wire import coding
+from inferd.wire.inline import INLINE_CODED_BYTES, NotFast
+
+MOST_THREADS = 4
+"""zlib lets other threads run meanwhile; but each one that inflates needs its own memory."""
+
+
+class Coder:
+    """What one server inflates and deflates: what is short at once, the rest in a few threads.
+
+    `max_bytes`: nothing is inflated to more.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        width = min(MOST_THREADS, os.cpu_count() or 1)
+        self._max_bytes = max_bytes
+        self._inflating = Lane("inferd-inflate", width)
+        self._deflating = Lane("inferd-deflate", width)
+
+    async def inflate(self, data: Any, name: bytes) -> memoryview:
+        """Return `data` decoded from the coding of that name.
+
+        Raises as `coding.inflate` does, and Unavailable when too many wait.
+        """
+        try:
+            return coding.inflate(data, name, self._max_bytes, on_loop=True)
+        except NotFast:
+            return await self._inflating.run(coding.inflate, data, name, self._max_bytes)
+
+    async def deflate(self, buffers: Sequence[Any], name: bytes, level: int = -1) -> bytes:
+        """Return `buffers` joined and compressed. Raises Unavailable when too many wait."""
+        if sum(map(len, buffers)) <= INLINE_CODED_BYTES:
+            return coding.deflate(buffers, name, level)
+        return await self._deflating.run(coding.deflate, buffers, name, level)

@@ -1,0 +1,154 @@
+"""Compressed messages on our own transport: how far they inflate, and what that counts as."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import grpc
+import grpc.aio
+import msgspec
+import pytest
+
+from inferd.config.server import ServerConfig
+from inferd.engine.engine import Engine
+from inferd.server.options import grpc_options
+from inferd.transport.call import Stream, Unary
+from inferd.transport.http2_server import Http2Server
+
+SIZES = [100, 100_000, 600_000]
+"""Zeros that inflate on the loop to bytes, there to a view, and in a thread."""
+
+
+class Methods:
+    """Handlers that give back what they got; `Hold` when it is let."""
+
+    def __init__(self):
+        self.started = asyncio.Semaphore(0)
+        self.release = asyncio.Event()
+
+    def table(self):
+        return {
+            "/t.T/Echo": Unary(self.echo),
+            "/t.T/Hold": Unary(self.hold),
+            "/t.T/Chat": Stream(self.chat),
+        }
+
+    async def echo(self, data, call):
+        return [data]
+
+    async def hold(self, data, call):
+        self.started.release()
+        await self.release.wait()
+        return [data]
+
+    async def chat(self, messages, call):
+        async for data in messages:
+            yield [data]
+
+
+class Site:
+    """A server, its methods, and a client that compresses."""
+
+    def __init__(self, server, methods, channel):
+        self.server = server
+        self.methods = methods
+        self._channel = channel
+
+    def call(self, name, data, **more):
+        return self._channel.unary_unary(f"/t.T/{name}")(data, **more)
+
+    def chat(self, messages):
+        return self._channel.stream_stream("/t.T/Chat")(iter(messages))
+
+
+@asynccontextmanager
+async def serving(**changes):
+    options = msgspec.structs.replace(grpc_options(ServerConfig()), **changes)
+    methods = Methods()
+    server = Http2Server(Engine(), options, methods.table())
+    port = await server.start("127.0.0.1", 0)
+    limits = [("grpc.max_receive_message_length", -1)]
+    coded = grpc.Compression.Gzip
+    try:
+        async with grpc.aio.insecure_channel(
+            f"127.0.0.1:{port}", options=limits, compression=coded
+        ) as channel:
+            yield Site(server, methods, channel)
+        assert server.inflight_bytes == 0
+    finally:
+        await server.stop(0)
+
+
+async def failure(call):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code(), caught.value.details()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_compressed_messages_arrive(size):
+    async with serving() as site:
+        assert await site.call("Echo", bytes(size)) == bytes(size)
+        assert [data async for data in site.chat([bytes(size)] * 3)] == [bytes(size)] * 3
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_inflates_too_far_is_refused(size):
+    async with serving(max_inflated_bytes=size - 1) as site:
+        code, details = await failure(site.call("Echo", bytes(size)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert f"inflates to more than {size - 1} bytes" in details
+        assert "--grpc-max-inflated-bytes" in details
+        call = site.chat([b"", bytes(size)])
+        assert await call.read() == b""
+        code, _ = await failure(call.read())
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await site.call("Echo", b"alive") == b"alive"
+
+
+async def test_the_limit_of_messages_holds_for_inflated_ones_as_well():
+    async with serving(max_receive_bytes=1000) as site:
+        code, _ = await failure(site.call("Echo", bytes(1001)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_what_is_inflated_counts_as_request_data_until_its_answer():
+    async with serving(max_inflight_bytes=1 << 20) as site:
+        waiting = site.call("Hold", bytes(600_000))
+        await site.methods.started.acquire()
+        assert 600_000 <= site.server.inflight_bytes < 610_000
+        code, details = await failure(site.call("Hold", bytes(600_000)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "as much request data as it may" in details
+        site.methods.release.set()
+        assert await waiting == bytes(600_000)
+        assert site.server.inflight_bytes == 0
+        assert await site.call("Hold", bytes(600_000)) == bytes(600_000)
+
+
+async def test_a_stream_lets_go_of_each_message_before_the_next():
+    async with serving(max_inflight_bytes=1 << 20) as site:
+        assert [data async for data in site.chat([bytes(600_000)] * 5)] == [bytes(600_000)] * 5
+
+
+async def test_a_client_that_leaves_takes_its_inflated_message_along():
+    async with serving() as site:
+        call = site.call("Hold", bytes(600_000))
+        await site.methods.started.acquire()
+        call.cancel()
+        while site.server.inflight_bytes:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0)
+
+
+async def test_a_large_answer_is_compressed():
+    async with serving(compression_level="low") as site:
+        assert await site.call("Echo", bytes(600_000)) == bytes(600_000)
+        assert [data async for data in site.chat([bytes(600_000)] * 2)] == [bytes(600_000)] * 2
+
+
+async def test_answers_that_cannot_be_compressed_now_fail_alone(monkeypatch):
+    monkeypatch.setattr("inferd.transport.lane.MAX_WAITING", 0)
+    async with serving(compression_level="low") as site:
+        plain = grpc.Compression.NoCompression
+        code, _ = await failure(site.call("Echo", bytes(100_000), compression=plain))
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert await site.call("Echo", b"alive") == b"alive"
