@@ -460,6 +460,7 @@ FAULTS: dict[str, Fault] = {
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
     "100": each_value(lambda value: value.rpartition(":")[0]),
+    "115": sets(trace_rate="1000"),
     "116": drops("log_format"),
     "108": each_row(lambda row: row.update(execution_count=3)),
     "109": edits(lambda body: body.get("model_stats", [None]).pop()),

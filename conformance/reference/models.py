@@ -25,6 +25,16 @@ LOG: dict[str, Any] = {
 }
 """The settings of the logging extension."""
 
+TRACE: dict[str, list[str]] = {
+    "trace_level": ["OFF"],
+    "trace_rate": ["1000"],
+    "trace_count": ["-1"],
+    "log_frequency": ["0"],
+    "trace_file": [""],
+    "trace_mode": ["triton"],
+}
+"""The settings of the trace extension, as gRPC has them: each a list of texts."""
+
 
 class Refused(Exception):
     """A request that cannot be answered; `reason` is a word the protocols map to a status."""
@@ -65,6 +75,8 @@ class Server:
 
     models: dict[str, Model] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=LOG.copy)
+    trace: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """What was set of the trace settings, by model, "" for all models."""
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
 
     @property

@@ -25,7 +25,14 @@ INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
     "version": "1",
-    "extensions": ["classification", "binary_tensor_data", "parameters", "statistics", "logging"],
+    "extensions": [
+        "classification",
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "trace",
+        "logging",
+    ],
 }
 
 
@@ -88,6 +95,8 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return "GET", lambda: server_ready(server)
         case ["v2", "logging"]:
             return request.method, lambda: log_settings(server, request)
+        case ["v2", "trace", "setting"]:
+            return request.method, lambda: trace_settings(server, "", request)
         case ["v2", "models"]:
             return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
         case ["v2", "models", "stats"]:
@@ -110,6 +119,8 @@ def model_route(server: Server, name: str, rest: list[str], request: Request) ->
             return "GET", lambda: statistics(server, name, version)
         case ["ready"]:
             return "GET", lambda: model_ready(server, name, version)
+        case ["trace", "setting"]:
+            return request.method, lambda: trace_settings(server, name, request)
         case ["infer"]:
             return "POST", lambda: infer(server, name, version, request)
     msg = "no such path"
@@ -127,6 +138,20 @@ def log_settings(server: Server, request: Request) -> Answer:
     if request.method == "POST":
         settings.change_log(server.log, json.loads(request.body))
     return Answer(200, to_json(server.log))
+
+
+def trace_settings(server: Server, name: str, request: Request) -> Answer:
+    """Answer .../trace/setting."""
+    wanted = None
+    if request.method == "POST":
+        try:
+            wanted = settings.trace_document(json.loads(request.body))
+        except ValueError as error:
+            msg = "the settings are no JSON"
+            raise Refused(msg) from error
+    found = settings.trace_settings(server, name, wanted)
+    told = {key: texts if key == "trace_level" else texts[0] for key, texts in found.items()}
+    return Answer(200, to_json(told))
 
 
 def server_ready(server: Server) -> Answer:

@@ -63,6 +63,14 @@ class Service:
         rows = self._server.statistics(request.name, request.version)
         return pb.ModelStatisticsResponse(model_stats=rows)
 
+    def TraceSetting(self, request: Any) -> Any:  # noqa: N802
+        wanted = {name: list(value.value) for name, value in request.settings.items()}
+        response = pb.TraceSettingResponse()
+        found = settings.trace_settings(self._server, request.model_name, wanted)
+        for name, texts in found.items():
+            response.settings[name].value.extend(texts)
+        return response
+
     def LogSettings(self, request: Any) -> Any:  # noqa: N802
         change = {
             name: getattr(value, value.WhichOneof("parameter_choice"))

@@ -356,6 +356,21 @@ def test_clients_change_the_log_and_move_it_where_they_may(start, repository, ec
     assert [json.loads(line)["message"] for line in lines][-1] == "ended"
 
 
+def test_traces_are_in_their_file_when_the_server_has_ended(
+    start, repository, echo, ask, body, tmp_path
+):
+    traces = ["level=TIMESTAMPS", "rate=1", f"triton,file={tmp_path}/t", "triton,log-frequency=2"]
+    options = [f"--trace-config={each}" for each in traces]
+    server = start(repository(m=echo()), *ON_FREE_PORTS, *options)
+    port = server.wait_ready()
+    for _ in range(3):
+        assert ask(port, "/v2/models/m/infer", body)[0] == 200
+    server.process.terminate()
+    assert server.end() == 0
+    found = [json.loads((tmp_path / f"t.{number}").read_text()) for number in range(2)]
+    assert [sorted({one["id"] for one in each}) for each in found] == [[1, 2], [3]]
+
+
 def test_a_log_file_that_cannot_be_opened_ends_it(start, repository, echo, tmp_path):
     server = start(repository(m=echo()), *ON_FREE_PORTS, f"--log-file={tmp_path}/no/log")
     assert server.end() == 1

@@ -469,7 +469,6 @@ class ServerConfig:
         "[MODE,]SETTING=VALUE: which requests are traced, and where to. May be repeated.",
         group="Metrics and traces",
         word="SETTING",
-        acted_on=False,
         old_flags={
             "trace-file": "triton,file={}",
             "trace-level": "level={}",
@@ -477,6 +476,14 @@ class ServerConfig:
             "trace-count": "count={}",
             "trace-log-frequency": "triton,log-frequency={}",
         },
+    )
+
+    trace_directory: str | None = option(
+        None,
+        "Folder in which clients may put trace files, by name, while the server runs.",
+        group="Metrics and traces",
+        word="PATH",
+        shown="clients may not",
     )
 
     # Backends, devices and caches

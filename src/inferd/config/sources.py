@@ -11,6 +11,7 @@ from inferd.config.option import Option, options_of
 from inferd.config.origin import read_origins
 from inferd.config.restriction import read_restrictions
 from inferd.config.server import ServerConfig
+from inferd.config.trace import read_trace_config
 from inferd.errors import InvalidConfig
 
 _PREFIX = "INFERD_"
@@ -53,6 +54,7 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
 
 def check_server_config(config: ServerConfig) -> None:
     """Raise InvalidConfig when options contradict each other."""
+    read_trace_config(config.trace_config)
     if not (config.allow_http or config.allow_grpc):
         msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
         raise InvalidConfig(msg)

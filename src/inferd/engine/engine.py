@@ -9,6 +9,7 @@ from pathlib import Path
 import inferd
 from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
+from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.catalog import NO_VERSION, Catalog
@@ -18,6 +19,8 @@ from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailabl
 from inferd.observe.log import Log
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import AnswerCount
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 from inferd.repository.layout import FoundModel
 
 log = logging.getLogger("inferd.engine")
@@ -28,6 +31,7 @@ EXTENSIONS = [
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
     "logging",
 ]
 """The protocol extensions this server has, by the names Triton's documents give them."""
@@ -37,7 +41,8 @@ class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready. `log` is what the logging extension tells and changes.
+    load makes the whole server not ready. `log` and `tracer` are what
+    the logging and trace extensions tell and change.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class Engine:
         strict_readiness: bool = True,
         load_options: LoadOptions | None = None,
         log: Log | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._name = name
         self._strict_readiness = strict_readiness
@@ -54,6 +60,7 @@ class Engine:
         self._catalog = Catalog()
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
+        self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
         self._is_loaded = False
         self._is_draining = False
 
@@ -186,6 +193,19 @@ class Engine:
             return [one.statistics() for one in self._catalog.served(name, version)]
         except (ModelNotFound, Unavailable) as error:
             raise InvalidRequest(error.message) from error
+
+    def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
+        """Return the trace settings of a model, or the global ones, after `change`.
+
+        Raises InvalidRequest for an unknown model: clients expect that, and not ModelNotFound,
+        here; and as Tracer.change does.
+        """
+        if model and model not in self._models:
+            msg = f"there is no model '{model}' on this server"
+            raise InvalidRequest(msg)
+        if change is not None:
+            self.tracer.change(change, model)
+        return self.tracer.settings(model)
 
     # --- what changes it ---
 

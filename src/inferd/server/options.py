@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 from inferd.config.log import LogSettings
 from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
+from inferd.config.trace import read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
+from inferd.observe.trace_file import TraceWriter
+from inferd.observe.tracer import Tracer
 
 if TYPE_CHECKING:
     import ssl
@@ -36,6 +39,14 @@ def log_folder(config: ServerConfig) -> AllowedFolder:
     return AllowedFolder(
         Path(config.log_directory) if config.log_directory else None, "--log-directory"
     )
+
+
+def tracer(config: ServerConfig) -> Tracer:
+    """Return what chooses the requests to be traced, and writes their traces."""
+    settings = read_trace_config(config.trace_config).settings
+    folder = Path(config.trace_directory) if config.trace_directory else None
+    allowed = AllowedFolder(folder, "--trace-directory")
+    return Tracer(settings, TraceWriter(settings.file), allowed)
 
 
 def load_options(config: ServerConfig) -> LoadOptions:

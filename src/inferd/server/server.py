@@ -19,6 +19,7 @@ from inferd.server.options import (
     load_options,
     log_folder,
     log_settings,
+    tracer,
 )
 from inferd.server.tls import http_tls, tls_files
 from inferd.server.watch import FileWatcher
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _NAME = "inferd"
 _LAST_WAIT_S = 0.5  # for what is cut to notice that it was
+_LAST_TRACES_S = 2.0  # for traces that are still to be written
 
 
 class Server:
@@ -55,6 +57,7 @@ class Server:
             strict_readiness=config.strict_readiness,
             load_options=load_options(config),
             log=log or Log(log_settings(config), log_folder(config)),
+            tracer=tracer(config),
         )
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
@@ -91,6 +94,7 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
         """
         self._read_keys()
+        self.engine.tracer.open()
         try:
             if self.config.allow_http:
                 await self._open_http()
@@ -139,6 +143,7 @@ class Server:
             self._grpc = None
         self.http_port = self.grpc_port = 0
         await self.engine.close(_LAST_WAIT_S)
+        await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
     def places(self) -> list[tuple[str, str]]:
         """Return (protocol, where to reach it) for all that is open."""

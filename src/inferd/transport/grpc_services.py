@@ -11,6 +11,7 @@ from typing import Any
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
 from inferd.errors import (
     Code,
     InvalidRequest,
@@ -18,6 +19,8 @@ from inferd.errors import (
     ServiceNotFound,
     Unsupported,
 )
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
@@ -25,8 +28,10 @@ from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_repository import RepositoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_status import status_of
+from inferd.transport.grpc_trace import TraceMethods
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
+from inferd.transport.tracing import begin_grpc, finish_when_sent
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
 from inferd.wire.inline import NotFast
@@ -73,6 +78,7 @@ def grpc_methods(
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
         **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
+        **TraceMethods(engine).methods(),
         **StatisticsMethods(engine).methods(),
     }
     methods: dict[str, Method] = {
@@ -100,6 +106,7 @@ class _V2:
         self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
     ) -> None:
         self._engine = engine
+        self._tracer = engine.tracer
         self._typed_answers = typed_answers
         self._forward = forward
         self._decoding = Lane("inferd-decode")
@@ -150,8 +157,25 @@ class _V2:
         request.arrived_ns = monotonic_ns()
         if self._forward is not None:
             add_forwarded(request, self._forward.chosen(call.metadata))
+        if self._tracer.is_on and (trace := begin_grpc(self._tracer, request.model, call)):
+            return await self._infer_traced(request, trace)
         response = await self._engine.infer(request)
         return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
+
+    async def _infer_traced(self, request: InferRequest, trace: Trace) -> list[Any]:
+        trace.stamp(moments.GRPC_WAITREAD_START)
+        trace.stamp(moments.GRPC_WAITREAD_END)
+        try:
+            response = await TracedEngine(self._engine, trace).infer(request)
+            return v2_grpc.encode_infer_response(
+                request, response, mirror_typed=self._typed_answers
+            )
+        except BaseException as error:
+            trace.fail(error)
+            raise
+        finally:
+            trace.stamp(moments.GRPC_SEND_START)
+            finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)
 
     async def model_stream_infer(
         self, messages: AsyncIterator[bytes], call: Call
@@ -169,7 +193,7 @@ class _V2:
                 request = await self._decoded(data)
                 if forwarded:
                     add_forwarded(request, forwarded)
-                async with aclosing(self._answers(request)) as answers:
+                async with aclosing(self._answering(request, call)) as answers:
                     async for response in answers:
                         yield v2_grpc.encode_stream_response(
                             request, response, mirror_typed=self._typed_answers
@@ -194,14 +218,39 @@ class _V2:
         request.arrived_ns = monotonic_ns()
         return request
 
-    async def _answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        if not self._engine.is_decoupled(request.model, request.version):
-            response = await self._engine.infer(request)
+    def _answering(self, request: InferRequest, call: Call) -> AsyncGenerator[InferResponse, None]:
+        if self._tracer.is_on and (trace := begin_grpc(self._tracer, request.model, call)):
+            return self._traced_answers(request, trace)
+        return self._answers(request, self._engine)
+
+    async def _traced_answers(
+        self, request: InferRequest, trace: Trace
+    ) -> AsyncGenerator[InferResponse, None]:
+        trace.stamp(moments.GRPC_WAITREAD_START)
+        trace.stamp(moments.GRPC_WAITREAD_END)
+        engine = TracedEngine(self._engine, trace)
+        try:
+            async with aclosing(self._answers(request, engine)) as answers:
+                async for response in answers:
+                    trace.stamp(moments.GRPC_SEND_START)
+                    yield response
+                    trace.stamp(moments.GRPC_SEND_END)
+        except BaseException as error:
+            trace.fail(error)
+            raise
+        finally:
+            self._tracer.finish(trace)
+
+    async def _answers(
+        self, request: InferRequest, engine: Engine | TracedEngine
+    ) -> AsyncGenerator[InferResponse, None]:
+        if not engine.is_decoupled(request.model, request.version):
+            response = await engine.infer(request)
             response.final = True
             yield response
             return
         is_final = False
-        async with aclosing(self._engine.stream(request)) as responses:
+        async with aclosing(engine.stream(request)) as responses:
             async for response in responses:
                 is_final = response.final
                 yield response

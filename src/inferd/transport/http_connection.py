@@ -10,6 +10,8 @@ out in order. No timer per request: the server's sweep looks at every connection
 import asyncio
 import re
 from collections.abc import Coroutine
+from copy import copy
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -266,6 +268,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         routes = self._server.routes
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
+        if routes.tracer.is_on:
+            request = copy(request)  # the next one with the same head begins at another time
+            request.began_ns = perf_counter_ns()
         self._request = request
         self._since = self._server.now
         if length >= 0:

@@ -30,6 +30,7 @@ class CorsRoutes:
         self._origins = frozenset(origin.encode() for origin in origins)
         self.is_guarded = routes.is_guarded
         self.forward = routes.forward
+        self.tracer = routes.tracer
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""

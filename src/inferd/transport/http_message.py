@@ -16,6 +16,8 @@ _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\
 class HttpRequest(msgspec.Struct, gc=False):
     """A request: header names in lower case, the whole body (chunks joined, still compressed).
 
+    `began_ns` is when the first part of the body came, on the clock of time.perf_counter_ns; 0 when
+    it came at once, or requests are not traced.
     `forwarded` are the headers that become parameters of an inference, None for none.
     """
 
@@ -25,6 +27,7 @@ class HttpRequest(msgspec.Struct, gc=False):
     is_kept_alive: bool
     is_http_10: bool
     body: memoryview = memoryview(b"")
+    began_ns: int = 0
     forwarded: dict[str, str] | None = None
 
 

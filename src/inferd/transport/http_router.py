@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
+from inferd.observe.tracer import Tracer
 from inferd.transport.access import OPEN, Access, Guard, Headers
 from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_message import HttpAnswer, HttpRequest
@@ -29,6 +30,7 @@ class Routes(Protocol):
 
     is_guarded: bool
     forward: HeaderForward | None
+    tracer: Tracer
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""

@@ -3,12 +3,16 @@
 import functools
 import logging
 from collections.abc import Callable
+from time import perf_counter_ns
 
 import msgspec
 
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
@@ -19,7 +23,9 @@ from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
 from inferd.transport.http_statistics import StatisticsRoutes
+from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.lane import Lane
+from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.wire.inline import NotFast
@@ -53,6 +59,7 @@ class HttpRoutes:
     ) -> None:
         self.forward = forward
         self._engine = engine
+        self.tracer = engine.tracer
         self._codec = V2Rest(rules)
         self._coder = Coder(rules.max_json_bytes)
         self._hold = hold
@@ -81,6 +88,7 @@ class HttpRoutes:
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
             *RepositoryRoutes(self._engine).routes(),
             *LoggingRoutes(self._engine.log).routes(),
+            *TraceRoutes(self._engine).routes(),
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
@@ -117,11 +125,24 @@ class HttpRoutes:
         except InferdError as error:
             raise HttpError(HTTP_STATUS[error.code], error.message) from None
 
-    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """V2 Inference, with the Binary Tensor Data extension."""
+    async def infer(
+        self,
+        request: HttpRequest,
+        model: str,
+        version: str = "",
+        engine: Engine | TracedEngine | None = None,
+    ) -> HttpAnswer:
+        """V2 Inference, with the Binary Tensor Data extension; of a traced request, by `engine`."""
         headers = request.headers
+        if (
+            self.tracer.is_on
+            and engine is None
+            and (trace := begin_http(self.tracer, model, headers))
+        ):
+            return await self._infer_traced(trace, request, model, version)
+        engine = engine or self._engine
         if coding := headers.get(b"content-encoding"):
-            return await self._infer_coded(coding, request, model, version)
+            return await self._infer_coded(coding, request, model, version, engine)
         body = request.body
         json_size = len(body)
         if (declared := headers.get(_INFER_HEADER)) is not None:
@@ -132,11 +153,11 @@ class HttpRoutes:
             except NotFast:
                 infer_request = await self._decode_in_thread(model, version, body, json_size)
         except InferdError:
-            self._engine.check_model(model, version)  # an unknown model is the greater mistake
+            engine.check_model(model, version)  # an unknown model is the greater mistake
             raise
         if request.forwarded is not None:
             add_forwarded(infer_request, request.forwarded)
-        response = await self._engine.infer(infer_request)
+        response = await engine.infer(infer_request)
         try:
             encoded = self._codec.encode_infer_response(infer_request, response)
         except NotFast:
@@ -151,14 +172,34 @@ class HttpRoutes:
             await self._compress(answer, accept)
         return answer
 
+    async def _infer_traced(
+        self, trace: Trace, request: HttpRequest, model: str, version: str
+    ) -> HttpAnswer:
+        now_ns = perf_counter_ns()
+        trace.stamp(moments.HTTP_RECV_START, request.began_ns or now_ns)
+        trace.stamp(moments.HTTP_RECV_END, now_ns)
+        try:
+            return await self.infer(request, model, version, TracedEngine(self._engine, trace))
+        except BaseException as error:
+            trace.fail(error)
+            raise
+        finally:
+            trace.stamp(moments.HTTP_SEND_START)
+            finish_when_sent(self.tracer, trace, moments.HTTP_SEND_END)
+
     async def _infer_coded(
-        self, coding: bytes, request: HttpRequest, model: str, version: str
+        self,
+        coding: bytes,
+        request: HttpRequest,
+        model: str,
+        version: str,
+        engine: Engine | TracedEngine,
     ) -> HttpAnswer:
         """Infer from a compressed body."""
         headers = {**request.headers, b"content-encoding": b""}
         plain = msgspec.structs.replace(request, headers=headers)
         if coding == b"identity":
-            return await self.infer(plain, model, version)
+            return await self.infer(plain, model, version, engine)
         if coding not in WINDOW_BITS:
             return _unknown_coding(coding)
         plain.body = await self._inflated(request.body, coding)
@@ -167,7 +208,7 @@ class HttpRoutes:
             if not self._hold(size):
                 msg = "the server holds as much request data as it may; try again later"
                 raise Unavailable(msg)
-            return await self.infer(plain, model, version)
+            return await self.infer(plain, model, version, engine)
         finally:
             self._hold(-size)
 

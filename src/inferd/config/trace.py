@@ -1,0 +1,190 @@
+"""TraceSettings: which requests are traced and where to; and how --trace-config says it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from inferd.errors import InvalidConfig
+
+TIMESTAMPS, TENSORS = LEVELS = ("TIMESTAMPS", "TENSORS")
+OFF = "OFF"
+TRITON, OPENTELEMETRY = MODES = ("triton", "opentelemetry")
+
+LARGEST = 2**32 - 1
+"""Of rate and frequency; Triton counts them in uint32."""
+
+LARGEST_COUNT = 2**31 - 1
+
+_OLD_LEVELS = {"MIN": TIMESTAMPS, "MAX": TIMESTAMPS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings:
+    """What is traced, in the words of Triton's trace extension.
+
+    No `levels` is OFF. Of `rate` requests the last one is traced, none when it is 0; after `count`
+    traces no more, -1 is no limit. Of `log_frequency` traces each a file is made whose name is
+    `file` and a number; 0 puts all into `file`. `mode` says where they go: "triton" to that file,
+    "opentelemetry" to a collector.
+    """
+
+    levels: tuple[str, ...] = ()
+    rate: int = 1000
+    count: int = -1
+    log_frequency: int = 0
+    file: Path | None = None
+    mode: str = TRITON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceChange:
+    """New values of some TraceSettings; None leaves a setting as it is.
+
+    `levels` are names as a client gives them, OFF among them; `file` is a name, not a path. Those
+    of `cleared` become again what they would be had nobody set them.
+    """
+
+    levels: tuple[str, ...] | None = None
+    rate: int | None = None
+    count: int | None = None
+    log_frequency: int | None = None
+    file: str | None = None
+    mode: str | None = None
+    cleared: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorSettings:
+    """Where and how spans are sent in mode opentelemetry; None is what OTEL_... variables say.
+
+    `resource` are attributes of this server by key. `bsp_schedule_delay` is in milliseconds.
+    """
+
+    url: str | None = None
+    resource: tuple[tuple[str, str], ...] = ()
+    bsp_max_queue_size: int | None = None
+    bsp_schedule_delay: int | None = None
+    bsp_max_export_batch_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceConfig:
+    """All that --trace-config says."""
+
+    settings: TraceSettings
+    collector: CollectorSettings
+
+
+def read_trace_config(entries: Sequence[str]) -> TraceConfig:
+    """Return what the values of --trace-config, `[mode,]setting=value`, say together.
+
+    Of what is given twice the last one counts; levels and resource attributes add up. Raises
+    InvalidConfig, which names the entry.
+    """
+    given = _Given(entries)
+    settings = TraceSettings(
+        levels=_levels(given),
+        mode=given.choice("mode", MODES, TRITON),
+        file=Path(given.text("triton,file")) if given.text("triton,file") else None,
+        rate=given.number("rate", 0, LARGEST, TraceSettings().rate),
+        count=given.number("count", -1, LARGEST_COUNT, TraceSettings().count),
+        log_frequency=given.number("triton,log-frequency", 0, LARGEST, 0),
+    )
+    if settings.levels and settings.mode == TRITON and settings.file is None:
+        msg = f"--trace-config level={settings.levels[0]} needs --trace-config triton,file=FILE"
+        raise InvalidConfig(msg)
+    return TraceConfig(settings, _collector(given))
+
+
+class _Given:
+    """The values given for each setting, by its name with its mode before it."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for entry in entries:
+            name, equals, value = entry.partition("=")
+            if name not in _KNOWN or not equals:
+                known = ", ".join(f"{name}=" for name in _KNOWN)
+                msg = f"--trace-config {entry}: expected one of {known}"
+                raise InvalidConfig(msg)
+            self._values.setdefault(name, []).append(value)
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def text(self, name: str) -> str:
+        return self.all(name)[-1] if self.all(name) else ""
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        value = self.text(name) or default
+        if value not in choices:
+            _refuse(name, value, " or ".join(choices))
+        return value
+
+    def number(self, name: str, least: int, most: int, default: int) -> int:
+        if not self.all(name):
+            return default
+        number = whole_number(self.text(name))
+        if number is None or not least <= number <= most:
+            _refuse(name, self.text(name), f"a whole number from {least} to {most}")
+        return number
+
+
+_BSP = "opentelemetry,bsp_"
+_KNOWN = (
+    "level",
+    "rate",
+    "count",
+    "mode",
+    "triton,file",
+    "triton,log-frequency",
+    "opentelemetry,url",
+    "opentelemetry,resource",
+    f"{_BSP}max_queue_size",
+    f"{_BSP}schedule_delay",
+    f"{_BSP}max_export_batch_size",
+)
+
+
+def _levels(given: _Given) -> tuple[str, ...]:
+    names = [_OLD_LEVELS.get(name, name) for name in given.all("level")]
+    for name in names:
+        if name not in (*LEVELS, OFF):
+            _refuse("level", name, f"{OFF}, {' or '.join(LEVELS)}")
+    if OFF in names and set(names) != {OFF}:
+        msg = f"--trace-config level={OFF} goes with no other level"
+        raise InvalidConfig(msg)
+    return tuple(level for level in LEVELS if level in names)
+
+
+def _collector(given: _Given) -> CollectorSettings:
+    resource = []
+    for text in given.all("opentelemetry,resource"):
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            _refuse("opentelemetry,resource", text, "KEY=VALUE")
+        resource.append((key, value))
+    queue = given.number(f"{_BSP}max_queue_size", 1, 1_000_000, 0)
+    batch = given.number(f"{_BSP}max_export_batch_size", 1, 1_000_000, 0)
+    if 0 < queue < batch:
+        _refuse(f"{_BSP}max_export_batch_size", str(batch), f"at most max_queue_size, {queue}")
+    return CollectorSettings(
+        url=given.text("opentelemetry,url") or None,
+        resource=tuple(resource),
+        bsp_max_queue_size=queue or None,
+        bsp_schedule_delay=given.number(f"{_BSP}schedule_delay", 1, 3_600_000, 0) or None,
+        bsp_max_export_batch_size=batch or None,
+    )
+
+
+def _refuse(name: str, value: str, expected: str) -> NoReturn:
+    msg = f"--trace-config {name}={value}: expected {expected}"
+    raise InvalidConfig(msg)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the integer that `text` spells in decimal digits, None when it is none."""
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
+    return int(text) if is_number else None

@@ -1,0 +1,85 @@
+"""TracedEngine: the engine as one traced request sees it.
+
+A request that is not traced never meets this. One that is asks here instead of the engine itself,
+and finds the same calls; its own times, which the statistics need as well, become its trace.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+
+
+class TracedEngine:
+    """Passes calls on to `engine`, and notes in `trace` what becomes of them."""
+
+    def __init__(self, engine: Engine, trace: Trace) -> None:
+        self._engine = engine
+        self._trace = trace
+
+    def check_model(self, name: str, version: str) -> None:
+        """See Engine.check_model."""
+        self._engine.check_model(name, version)
+
+    def is_decoupled(self, name: str, version: str) -> bool:
+        """See Engine.is_decoupled."""
+        return self._engine.is_decoupled(name, version)
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """See Engine.infer."""
+        self._begin(request)
+        try:
+            response = await self._engine.infer(request)
+            self._note_answer(request, response)
+            return response
+        finally:
+            self._end(request)
+
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See Engine.stream."""
+        self._begin(request)
+        try:
+            async with aclosing(self._engine.stream(request)) as responses:
+                async for response in responses:
+                    self._note_answer(request, response)
+                    yield response
+        finally:
+            self._end(request)
+
+    def _begin(self, request: InferRequest) -> None:
+        trace = self._trace
+        trace.request_id = request.id[: moments.MAX_TEXT]
+        trace.stamp(moments.REQUEST_START)
+
+    def _note_answer(self, request: InferRequest, response: InferResponse) -> None:
+        trace = self._trace
+        trace.version = response.version
+        trace.stamp(moments.INFER_RESPONSE_COMPLETE)
+        if trace.wants_tensors:
+            self._note_inputs(request)
+            trace.note_tensors(moments.TENSOR_BACKEND_OUTPUT, response.outputs)
+
+    def _note_inputs(self, request: InferRequest) -> None:
+        """Note the inputs, once, of a request that was found to fit its model."""
+        trace = self._trace
+        if not trace.tensors and (request.queued_ns or request.started_ns):
+            trace.note_tensors(moments.TENSOR_QUEUE_INPUT, request.inputs)
+            if request.started_ns:
+                trace.repeat_tensors(moments.TENSOR_QUEUE_INPUT, moments.TENSOR_BACKEND_INPUT)
+
+    def _end(self, request: InferRequest) -> None:
+        trace = self._trace
+        if trace.wants_tensors:
+            self._note_inputs(request)
+        if queued_ns := request.queued_ns or request.started_ns:
+            trace.stamp(moments.QUEUE_START, queued_ns)
+        if started_ns := request.started_ns:
+            ended_ns = request.ended_ns
+            trace.stamp(moments.COMPUTE_START, started_ns)
+            trace.stamp(moments.COMPUTE_INPUT_END, request.computing_ns or started_ns)
+            trace.stamp(moments.COMPUTE_OUTPUT_START, request.computed_ns or ended_ns)
+            trace.stamp(moments.COMPUTE_END, ended_ns)
+        trace.stamp(moments.REQUEST_END)

@@ -1,0 +1,26 @@
+"""Parent: the client's own span that a request belongs to (W3C Trace Context, traceparent)."""
+
+import re
+from typing import NamedTuple
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+
+
+class Parent(NamedTuple):
+    """The ids of a span; `is_sampled`: the client records it, and wants its children recorded."""
+
+    trace_id: int
+    span_id: int
+    is_sampled: bool
+
+
+def read_parent(traceparent: str) -> Parent | None:
+    """Return what the header says, None when it says nothing that can be used.
+
+    Only version 00 is known to end where it ends; a later one may go on.
+    """
+    match = _TRACEPARENT.fullmatch(traceparent.strip())
+    if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
+        return None
+    parent = Parent(int(match[2], 16), int(match[3], 16), bool(int(match[4], 16) & 1))
+    return parent if parent.trace_id and parent.span_id else None

@@ -1,0 +1,117 @@
+"""Trace: what is noted of one traced request, and the names Triton gives its moments."""
+
+import asyncio
+from time import perf_counter_ns
+from typing import NamedTuple
+
+from inferd.config.trace import TENSORS, TIMESTAMPS, TraceSettings
+from inferd.errors import Code, InferdError
+from inferd.observe.parent import Parent
+from inferd.tensor.tensor import Tensor
+
+HTTP_RECV_START, HTTP_RECV_END = "HTTP_RECV_START", "HTTP_RECV_END"
+HTTP_SEND_START, HTTP_SEND_END = "HTTP_SEND_START", "HTTP_SEND_END"
+GRPC_WAITREAD_START, GRPC_WAITREAD_END = "GRPC_WAITREAD_START", "GRPC_WAITREAD_END"
+GRPC_SEND_START, GRPC_SEND_END = "GRPC_SEND_START", "GRPC_SEND_END"
+REQUEST_START, REQUEST_END = "REQUEST_START", "REQUEST_END"
+QUEUE_START = "QUEUE_START"
+COMPUTE_START, COMPUTE_END = "COMPUTE_START", "COMPUTE_END"
+COMPUTE_INPUT_END, COMPUTE_OUTPUT_START = "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START"
+INFER_RESPONSE_COMPLETE = "INFER_RESPONSE_COMPLETE"
+
+TENSOR_QUEUE_INPUT = "TENSOR_QUEUE_INPUT"
+TENSOR_BACKEND_INPUT = "TENSOR_BACKEND_INPUT"
+TENSOR_BACKEND_OUTPUT = "TENSOR_BACKEND_OUTPUT"
+
+MAX_TENSOR_BYTES = 1 << 20
+"""A larger tensor is traced without its data."""
+
+MAX_TENSORS = 1000
+"""Of one trace; more are left out."""
+
+MAX_STAMPS = 10_000
+"""Of one trace, which has several for each answer of a stream; more are left out."""
+
+MAX_TEXT = 1000
+"""Names and ids that clients chose are cut to this length."""
+
+_OWN_BYTES = 1000  # of a trace without anything, about
+_STAMP_BYTES = 100
+
+
+class TracedTensor(NamedTuple):
+    """A copy of a tensor at one point of its request's way; without its data if it is large."""
+
+    activity: str
+    tensor: Tensor
+    has_data: bool
+
+
+class Trace:
+    """The moments, and if wanted the tensors, of one request; `id` counts the traces of a server.
+
+    Moments are on the clock of time.perf_counter_ns. `version` is "" until a version has answered.
+    `parent` is the client's span the request belongs to. `error` is why the request
+    failed, in the word of errors.Code, "" if it did not.
+    """
+
+    __slots__ = (
+        "error",
+        "id",
+        "model",
+        "parent",
+        "request_id",
+        "settings",
+        "size_bytes",
+        "stamps",
+        "tensors",
+        "version",
+    )
+
+    def __init__(
+        self, number: int, model: str, settings: TraceSettings, parent: Parent | None = None
+    ) -> None:
+        self.id = number
+        self.model = model[:MAX_TEXT]
+        self.settings = settings
+        self.parent = parent
+        self.version = ""
+        self.request_id = ""
+        self.error = ""
+        self.stamps: list[tuple[str, int]] = []
+        self.tensors: list[TracedTensor] = []
+        self.size_bytes = _OWN_BYTES
+
+    def stamp(self, name: str, ns: int = 0) -> None:
+        """Note that the request was at `name`, now or at `ns`."""
+        if TIMESTAMPS in self.settings.levels and len(self.stamps) < MAX_STAMPS:
+            self.stamps.append((name, ns or perf_counter_ns()))
+            self.size_bytes += _STAMP_BYTES
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the request ended with `error`."""
+        if isinstance(error, InferdError):
+            self.error = error.code.value
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.error = Code.CANCELLED.value
+        else:
+            self.error = Code.INTERNAL.value
+
+    @property
+    def wants_tensors(self) -> bool:
+        """Whether tensors are to be noted."""
+        return TENSORS in self.settings.levels
+
+    def note_tensors(self, activity: str, tensors: list[Tensor]) -> None:
+        """Note copies of `tensors`: what they view may change before it is written."""
+        for tensor in tensors[: MAX_TENSORS - len(self.tensors)]:
+            has_data = tensor.size_bytes <= MAX_TENSOR_BYTES
+            data = bytes(tensor.view()) if has_data else b""
+            copy = Tensor(tensor.name, tensor.datatype, tensor.shape, data)
+            self.tensors.append(TracedTensor(activity, copy, has_data))
+            self.size_bytes += len(data)
+
+    def repeat_tensors(self, of: str, activity: str) -> None:
+        """Note that the tensors of one activity were the same at another."""
+        again = [one._replace(activity=activity) for one in self.tensors if one.activity == of]
+        self.tensors += again

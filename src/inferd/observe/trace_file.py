@@ -1,0 +1,244 @@
+"""Trace files: traces in Triton's JSON form, written by a thread of their own.
+
+A file is a JSON array that is whole whenever nobody is writing to it: what comes is put before its
+last bracket. So nothing has to be kept in memory until the server ends.
+"""
+
+import json
+import logging
+import os
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from inferd.observe.allowed import open_plain
+from inferd.observe.log import printable
+from inferd.observe.trace import Trace, TracedTensor
+from inferd.tensor.dtype import DataType
+from inferd.tensor.halves import half_to_float32
+from inferd.tensor.tensor import Tensor
+
+LOGGER = logging.getLogger("inferd.trace")
+
+MAX_WAITING_BYTES = 1 << 26
+"""So much memory, about, finished traces may hold that wait to be written; more are dropped."""
+
+MAX_FILES = 100
+"""The writer remembers how far it is in so many files; one it has forgotten begins anew."""
+
+_MOST_AT_ONCE = 100
+
+
+class TraceWriter:
+    """Writes finished traces to the files their settings name.
+
+    `own_file` is the operator's; all others were named by clients, and are opened with care.
+    """
+
+    def __init__(
+        self,
+        own_file: Path | None,
+        *,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+        max_files: int = MAX_FILES,
+    ) -> None:
+        self._own_file = own_file
+        self._max_waiting_bytes = max_waiting_bytes
+        self._max_files = max_files
+        self._queue: queue.SimpleQueue[Trace | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        # Each of the two is added to by one thread only; their difference is what waits.
+        self._taken_bytes = 0
+        self._written_bytes = 0
+        self._files: dict[Path, TraceFile] = {}
+        self._dropped = _Complaints("traces were dropped, because they come too fast to be written")
+        self._failed = _Complaints("traces were lost, because their file cannot be written")
+
+    def open(self) -> None:
+        """See Sink.open."""
+
+    def take(self, trace: Trace) -> None:
+        """See Sink.take."""
+        if self._taken_bytes - self._written_bytes >= self._max_waiting_bytes:
+            self._dropped.add(1)
+            return
+        self._taken_bytes += trace.size_bytes
+        self._queue.put(trace)
+        if self._thread is None:
+            # A daemon: a disk that hangs must not keep the process from ending.
+            self._thread = threading.Thread(target=self._work, name="inferd-trace", daemon=True)
+            self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """See Sink.close."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while True:
+            traces = self._waiting()
+            self._write([trace for trace in traces if trace is not None])
+            if traces[-1] is None:
+                return
+
+    def _waiting(self) -> list[Trace | None]:
+        """Return what waits, at least one, in order; None, which ends the thread, comes last."""
+        found = [self._queue.get()]
+        while found[-1] is not None and len(found) < _MOST_AT_ONCE and not self._queue.empty():
+            found.append(self._queue.get())
+        return found
+
+    def _write(self, traces: Sequence[Trace]) -> None:
+        for path, of_path in groupby(traces, lambda trace: trace.settings.file):
+            some = list(of_path)
+            try:
+                self._file(path or Path(os.devnull)).write(some)
+            except OSError as error:
+                self._failed.add(len(some), f": {error.strerror}")
+            except Exception:
+                LOGGER.exception("unexpected failure in writing traces")
+        self._written_bytes += sum(trace.size_bytes for trace in traces)
+
+    def _file(self, path: Path) -> "TraceFile":
+        found = self._files.get(path)
+        if found is None:
+            if len(self._files) >= self._max_files:
+                del self._files[next(iter(self._files))]
+            by_client = path != self._own_file
+            found = self._files[path] = TraceFile(path, is_named_by_client=by_client)
+        return found
+
+
+class TraceFile:
+    """One trace file, or a row of numbered ones; what was there before is replaced."""
+
+    def __init__(self, path: Path, *, is_named_by_client: bool) -> None:
+        self._path = path
+        self._is_named_by_client = is_named_by_client
+        self._is_begun = False
+        self._number = 0
+        self._count = 0  # of the traces in the file with the present number
+
+    def write(self, traces: Sequence[Trace]) -> None:
+        """Write `traces`, which have this file's path in their settings. Raises OSError."""
+        texts = [(trace.settings.log_frequency, encode_trace(trace)) for trace in traces]
+        for frequency, some in groupby(texts, lambda pair: pair[0]):
+            of_frequency = [text for _, text in some]
+            if frequency:
+                self._write_numbered(of_frequency, frequency)
+            else:
+                self._append(self._path, of_frequency, is_new=not self._is_begun)
+                self._is_begun = True
+
+    def _write_numbered(self, texts: Sequence[bytes], frequency: int) -> None:
+        while texts:
+            room = max(1, frequency - self._count)
+            now, texts = texts[:room], texts[room:]
+            path = self._path.with_name(f"{self._path.name}.{self._number}")
+            self._append(path, now, is_new=self._count == 0)
+            self._count += len(now)
+            if self._count >= frequency:
+                self._number += 1
+                self._count = 0
+
+    def _append(self, path: Path, texts: Sequence[bytes], *, is_new: bool) -> None:
+        flags = os.O_TRUNC if is_new else 0
+        if self._is_named_by_client:
+            descriptor = open_plain(path, flags)
+        else:
+            flags |= os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o666)
+        try:
+            _put_before_the_bracket(descriptor, b",\n".join(texts))
+        finally:
+            os.close(descriptor)
+
+
+def _put_before_the_bracket(descriptor: int, text: bytes) -> None:
+    """Make `[a]` into `[a,text]`; if that fails half way the file is as it was."""
+    end = os.fstat(descriptor).st_size
+    if end == 0:
+        _write_all(descriptor, b"[%b]" % text, 0)
+        return
+    try:
+        _write_all(descriptor, b"\n%b]" % text, end)
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
+    _write_all(descriptor, b",", end - 1)
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, offset)
+        view, offset = view[count:], offset + count
+
+
+class _Complaints:
+    """Says in the log how much was lost, each time ten times as much."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._count = 0
+        self._next = 1
+
+    def add(self, count: int, reason: str = "") -> None:
+        self._count += count
+        if self._count >= self._next:
+            LOGGER.warning("%d %s%s", self._count, self._text, reason)
+            while self._next <= self._count:
+                self._next *= 10
+
+
+# --- Triton's JSON form ---
+
+
+def encode_trace(trace: Trace) -> bytes:
+    """Return the objects of one trace, separated by commas (Triton, JSON Trace Output)."""
+    return b",".join(json.dumps(one, separators=(",", ":")).encode() for one in _objects(trace))
+
+
+def _objects(trace: Trace) -> Iterator[dict[str, Any]]:
+    yield {
+        "id": trace.id,
+        "model_name": trace.model,
+        "model_version": int(trace.version) if trace.version.isdigit() else -1,
+        "request_id": trace.request_id,
+    }
+    for name, ns in sorted(trace.stamps, key=lambda stamp: stamp[1]):
+        yield {"id": trace.id, "timestamps": [{"name": name, "ns": ns}]}
+    for one in trace.tensors:
+        yield {"id": trace.id, "activity": one.activity, "tensor": _told(one)}
+
+
+def _told(one: TracedTensor) -> dict[str, str]:
+    tensor = one.tensor
+    return {
+        "name": printable(tensor.name),
+        "data": _data_text(tensor) if one.has_data else "",
+        "shape": ",".join(map(str, tensor.shape)),
+        "dtype": tensor.datatype.value,
+    }
+
+
+def _data_text(tensor: Tensor) -> str:
+    """Return the elements, separated by commas; BYTES as text, without separators of their own."""
+    if tensor.datatype is DataType.BYTES:
+        return ",".join(one.decode(errors="backslashreplace") for one in tensor.strings())
+    array = tensor.numpy().reshape(prod(tensor.shape))
+    if tensor.datatype in (DataType.FP16, DataType.BF16):
+        array = half_to_float32(array, tensor.datatype)
+    elif tensor.datatype is DataType.BOOL:
+        array = array.view(np.uint8)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return ",".join(map(str, array.tolist()))
+    return orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].decode()

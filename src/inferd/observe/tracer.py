@@ -1,0 +1,198 @@
+"""Tracer: which requests are traced, by settings that change while the server runs.
+
+There are global settings and, for models that were given some, their own. A field nobody has set
+for a model is the global one, and a global field nobody has set is what the server started with
+(Trace extension).
+"""
+
+import asyncio
+from dataclasses import fields, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from inferd.config.trace import LEVELS, OFF, OPENTELEMETRY, TraceChange, TraceSettings
+from inferd.errors import InvalidRequest, Unsupported
+from inferd.observe.allowed import AllowedFolder
+from inferd.observe.parent import Parent
+from inferd.observe.trace import Trace
+
+GLOBAL = ""
+"""Stands for the name of the model whose settings are those of all others."""
+
+
+class Sink(Protocol):
+    """Where finished traces go. All of it is called on the event loop, and nothing there waits."""
+
+    def open(self) -> None:
+        """Get ready. Raises InvalidConfig when that cannot be."""
+        ...
+
+    def take(self, trace: Trace) -> None:
+        """Keep a finished trace, or drop it when too many are waiting already."""
+        ...
+
+    def close(self, timeout_s: float) -> None:
+        """Write what is left, called in a thread; after `timeout_s` seconds give up."""
+        ...
+
+
+class _Sampling:
+    """The settings of one model, or the global ones, and how far their rate and count have come."""
+
+    def __init__(self, settings: TraceSettings) -> None:
+        self.settings = settings
+        self.seen_count = 0
+        self.left_count = settings.count
+
+    @property
+    def may_sample(self) -> bool:
+        settings = self.settings
+        if not settings.levels:
+            return False
+        return settings.mode == OPENTELEMETRY or (settings.rate > 0 and self.left_count != 0)
+
+    def takes(self) -> bool:
+        """Tell whether the next request is one to be traced, and count it."""
+        if not self.settings.rate or not self.left_count:
+            return False
+        self.seen_count += 1
+        if self.seen_count % self.settings.rate:
+            return False
+        if self.left_count > 0:
+            self.left_count -= 1
+        return True
+
+
+class Tracer:
+    """Chooses the requests that are traced, and gives their traces to `sink`.
+
+    `is_on` is all that a request pays for while nothing is traced. `follows_clients`: what clients
+    say of their own traces matters. `folder` is where clients may put trace files.
+    """
+
+    def __init__(
+        self, settings: TraceSettings, sink: Sink, folder: AllowedFolder | None = None
+    ) -> None:
+        self.is_on = False
+        self.follows_clients = settings.mode == OPENTELEMETRY
+        self._sink = sink
+        self._folder = folder or AllowedFolder(None, "--trace-directory")
+        self._start = settings
+        self._given: dict[str, dict[str, Any]] = {}  # the fields somebody has set, by model
+        self._samplings = {GLOBAL: _Sampling(settings)}
+        self._numbers = count(1)
+        self._look()
+
+    # --- requests ---
+
+    def begin(self, model: str, parent: Parent | None = None) -> Trace | None:
+        """Return the trace of a request that is to be traced, None for the others.
+
+        What a client records is traced whatever rate and count are (mode opentelemetry).
+        """
+        sampling = self._samplings.get(model) or self._samplings[GLOBAL]
+        settings = sampling.settings
+        if not settings.levels:
+            return None
+        if not (parent and parent.is_sampled) and not sampling.takes():
+            return None
+        if not sampling.left_count:
+            self._look()
+        return Trace(next(self._numbers), model, settings, parent)
+
+    def finish(self, trace: Trace) -> None:
+        """Give a trace away that is complete."""
+        self._sink.take(trace)
+
+    # --- settings ---
+
+    def settings(self, model: str = GLOBAL) -> TraceSettings:
+        """Return the settings for `model`; `count` is how many traces are still to be made."""
+        sampling = self._samplings.get(model) or self._samplings[GLOBAL]
+        return replace(sampling.settings, count=sampling.left_count)
+
+    def change(self, change: TraceChange, model: str = GLOBAL) -> None:
+        """Change settings of `model`, or the global ones: all that `change` names or none.
+
+        Raises InvalidRequest for values that make no sense, Unsupported for what clients may not
+        change.
+        """
+        new = {
+            field.name: value
+            for field in fields(TraceSettings)
+            if (value := getattr(change, field.name)) is not None
+        }
+        self._check_mode(new.pop("mode", self._start.mode))
+        if "levels" in new and (levels := _levels_named(new.pop("levels"))) is not None:
+            new["levels"] = levels
+        if "file" in new:
+            new["file"] = self._file_named(new["file"], model)
+        given = self._given.get(model, {}) | new
+        given = {name: value for name, value in given.items() if name not in change.cleared}
+        self._apply({**self._given, model: given}, model)
+
+    def _check_mode(self, mode: str) -> None:
+        if mode != self._start.mode:
+            msg = (
+                f"trace_mode cannot be changed while the server runs, it is {self._start.mode}; "
+                f"the server's option --trace-config mode=... does"
+            )
+            raise Unsupported(msg)
+
+    def _file_named(self, name: str, model: str) -> Path | None:
+        """Return the file a client means; names it may have read before mean the same files."""
+        for settings in (self.settings(model), self.settings(), self._start):
+            if name == (settings.file.name if settings.file else ""):
+                return settings.file
+        return self._folder.place("trace_file", name)
+
+    def _apply(self, given: dict[str, dict[str, Any]], changed: str) -> None:
+        base = replace(self._start, **given.get(GLOBAL, {}))
+        wanted = {GLOBAL: base}
+        for model, own in given.items():
+            if model != GLOBAL and own:
+                wanted[model] = replace(base, **own)
+        for settings in wanted.values():
+            if settings.levels and settings.mode != OPENTELEMETRY and settings.file is None:
+                msg = (
+                    f"trace_level {settings.levels[0]} needs a trace file; the server's option "
+                    f"--trace-config triton,file=FILE names one"
+                )
+                raise InvalidRequest(msg)
+        self._given = {model: own for model, own in given.items() if own}
+        # Rate and count begin anew, but for models that the change is not about.
+        self._samplings = {
+            model: self._samplings[model]
+            if changed not in (GLOBAL, model) and model in self._samplings
+            else _Sampling(settings)
+            for model, settings in wanted.items()
+        }
+        self._look()
+
+    def _look(self) -> None:
+        self.is_on = any(sampling.may_sample for sampling in self._samplings.values())
+
+    # --- life ---
+
+    def open(self) -> None:
+        """Get ready to write traces. Raises InvalidConfig when that cannot be."""
+        self._sink.open()
+
+    async def close(self, timeout_s: float) -> None:
+        """Trace nothing more, and write what is left; after `timeout_s` seconds give up."""
+        self._samplings = {GLOBAL: _Sampling(replace(self._start, levels=()))}
+        self._look()
+        await asyncio.get_running_loop().run_in_executor(None, self._sink.close, timeout_s)
+
+
+def _levels_named(names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the levels of these names, None for no change.
+
+    Unknown names are passed over, as Triton does. Raises InvalidRequest for OFF beside another.
+    """
+    if OFF in names and len(names) > 1:
+        msg = f"trace_level is {OFF} and {len(names) - 1} more, expected {OFF} alone or levels"
+        raise InvalidRequest(msg)
+    known = tuple(level for level in LEVELS if level in names)
+    return known if known or OFF in names else None

@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+
+from inferd.config.trace import (
+    CollectorSettings,
+    TraceConfig,
+    TraceSettings,
+    read_trace_config,
+    whole_number,
+)
+from inferd.errors import InvalidConfig
+
+
+def test_nothing_said_is_off_with_tritons_defaults():
+    settings = TraceSettings(
+        levels=(), rate=1000, count=-1, log_frequency=0, file=None, mode="triton"
+    )
+    assert read_trace_config([]) == TraceConfig(settings, CollectorSettings())
+
+
+def test_all_of_mode_triton():
+    entries = ["rate=100", "level=TENSORS", "level=TIMESTAMPS", "count=5", "mode=triton"]
+    entries += ["triton,file=/tmp/trace.json", "triton,log-frequency=50"]
+    assert read_trace_config(entries).settings == TraceSettings(
+        levels=("TIMESTAMPS", "TENSORS"),
+        rate=100,
+        count=5,
+        log_frequency=50,
+        file=Path("/tmp/trace.json"),
+    )
+
+
+def test_all_of_mode_opentelemetry():
+    entries = ["mode=opentelemetry", "level=TIMESTAMPS", "rate=0"]
+    entries += ["opentelemetry,url=http://there:4318/v1/traces?a=b"]
+    entries += ["opentelemetry,resource=service.name=mine", "opentelemetry,resource=a=b=c"]
+    entries += ["opentelemetry,bsp_max_queue_size=10", "opentelemetry,bsp_schedule_delay=20"]
+    entries += ["opentelemetry,bsp_max_export_batch_size=10"]
+    config = read_trace_config(entries)
+    assert config.settings == TraceSettings(levels=("TIMESTAMPS",), rate=0, mode="opentelemetry")
+    assert config.collector == CollectorSettings(
+        url="http://there:4318/v1/traces?a=b",
+        resource=(("service.name", "mine"), ("a", "b=c")),
+        bsp_max_queue_size=10,
+        bsp_schedule_delay=20,
+        bsp_max_export_batch_size=10,
+    )
+
+
+def test_the_last_of_two_counts():
+    assert read_trace_config(["rate=1", "rate=2"]).settings.rate == 2
+
+
+@pytest.mark.parametrize("level", ["MIN", "MAX"])
+def test_levels_of_old_command_lines_are_timestamps(level):
+    settings = read_trace_config([f"level={level}", "triton,file=x"]).settings
+    assert settings.levels == ("TIMESTAMPS",)
+
+
+def test_off_is_no_level():
+    assert read_trace_config(["level=OFF"]).settings.levels == ()
+
+
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        (["rate"], r"--trace-config rate: expected one of level=, rate="),
+        (["rat=1"], r"--trace-config rat=1: expected one of"),
+        (["triton,rate=1"], r"--trace-config triton,rate=1: expected one of"),
+        (["file=x"], r"--trace-config file=x: expected one of"),
+        (["rate=x"], r"--trace-config rate=x: expected a whole number from 0 to 4294967295"),
+        (["rate=-1"], r"rate=-1: expected"),
+        (["rate="], r"rate=: expected"),
+        (["rate=4294967296"], r"rate=4294967296: expected"),
+        (["rate=" + "9" * 5000], r"expected a whole number"),
+        (["count=-2"], r"count=-2: expected a whole number from -1"),
+        (["level=timestamps"], r"level=timestamps: expected OFF, TIMESTAMPS or TENSORS"),
+        (["level=OFF", "level=TENSORS"], r"level=OFF goes with no other level"),
+        (["mode=x"], r"mode=x: expected triton or opentelemetry"),
+        (["level=TENSORS"], r"level=TENSORS needs --trace-config triton,file=FILE"),
+        (["opentelemetry,resource=x"], r"resource=x: expected KEY=VALUE"),
+        (["opentelemetry,resource==x"], r"resource==x: expected KEY=VALUE"),
+        (["opentelemetry,bsp_schedule_delay=0"], r"bsp_schedule_delay=0: expected"),
+        (
+            ["opentelemetry,bsp_max_queue_size=5", "opentelemetry,bsp_max_export_batch_size=6"],
+            r"bsp_max_export_batch_size=6: expected at most max_queue_size, 5",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(entries, text):
+    with pytest.raises(InvalidConfig, match=text):
+        read_trace_config(entries)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("-1", -1), ("007", 7), ("4294967295", 4294967295)],
+)
+def test_whole_numbers_are_decimal_digits(text, number):
+    assert whole_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "-", "+1", "1.0", "٣", "1_0", " 1", "--1", "9" * 20])
+def test_anything_else_is_no_whole_number(text):
+    assert whole_number(text) is None

@@ -1,0 +1,90 @@
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+from inferd.config.trace import TraceSettings
+from inferd.errors import InvalidRequest
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+BOTH = TraceSettings(levels=("TIMESTAMPS", "TENSORS"))
+
+
+def tensor(name="T", size=4):
+    return Tensor(name, DataType.UINT8, (size,), np.zeros(size, np.uint8))
+
+
+def test_moments_are_now_or_when_told():
+    trace = Trace(1, "m", BOTH)
+    before = time.perf_counter_ns()
+    trace.stamp("A")
+    trace.stamp("B", 5)
+    after = time.perf_counter_ns()
+    (first, now), (second, then) = trace.stamps
+    assert (first, second, then) == ("A", "B", 5)
+    assert before <= now <= after
+
+
+def test_without_the_level_nothing_is_noted():
+    trace = Trace(1, "m", TraceSettings(levels=("TENSORS",)))
+    trace.stamp("A")
+    assert trace.stamps == []
+    assert trace.wants_tensors
+    assert not Trace(1, "m", TraceSettings(levels=("TIMESTAMPS",))).wants_tensors
+
+
+def test_tensors_are_copied_as_they_are_now():
+    trace, one = Trace(1, "m", BOTH), tensor()
+    size = trace.size_bytes
+    trace.note_tensors("X", [one])
+    one.data[:] = 7
+    [noted] = trace.tensors
+    assert (noted.activity, noted.tensor.data, noted.has_data) == ("X", b"\0\0\0\0", True)
+    assert trace.size_bytes == size + 4
+
+
+def test_a_large_tensor_is_noted_without_its_data():
+    trace = Trace(1, "m", BOTH)
+    large = tensor(size=moments.MAX_TENSOR_BYTES + 1)
+    trace.note_tensors("X", [large])
+    [noted] = trace.tensors
+    assert (noted.tensor.shape, noted.tensor.data, noted.has_data) == (large.shape, b"", False)
+
+
+def test_tensors_of_one_activity_are_repeated_for_another():
+    trace = Trace(1, "m", BOTH)
+    trace.note_tensors("X", [tensor("A"), tensor("B")])
+    trace.note_tensors("Z", [tensor("C")])
+    trace.repeat_tensors("X", "Y")
+    names = [(one.activity, one.tensor.name) for one in trace.tensors]
+    assert names == [("X", "A"), ("X", "B"), ("Z", "C"), ("Y", "A"), ("Y", "B")]
+
+
+def test_a_trace_is_bounded_whatever_is_noted():
+    trace = Trace(1, "m" * 10_000, BOTH)
+    for _ in range(moments.MAX_STAMPS + 10):
+        trace.stamp("A", 1)
+    for _ in range(3):
+        trace.note_tensors("X", [tensor()] * (moments.MAX_TENSORS - 1))
+    assert len(trace.stamps) == moments.MAX_STAMPS
+    assert len(trace.tensors) == moments.MAX_TENSORS
+    assert len(trace.model) == moments.MAX_TEXT
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (InvalidRequest("x"), "invalid argument"),
+        (asyncio.CancelledError(), "cancelled"),
+        (GeneratorExit(), "cancelled"),
+        (ValueError("x"), "internal"),
+    ],
+)
+def test_a_failure_is_noted_as_its_reason(error, word):
+    trace = Trace(1, "m", BOTH)
+    trace.fail(error)
+    assert trace.error == word

@@ -1,0 +1,62 @@
+"""The URLs of the trace extension, over a real socket."""
+
+import pytest
+
+OFF = {
+    "trace_level": ["OFF"],
+    "trace_rate": "1000",
+    "trace_count": "-1",
+    "log_frequency": "0",
+    "trace_file": "",
+    "trace_mode": "triton",
+}
+GET = b"GET /v2/trace/setting HTTP/1.1\r\n\r\n"
+GET_MODEL = b"GET /v2/models/id/trace/setting HTTP/1.1\r\n\r\n"
+
+
+async def test_settings_are_told_changed_and_cleared(serving, post):
+    async with serving() as site:
+        assert (await site.ask(GET)).json == OFF
+        answer = await site.ask(post("/v2/trace/setting", b'{"trace_rate":"500","x":1}'))
+        assert (answer.status, answer.json) == (200, OFF | {"trace_rate": "500"})
+        own = OFF | {"trace_rate": "500", "trace_count": "7"}
+        answer = await site.ask(post("/v2/models/id/trace/setting", b'{"trace_count":"7"}'))
+        assert (answer.status, answer.json) == (200, own)
+        assert (await site.ask(GET_MODEL)).json == own
+        await site.ask(post("/v2/trace/setting", b'{"trace_rate":null}'))
+        assert (await site.ask(GET_MODEL)).json == own | {"trace_rate": "1000"}
+        assert (await site.ask(GET)).json == OFF
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "text"),
+    [
+        ("/v2/trace/setting", b"", 400, "not JSON"),
+        ("/v2/trace/setting", b'{"trace_rate":5}', 400, "trace_rate is 5"),
+        ("/v2/trace/setting", b'{"trace_level":["OFF","TENSORS"]}', 400, "OFF"),
+        ("/v2/trace/setting", b'{"trace_level":["TENSORS"]}', 400, "needs a trace file"),
+        ("/v2/trace/setting", b'{"trace_file":"x"}', 501, "trace_file cannot be changed"),
+        ("/v2/trace/setting", b'{"trace_mode":"opentelemetry"}', 501, "trace_mode cannot be"),
+        ("/v2/models/nope/trace/setting", b"{}", 400, "there is no model 'nope'"),
+        ("/v2/models/id/versions/1/trace/setting", b"{}", 404, "there is nothing at"),
+    ],
+)
+async def test_what_is_wrong_is_said_and_changes_nothing(serving, post, path, body, status, text):
+    async with serving() as site:
+        answer = await site.ask(post(path, body))
+        assert answer.status == status
+        assert text in answer.error
+        assert (await site.ask(GET)).json == OFF
+
+
+async def test_the_settings_of_an_unknown_model_are_not_told(serving):
+    async with serving() as site:
+        answer = await site.ask(b"GET /v2/models/nope/trace/setting HTTP/1.1\r\n\r\n")
+        assert answer.status == 400
+        assert "there is no model 'nope'" in answer.error
+
+
+async def test_another_verb_is_not_allowed(serving):
+    async with serving() as site:
+        answer = await site.ask(b"PUT /v2/trace/setting HTTP/1.1\r\n\r\n")
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
