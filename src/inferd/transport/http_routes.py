@@ -18,6 +18,7 @@ from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding
+from inferd.transport.http_documents import DocumentRoutes
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
@@ -88,6 +89,7 @@ class HttpRoutes:
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
             *RepositoryRoutes(self._engine).routes(),
             *LoggingRoutes(self._engine.log).routes(),
+            *DocumentRoutes().routes(),
             *TraceRoutes(self._engine).routes(),
         ]
 
