@@ -23,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--restricted-url",
         help="REST address of a server that restricts metadata to the header in points.SECRET",
     )
+    group.addoption(
+        "--unshared-url", help="REST address of a server whose shared memory is turned off"
+    )
     group.addoption("--report", type=Path, help="write the outcome of every point here, as JSON")
     group.addoption(
         "--break",
@@ -128,6 +131,19 @@ def restricted(request: pytest.FixtureRequest) -> Iterator[Rest]:
     else:
         option = f"--http-restricted-api=metadata:{'='.join(SECRET)}"
         with serve(REPOS / "v2", option) as own:
+            yield Rest(own.url)
+
+
+@pytest.fixture(scope="session")
+def unshared(request: pytest.FixtureRequest) -> Iterator[Rest]:
+    """A server whose clients may not use shared memory."""
+    url = request.config.getoption("--unshared-url")
+    if url:
+        yield Rest(url)
+    elif request.config.getoption("--url"):
+        pytest.skip("needs --unshared-url: a server whose shared memory is turned off")
+    else:
+        with serve(REPOS / "v2", "--allow-client-shm=false") as own:
             yield Rest(own.url)
 
 

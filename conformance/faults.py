@@ -464,6 +464,8 @@ FAULTS: dict[str, Fault] = {
     "116": drops("log_format"),
     "108": each_row(lambda row: row.update(execution_count=3)),
     "109": edits(lambda body: body.get("model_stats", [None]).pop()),
+    "117": reads(forgets_outputs),
+    "118": fails_with(404),
     "123": habit("drops the pipeline"),
     "S1": each_output(lambda tensor: tensor.update(shape=[2, 3])),
     "S2": on_answer(lambda answer: setattr(answer, "body", widened(answer.body))),

@@ -17,7 +17,6 @@ REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
-SHARED_MEMORY = "the shared memory extensions"
 GENERATE = "the generate extension"
 METRICS = "the metrics endpoint"
 
@@ -36,8 +35,6 @@ NOT_YET_COVERED = {
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),
     114: ("a sequence id that is a string", SEQUENCE),
-    117: ("a shared memory region's life", SHARED_MEMORY),
-    118: ("shared memory when disabled", SHARED_MEMORY),
     119: ("generate", GENERATE),
     120: ("generate_stream", GENERATE),
     121: ("GET /metrics", METRICS),

@@ -32,7 +32,8 @@ def run_suite(addresses: Addresses, report: Path, *options: str) -> dict[str, An
         sys.executable, "-m", "pytest", str(HERE), "-q", "--tb=no", "--report", str(report),
         "--url", addresses["url"], "--grpc", addresses["grpc"],
         "--unready-url", addresses["unready"],
-        "--restricted-url", addresses["restricted"], *options,
+        "--restricted-url", addresses["restricted"],
+        "--unshared-url", addresses["unshared"], *options,
     ]  # fmt: skip
     ended = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=False)
     assert report.exists(), ended.stdout + ended.stderr

@@ -3,8 +3,8 @@
     python -m conformance.wrong_server [--fault POINT]
 
 It prints one JSON line with its addresses: `url` and `grpc` serve the repository v2, `unready` the
-repository broken, `restricted` v2 with its metadata restricted. POST /fault/POINT on `control`
-switches the fault (POST /fault/none: right).
+repository broken, `restricted` v2 with its metadata restricted, `unshared` v2 without shared
+memory. POST /fault/POINT on `control` switches the fault (POST /fault/none: right).
 """
 
 import argparse
@@ -37,6 +37,8 @@ class Faulty:
         self.fault = Fault()
         self._server = models.fixture()
         self._unready = models.broken()
+        self._unshared = models.fixture()
+        self._unshared.shares_memory = False
         self._service = Service(self._server)
 
     def rest(self, request: Request) -> Answer:
@@ -46,6 +48,10 @@ class Faulty:
     def unready(self, request: Request) -> Answer:
         """Answer for the repository broken."""
         return self._spoil(self._unready, request)
+
+    def unshared(self, request: Request) -> Answer:
+        """Answer for the repository v2, without shared memory."""
+        return self._spoil(self._unshared, request)
 
     def restricted(self, request: Request) -> Answer:
         """Answer for the repository v2; metadata only to those who know the secret."""
@@ -201,6 +207,7 @@ async def serve(fault: str) -> None:
     _, url = await listen(Http(faulty, faulty.rest).converse)
     _, unready = await listen(Http(faulty, faulty.unready).converse)
     _, restricted = await listen(Http(faulty, faulty.restricted).converse)
+    _, unshared = await listen(Http(faulty, faulty.unshared).converse)
     _, control = await listen(Http(Faulty(), faulty.control).converse)
     grpc_server, port = open_server(faulty)
     announce(
@@ -208,6 +215,7 @@ async def serve(fault: str) -> None:
         grpc=f"127.0.0.1:{port}",
         unready=unready,
         restricted=restricted,
+        unshared=unshared,
         control=control,
     )
     try:

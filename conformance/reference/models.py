@@ -75,6 +75,8 @@ class Server:
 
     models: dict[str, Model] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=LOG.copy)
+    regions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    shares_memory: bool = True
     trace: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """What was set of the trace settings, by model, "" for all models."""
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from conformance.checks import flat
-from conformance.reference import settings
+from conformance.reference import settings, shared_memory
 from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.values import (
@@ -95,6 +95,8 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return "GET", lambda: server_ready(server)
         case ["v2", "logging"]:
             return request.method, lambda: log_settings(server, request)
+        case ["v2", "systemsharedmemory" | "cudasharedmemory", *rest]:
+            return shared_memory_route(server, rest, request)
         case ["v2", "trace", "setting"]:
             return request.method, lambda: trace_settings(server, "", request)
         case ["v2", "models"]:
@@ -131,6 +133,25 @@ def statistics(server: Server, name: str, version: str) -> Answer:
     """Answer .../stats."""
     rows = [row | {"response_stats": {}} for row in server.statistics(name, version)]
     return Answer(200, to_json({"model_stats": rows}))
+
+
+def shared_memory_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:
+    """Return the verb of a path of the shared memory extensions, and the call that answers it."""
+    name = rest[1] if rest[:1] == ["region"] and len(rest) == 3 else ""
+    match rest[-1]:
+        case "status":
+            return "GET", lambda: Answer(200, to_json(shared_memory.status(server, name)))
+        case "register":
+            return "POST", lambda: done(shared_memory.register(server, name, request.body))
+        case "unregister":
+            return "POST", lambda: done(shared_memory.unregister(server, name))
+    msg = "no such path"
+    raise Refused(msg, "not found")
+
+
+def done(_nothing: None) -> Answer:
+    """Answer a call that has nothing to tell."""
+    return Answer(200, b"")
 
 
 def log_settings(server: Server, request: Request) -> Answer:
@@ -204,7 +225,7 @@ def infer(server: Server, name: str, version: str, request: Request) -> Answer:
         choices, default, top_k = {}, True, {}
     else:
         document = parse(body[:length])
-        inputs = read_inputs(document, body[length:])
+        inputs = read_inputs(server, document, body[length:])
         choices, default = read_outputs(document)
         top_k = read_classes(document)
     check_classes(model, top_k)
@@ -213,10 +234,12 @@ def infer(server: Server, name: str, version: str, request: Request) -> Answer:
         classified(model, tensor, top_k[tensor.name]) if tensor.name in top_k else tensor
         for tensor in outputs
     ]
+    placed = place_outputs(server, document, outputs)
     head = {"model_name": name, "model_version": chosen}
     if document.get("id"):
         head["id"] = document["id"]
-    response = write(head, outputs, {t.name: choices.get(t.name, default) for t in outputs})
+    is_binary = {t.name: choices.get(t.name, default) for t in outputs}
+    response = write(head, outputs, is_binary, placed)
     return compress(request, response)
 
 
@@ -282,11 +305,11 @@ def raw_input(model: Model, body: bytes) -> Tensor:
     return Tensor(name, datatype, [count] if -1 in shape else shape, body)
 
 
-def read_inputs(document: dict[str, Any], blobs: bytes) -> list[Tensor]:
+def read_inputs(server: Server, document: dict[str, Any], blobs: bytes) -> list[Tensor]:
     """Return the inputs of a document and the blobs after it."""
     inputs = []
     for item in check_type("inputs", document.get("inputs"), list):
-        tensor, size = read_input(check_type("an input", item, dict))
+        tensor, size = read_input(server, check_type("an input", item, dict))
         if size is not None:
             if size > len(blobs):
                 msg = f"input '{tensor.name}' ends after the body"
@@ -299,7 +322,7 @@ def read_inputs(document: dict[str, Any], blobs: bytes) -> list[Tensor]:
     return inputs
 
 
-def read_input(item: dict[str, Any]) -> tuple[Tensor, int | None]:
+def read_input(server: Server, item: dict[str, Any]) -> tuple[Tensor, int | None]:
     """Return one input, and the size of its blob if it has one."""
     name = check_type("an input's name", item.get("name"), str)
     what = f"input '{name}'"
@@ -313,9 +336,12 @@ def read_input(item: dict[str, Any]) -> tuple[Tensor, int | None]:
     tensor = Tensor(name, "BYTES" if datatype == "STRING" else datatype, shape, b"")
     extra = parameters(what, item)
     sources = [key for key in ("binary_data_size", "shared_memory_region") if key in extra]
-    if len(sources) + ("data" in item) != 1 or "shared_memory_region" in extra:
+    if len(sources) + ("data" in item) != 1:
         msg = f"{what} needs one source of data"
         raise Refused(msg)
+    if "shared_memory_region" in extra:
+        tensor.raw = shared_memory.read(server, extra)
+        return tensor, None
     if "binary_data_size" in extra:
         size = check_type(f"binary_data_size of {what}", extra["binary_data_size"], int)
         if size < 0 or -1 in shape:
@@ -398,12 +424,31 @@ def read_classes(document: dict[str, Any]) -> dict[str, int]:
     return wanted
 
 
-def write(head: dict[str, Any], outputs: list[Tensor], binary: dict[str, bool]) -> Answer:
-    """Return the answer of an inference."""
+def place_outputs(
+    server: Server, document: dict[str, Any], outputs: list[Tensor]
+) -> frozenset[str]:
+    """Put outputs where in shared memory they are wanted, and return the names of those."""
+    places = {
+        item["name"]: item["parameters"]
+        for item in document.get("outputs", [])
+        if "shared_memory_region" in (item.get("parameters") or {})
+    }
+    for tensor in outputs:
+        if tensor.name in places:
+            shared_memory.write(server, places[tensor.name], tensor.raw)
+    return frozenset(places)
+
+
+def write(
+    head: dict[str, Any], outputs: list[Tensor], binary: dict[str, bool], placed: frozenset[str]
+) -> Answer:
+    """Return the answer of an inference; `placed` outputs have their data elsewhere."""
     rows, blobs = [], b""
     for tensor in outputs:
         row = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
-        if binary[tensor.name]:
+        if tensor.name in placed:
+            pass
+        elif binary[tensor.name]:
             row["parameters"] = {"binary_data_size": len(tensor.raw)}
             blobs += tensor.raw
         else:

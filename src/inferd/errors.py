@@ -61,6 +61,12 @@ class RegionNotFound(InferdError):
     code = Code.NOT_FOUND
 
 
+class RegionFailed(InferdError):
+    """Shared memory that cannot be opened, is smaller than was said, or too small for an output."""
+
+    code = Code.INTERNAL
+
+
 class ServiceNotFound(InferdError):
     """The server has no service of that name (gRPC health checking)."""
 

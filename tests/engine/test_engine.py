@@ -403,10 +403,15 @@ def test_statistics_of_what_is_not_ready_are_an_invalid_request(name, version):
 
 
 def test_server_metadata_has_name_version_and_extensions():
-    told = Engine("host-a").server_metadata()
+    told = Engine("host-a", allow_client_shm=True).server_metadata()
     assert (told.name, told.version) == ("host-a", inferd.__version__)
     assert told.extensions == EXTENSIONS
     assert Engine().server_metadata().name == "inferd"
+
+
+def test_shared_memory_is_an_extension_only_where_clients_may_use_it():
+    shared = {"system_shared_memory", "cuda_shared_memory"}
+    assert set(EXTENSIONS) - set(Engine().server_metadata().extensions) == shared
 
 
 def test_model_metadata_lists_all_ready_versions_by_number():

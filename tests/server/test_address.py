@@ -1,6 +1,6 @@
 import pytest
 
-from inferd.server.address import default_address, host_and_port, in_container
+from inferd.server.address import default_address, host_and_port, in_container, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,24 @@ def test_a_container_binds_all_interfaces_and_a_machine_only_itself():
 def test_ipv6_addresses_get_brackets():
     assert host_and_port("::1", 80) == "[::1]:80"
     assert host_and_port("127.0.0.1", 80) == "127.0.0.1:80"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("10.0.0.1", False),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+    ],
+)
+def test_loopback_is_what_no_other_machine_reaches(address, expected):
+    assert is_loopback(address) is expected

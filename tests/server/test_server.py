@@ -200,3 +200,26 @@ def test_an_unusable_certificate_is_named_by_its_flag(config, certificates, give
         server_in_thread(config(**(usable | given))),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, True),
+        ({"http_address": "localhost", "grpc_address": "::1"}, True),
+        ({"http_address": "0.0.0.0"}, False),
+        ({"grpc_address": "10.0.0.1"}, False),
+        ({"grpc_address": "10.0.0.1", "allow_grpc": False}, True),
+        ({"http_address": "::", "allow_http": False}, True),
+        ({"http_address": "0.0.0.0", "allow_client_shm": True}, True),
+        ({"allow_client_shm": False}, False),
+    ],
+)
+def test_clients_may_register_shared_memory_only_on_this_machine_unless_told(
+    config, options, expected
+):
+    assert Server(config(**options)).engine.regions.allowed is expected
+
+
+def test_a_container_whose_ports_bind_all_interfaces_has_no_shared_memory(config):
+    assert not Server(config(), default_address="0.0.0.0").engine.regions.allowed

@@ -158,6 +158,11 @@ class Client:
         body, self.received = self.received[:size], self.received[size:]
         return Answer(int(status), headers, body)
 
+    async def begun(self):
+        """Wait for the first bytes of an answer."""
+        while not self.received:
+            await self._more()
+
     async def rest(self):
         """Return what comes until the server closes; b"" for a clean close now."""
         try:
@@ -194,7 +199,7 @@ class Client:
 
 def models_for_tests(held):
     """Return an engine with models, FP32 [-1] in and out: see Site."""
-    engine = Engine()
+    engine = Engine(allow_client_shm=True)
     for version in (1, 3):
         engine.add(served("id", Identity(), version))
     engine.add(served("a/b c", Identity()))

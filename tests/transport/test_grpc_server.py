@@ -413,12 +413,8 @@ async def test_unknown_models_and_malformed_requests_have_their_status():
     async with serving(identity_engine()) as address, connected(address) as stub:
         unknown, _ = await failure(stub.ModelInfer(infer_request("nope")))
         wrong, text = await failure(stub.ModelInfer(pb.ModelInferRequest(model_name="id")))
-        shared = infer_request()
-        shared.inputs[0].parameters["shared_memory_region"].string_param = "r"
-        unsupported, _ = await failure(stub.ModelInfer(shared))
     assert unknown is grpc.StatusCode.NOT_FOUND
     assert wrong is grpc.StatusCode.INVALID_ARGUMENT and "'T'" in text
-    assert unsupported is grpc.StatusCode.UNIMPLEMENTED
 
 
 @in_loop

@@ -70,9 +70,9 @@ def infer_request(**fields):
 def test_all_rpcs_of_the_service_are_in_the_table(engine):
     methods = grpc_methods(engine, no_pause, typed_answers=False)
     assert sum(path.startswith(f"/{V2_SERVICE}/") for path in methods) == 20
-    refused = methods[f"/{V2_SERVICE}/CudaSharedMemoryStatus"]
+    refused = methods[f"/{V2_SERVICE}/RepositoryModelLoad"]
     assert isinstance(refused, Unary)
-    with pytest.raises(Unsupported, match="CudaSharedMemoryStatus is not offered"):
+    with pytest.raises(Unsupported, match="RepositoryModelLoad is not offered"):
         asyncio.run(refused.handler(b"", None))
 
 

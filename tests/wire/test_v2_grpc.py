@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
-from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
@@ -289,16 +289,6 @@ def test_other_classifications_are_invalid(value):
 def test_binary_data_and_unknown_parameters_of_an_output_are_ignored():
     output = wanted(binary_data=pb.InferParameter(bool_param=False), other=pb.InferParameter())
     assert decoded(outputs=[output]).outputs == [WantedOutput("OUT")]
-
-
-def test_shared_memory_is_unsupported():
-    region = pb.InferParameter(string_param="r")
-    with pytest.raises(Unsupported, match="output 'OUT'"):
-        decoded(outputs=[wanted(shared_memory_region=region)])
-    shared = item()
-    shared.parameters["shared_memory_region"].CopyFrom(region)
-    with pytest.raises(Unsupported, match="input 'INPUT0'"):
-        decoded(shared)
 
 
 def test_parameters_of_an_input_are_kept():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
-from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
@@ -182,14 +182,6 @@ def test_null_data_are_not_absent_ones():
     assert "array" in refusal({"inputs": [INPUT | {"data": None}]})
 
 
-@pytest.mark.parametrize("region", ["r", "", 7, {}])
-def test_shared_memory_is_not_offered(region):
-    one = {"name": "x", "shape": [1], "datatype": "INT8"}
-    document = {"inputs": [one | {"parameters": {"shared_memory_region": region}}]}
-    message = refusal(document, Unsupported)
-    assert "'x'" in message and "shared memory" in message
-
-
 @pytest.mark.parametrize("also", [{"data": [1]}, {"data": "AA=="}, {"data": None}])
 def test_data_beside_shared_memory_are_refused(also):
     one = INPUT | also | {"parameters": {"shared_memory_region": "r"}}
@@ -205,11 +197,6 @@ def test_a_size_beside_shared_memory_is_refused():
 def test_a_region_of_null_is_none():
     one = INPUT | {"parameters": {"shared_memory_region": None}}
     assert decode({"inputs": [one]}).inputs[0].numpy().tolist() == [1]
-
-
-def test_shared_memory_for_an_output_is_not_offered():
-    message = refusal(with_output(shared_memory_region="r"), Unsupported)
-    assert "'y'" in message and "shared memory" in message
 
 
 @pytest.mark.parametrize("cased", ["Binary_Data_Size", "BINARY_DATA_SIZE", "Shared_Memory_Region"])

@@ -527,10 +527,9 @@ class ServerConfig:
     # Not set: clients on the same machine may, those that come over the network may not.
     allow_client_shm: bool | None = option(
         None,
-        "Clients may register shared memory.",
+        "Clients may register shared memory: the server then reads and writes what its user may.",
         group="Backends, devices and caches",
         shown="only when all ports bind this machine alone",
-        acted_on=False,
     )
     rate_limit: str = option(
         "off",

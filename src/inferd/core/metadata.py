@@ -50,3 +50,20 @@ class IndexEntry(msgspec.Struct):
     version: str = ""
     state: ModelState | None = None
     reason: str = ""
+
+
+class SystemRegionStatus(msgspec.Struct):
+    """A registered region of system shared memory: `size_bytes` from `offset` of object `key`."""
+
+    name: str
+    key: str
+    offset: int
+    size_bytes: int
+
+
+class CudaRegionStatus(msgspec.Struct):
+    """A registered region of a GPU's memory."""
+
+    name: str
+    device_id: int
+    size_bytes: int

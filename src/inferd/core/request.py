@@ -1,23 +1,75 @@
 """InferRequest and InferResponse: what an inference is, whatever protocol asked for it."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from inferd.tensor.tensor import Parameters, Tensor
 
 
+class Span(Protocol):
+    """A piece of a shared memory region, for the use of one request.
+
+    `view` are its bytes, writable; they stay mapped as long as anybody holds a view of them. With
+    `is_copy` the memory itself is out of the CPU's reach and `view` stands in for it: `fetch`
+    fills it, `flush` writes it back. `memory` and `start`, in bytes, tell where the piece lies:
+    the same memory under another region's name is the same `memory`.
+    """
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes."""
+        ...
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether `view` is a copy."""
+        ...
+
+    @property
+    def memory(self) -> tuple[int, ...]:
+        """Which memory this is a piece of."""
+        ...
+
+    @property
+    def start(self) -> int:
+        """Where in that memory it begins."""
+        ...
+
+    def fetch(self) -> None:
+        """Bring what the client wrote into `view`. Raises RegionFailed."""
+        ...
+
+    def flush(self, size_bytes: int) -> None:
+        """Bring the first `size_bytes` of `view` to the client. Raises RegionFailed."""
+        ...
+
+    def check(self) -> None:
+        """Raise InvalidRequest when the memory went away meanwhile, and `view` holds zeros."""
+        ...
+
+
+Resolve = Callable[[str, int, int], Span]
+"""Gives (region name, offset in the region, size in bytes) a span.
+
+Raises RegionNotFound, InvalidRequest for what is not inside the region or no longer there, and
+Unsupported where clients may not use shared memory.
+"""
+
+
 class WantedOutput(msgspec.Struct, gc=False):
     """One output the client asked for by name.
 
     `binary` is the V2 REST choice for this output (None: not said). `top_k` > 0 asks for
-    classification. `place` is a writable view when the client wants the bytes put there.
+    classification. `place` is where in shared memory the client wants the bytes: a backend may
+    write them there itself, else they are copied.
     """
 
     name: str
     binary: bool | None = None
     top_k: int = 0
-    place: Any = None
+    place: Span | None = None
 
 
 class Sequence(msgspec.Struct, gc=False):
@@ -35,8 +87,9 @@ class InferRequest(msgspec.Struct, gc=False):
     of them; `binary_output` is then the V2 REST choice for every one. `raw` marks a raw binary
     request: the one input has no name, datatype or shape until the model's configuration gives
     them. `has_top_k` says that an output is wanted as classes; the check of the request sets it.
-    `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks
-    a decoupled model's stream for one last answer without outputs.
+    `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks a
+    decoupled model's stream for one last answer without outputs. `spans` is all the shared memory
+    that inputs and wanted outputs refer to, None for the usual request, which has none.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -60,6 +113,7 @@ class InferRequest(msgspec.Struct, gc=False):
     sequence: Sequence | None = None
     empty_final: bool = False
     arrived_ns: int = 0
+    spans: list[Span] | None = None
     batch_size: int = 1
     queued_ns: int = 0
     started_ns: int = 0

@@ -22,27 +22,35 @@ from inferd.observe.stats import AnswerCount
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 from inferd.repository.layout import FoundModel
+from inferd.shm.placing import place_outputs
+from inferd.shm.regions import Regions
 
 log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = [
     "classification",
     "model_configuration",
+    "system_shared_memory",
+    "cuda_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
     "trace",
     "logging",
 ]
-"""The protocol extensions this server has, by the names Triton's documents give them."""
+"""The protocol extensions this server has, by the names Triton's documents give them.
+
+Those of shared memory only where clients may use it.
+"""
 
 
 class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready. `log` and `tracer` are what
-    the logging and trace extensions tell and change.
+    load makes the whole server not ready. `log` and `tracer` are what the logging and trace
+    extensions tell and change. `regions` is the shared memory of clients, who have none unless
+    `allow_client_shm`.
     """
 
     def __init__(
@@ -53,7 +61,9 @@ class Engine:
         load_options: LoadOptions | None = None,
         log: Log | None = None,
         tracer: Tracer | None = None,
+        allow_client_shm: bool = False,
     ) -> None:
+        self.regions = Regions(allowed=allow_client_shm)
         self._name = name
         self._strict_readiness = strict_readiness
         self._load_options = load_options or LoadOptions()
@@ -85,6 +95,8 @@ class Engine:
             served.check_response(request, response)
             if request.has_top_k:
                 await served.classify(request, response)
+            if request.spans is not None:
+                await place_outputs(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
@@ -114,6 +126,8 @@ class Engine:
                     served.check_response(request, response)
                     if request.has_top_k:
                         await served.classify(request, response)
+                    if request.spans is not None:
+                        await place_outputs(request, response)
                     response.model = served.name
                     response.version = served.version
                     response.id = request.id
@@ -156,7 +170,10 @@ class Engine:
 
     def server_metadata(self) -> ServerMetadata:
         """Return the server's name, version and extensions (V2, Server Metadata)."""
-        return ServerMetadata(self._name, inferd.__version__, EXTENSIONS)
+        extensions = EXTENSIONS
+        if not self.regions.allowed:
+            extensions = [name for name in EXTENSIONS if not name.endswith("_shared_memory")]
+        return ServerMetadata(self._name, inferd.__version__, extensions)
 
     def model_metadata(self, name: str, version: str) -> ModelMetadata:
         """Return the metadata of a ready model (V2, Model Metadata).
@@ -255,6 +272,7 @@ class Engine:
     async def close(self, timeout_s: float) -> None:
         """Close every version. Requests that run in threads are waited for, `timeout_s` at most."""
         self.drain()
+        self.regions.close()
         served = self._catalog.clear()
         ends = await asyncio.gather(
             *(one.scheduler.close(timeout_s) for one in served), return_exceptions=True

@@ -1,5 +1,6 @@
 """Which address the ports bind when nobody said so, and how an address is written."""
 
+import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,17 @@ def default_address(environ: Mapping[str, str], exists: Callable[[str], bool]) -
     if in_container(environ, exists):
         return DefaultAddress("0.0.0.0", "all interfaces, because this is a container")
     return DefaultAddress("127.0.0.1", "this machine only, because this is no container")
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether an address to bind is reached from this machine alone.
+
+    Of names that is said of localhost only: nobody knows where another one will lead.
+    """
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address.lower() == "localhost"
 
 
 def host_and_port(host: str, port: int) -> str:

@@ -22,8 +22,8 @@ from inferd.server.server import Server
 LOGGER = logging.getLogger("inferd")
 
 _MARGIN_S = 1.0
-_OTHER_FILES = 2000
-"""Beside HTTP connections: gRPC's, model files, libraries."""
+_OTHER_FILES = 4000
+"""Beside HTTP connections: gRPC's, model files, libraries, two for each shared memory region."""
 
 
 def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:

@@ -11,7 +11,7 @@ from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.observe.log import Log
-from inferd.server.address import host_and_port
+from inferd.server.address import host_and_port, is_loopback
 from inferd.server.options import (
     grpc_options,
     http_options,
@@ -52,15 +52,16 @@ class Server:
         self, config: ServerConfig, default_address: str = "127.0.0.1", log: Log | None = None
     ) -> None:
         self.config = config
+        self.http_address = config.http_address or default_address
+        self.grpc_address = config.grpc_address or default_address
         self.engine = Engine(
             name=config.id or _NAME,
             strict_readiness=config.strict_readiness,
             load_options=load_options(config),
             log=log or Log(log_settings(config), log_folder(config)),
             tracer=tracer(config),
+            allow_client_shm=self._allows_client_shm(),
         )
-        self.http_address = config.http_address or default_address
-        self.grpc_address = config.grpc_address or default_address
         self.http_port = 0
         self.grpc_port = 0
         self._is_one_port = is_one_port(config)
@@ -68,6 +69,14 @@ class Server:
         self._grpc: GrpcServer | Http2Server | None = None
         self._ring: KeyRing | None = None
         self._watcher = FileWatcher()
+
+    def _allows_client_shm(self) -> bool:
+        """What --allow-client-shm says, or whether only clients on this machine can come."""
+        config = self.config
+        if config.allow_client_shm is not None:
+            return config.allow_client_shm
+        ports = ((config.allow_http, self.http_address), (config.allow_grpc, self.grpc_address))
+        return all(is_loopback(address) for is_open, address in ports if is_open)
 
     async def __aenter__(self) -> Self:
         """Start."""

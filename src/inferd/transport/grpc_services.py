@@ -6,6 +6,7 @@ One handler per method: bytes to the codec, the words to the engine, its answer 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
@@ -26,6 +27,7 @@ from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_repository import RepositoryMethods
+from inferd.transport.grpc_shared_memory import SharedMemoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_status import status_of
 from inferd.transport.grpc_trace import TraceMethods
@@ -79,6 +81,7 @@ def grpc_methods(
         **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
         **TraceMethods(engine).methods(),
+        **SharedMemoryMethods(engine.regions).methods(),
         **StatisticsMethods(engine).methods(),
     }
     methods: dict[str, Method] = {
@@ -108,6 +111,7 @@ class _V2:
         self._engine = engine
         self._tracer = engine.tracer
         self._typed_answers = typed_answers
+        self._resolve = engine.regions.span
         self._forward = forward
         self._decoding = Lane("inferd-decode")
         self._failures = FailureLog(logging.getLogger("inferd.grpc"))
@@ -151,9 +155,10 @@ class _V2:
 
     async def model_infer(self, data: bytes, call: Call) -> list[Any]:
         try:
-            request = v2_grpc.decode_infer_request(data, on_loop=True)
+            request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
         except NotFast:
-            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
+            decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
+            request = await self._decoding.run(decode, data)
         request.arrived_ns = monotonic_ns()
         if self._forward is not None:
             add_forwarded(request, self._forward.chosen(call.metadata))
@@ -212,9 +217,10 @@ class _V2:
 
     async def _decoded(self, data: bytes) -> InferRequest:
         try:
-            request = v2_grpc.decode_infer_request(data, on_loop=True)
+            request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
         except NotFast:
-            request = await self._decoding.run(v2_grpc.decode_infer_request, data)
+            decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
+            request = await self._decoding.run(decode, data)
         request.arrived_ns = monotonic_ns()
         return request
 

@@ -23,6 +23,7 @@ from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_shared_memory import SharedMemoryRoutes
 from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.lane import Lane
@@ -61,7 +62,7 @@ class HttpRoutes:
         self.forward = forward
         self._engine = engine
         self.tracer = engine.tracer
-        self._codec = V2Rest(rules)
+        self._codec = V2Rest(rules, engine.regions.span)
         self._coder = Coder(rules.max_json_bytes)
         self._hold = hold
         self._not_ready_status = not_ready_status
@@ -91,6 +92,7 @@ class HttpRoutes:
             *LoggingRoutes(self._engine.log).routes(),
             *DocumentRoutes().routes(),
             *TraceRoutes(self._engine).routes(),
+            *SharedMemoryRoutes(self._engine.regions).routes(),
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:

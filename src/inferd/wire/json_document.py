@@ -63,6 +63,8 @@ class OutputParameters(msgspec.Struct, gc=False):
     binary_data: bool | None = None
     classification: int | None = None
     shared_memory_region: str | None = None
+    shared_memory_offset: int | None = None
+    shared_memory_byte_size: int | None = None
 
 
 class Output(msgspec.Struct, gc=False):

@@ -3,7 +3,7 @@
 from math import prod
 from typing import Any
 
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, Span
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
@@ -42,16 +42,24 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
 class Blobs:
     """The bytes behind the JSON part, handed out in the order of the inputs.
 
-    `on_loop`: others wait meanwhile, so BYTES of many elements are not looked at here.
+    `on_loop`: others wait meanwhile, so BYTES of many elements are not looked at here. `spans` is
+    the shared memory that tensors have instead of bytes here, None while none has.
     """
 
-    __slots__ = ("_body", "end", "offset", "on_loop")
+    __slots__ = ("_body", "end", "offset", "on_loop", "spans")
 
     def __init__(self, body: memoryview, json_size: int, *, on_loop: bool = False) -> None:
         self._body = body
         self.end = len(body)
         self.offset = json_size
         self.on_loop = on_loop
+        self.spans: list[Span] | None = None
+
+    def add_span(self, span: Span) -> Span:
+        """Take note of a tensor's shared memory, and return it."""
+        self.spans = self.spans or []
+        self.spans.append(span)
+        return span
 
     def take(self, name: str, datatype: DataType, shape: tuple[int, ...], size: Any) -> Tensor:
         """Return the next `size` bytes as a tensor: a view.

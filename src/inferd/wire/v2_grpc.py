@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.core.request import InferRequest, InferResponse, Resolve, Span, WantedOutput
+from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.tensor.dtype import DataType, datatype_named
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor, element_count
@@ -20,6 +20,7 @@ from inferd.wire.proto import message_class, parse
 from inferd.wire.v2_grpc_contents import decode_contents, encode_contents, has_contents_field
 from inferd.wire.v2_grpc_fields import (
     ID,
+    Split,
     decode_text,
     encode_field,
     encode_varint,
@@ -31,6 +32,18 @@ from inferd.wire.v2_grpc_parameters import (
     encode_parameters,
     encode_reserved,
     take_parameters,
+)
+from inferd.wire.v2_shared_memory import (
+    OFFSET,
+    PARAMETERS,
+    REGION,
+    SIZE,
+    Reference,
+    check_apart,
+    decode_reference,
+    no_regions,
+    place_output,
+    read_input,
 )
 
 GRPC_STATUS = {
@@ -63,25 +76,34 @@ _MAX_RANK = 32
 _MAX_SPAN = 2**60
 """numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
 
+_REFERENCE = (REGION, OFFSET, SIZE)
+_IN_REGION = REGION.encode()
+
 _MAX_REMEMBERED_BYTES = 1024
 """Up to this size what a request says beside its data is remembered, not parsed each time."""
 
 
-def decode_infer_request(data: Any, *, on_loop: bool = False) -> InferRequest:
+def decode_infer_request(
+    data: Any, *, on_loop: bool = False, resolve: Resolve = no_regions
+) -> InferRequest:
     """Return the request of a ModelInferRequest; its raw inputs are views into `data`.
 
     `binary_output` says that the answer should be raw: true unless an input came as typed
-    contents, or the parameter binary_data_output says otherwise. Raises InvalidRequest, and
-    Unsupported for shared memory; NotFast, if `on_loop`, for what should be done in a thread.
+    contents, or the parameter binary_data_output says otherwise. `resolve` finds the shared memory
+    tensors refer to. Raises InvalidRequest, and as `resolve` does; NotFast, if `on_loop`, for what
+    should be done in a thread.
     """
     split = split_message(data, _RAW_INPUT[0])
+    plan: _Plan | None
     if split is None or not split.raw:
         if on_loop and len(data) > INLINE_TYPED_BYTES:
             raise NotFast
-        return _decode_whole(data)
-    if on_loop and len(split.rest) > INLINE_TYPED_BYTES:
+        plan = _all_shared_plan(split)
+        if split is None or plan is None:
+            return _decode_whole(data, resolve, on_loop=on_loop)
+    elif on_loop and len(split.rest) > INLINE_TYPED_BYTES:
         raise NotFast
-    if len(split.rest) <= _MAX_REMEMBERED_BYTES:
+    elif len(split.rest) <= _MAX_REMEMBERED_BYTES:
         plan = _remembered_plan(split.rest)
     else:
         plan = _plan(parse(_REQUEST, split.rest))
@@ -89,6 +111,8 @@ def decode_infer_request(data: Any, *, on_loop: bool = False) -> InferRequest:
         raise NotFast
     request = plan.filled(split.raw)
     request.id = decode_text(split.id)
+    if plan.shared is not None:
+        plan.shared.fill(request, resolve, on_loop=on_loop)
     return request
 
 
@@ -207,16 +231,44 @@ def decode_infer_response(data: bytes) -> InferResponse:
 # --- requests ---
 
 
+class _Shared(msgspec.Struct):
+    """What of a request is in shared memory.
+
+    The inputs come with their place among all inputs and without data; outputs by their number.
+    """
+
+    inputs: list[tuple[int, Tensor, Reference]]
+    outputs: list[tuple[int, Reference]]
+
+    def fill(self, request: InferRequest, resolve: Resolve, *, on_loop: bool) -> None:
+        """Add the inputs to `request`, which has the others, and the places to its outputs."""
+        spans: list[Span] = []
+        for index, planned, reference in self.inputs:
+            tensor = Tensor(planned.name, planned.datatype, planned.shape, b"")
+            if planned.parameters:
+                tensor.parameters = planned.parameters.copy()
+            spans.append(resolve(*reference))
+            read_input(tensor, spans[-1], on_loop=on_loop)
+            request.inputs.insert(index, tensor)
+        for index, reference in self.outputs:
+            spans.append(place_output(request.outputs[index], reference, resolve))
+            request.binary_output = True  # typed contents and places do not go together
+        check_apart(spans, request.outputs)
+        request.spans = spans
+
+
 class _Plan(msgspec.Struct):
     """What a raw request says beside its data: `request` lacks id and data, never to be changed.
 
-    `counts` are the numbers of elements of its inputs, `sizes` their bytes, -1 for BYTES.
+    `counts` are the numbers of elements of its inputs, `sizes` their bytes, -1 for BYTES. Inputs
+    in shared memory are in `shared` alone, which is None when nothing is.
     """
 
     request: InferRequest
     counts: list[int]
     sizes: list[int]
     has_many_strings: bool
+    shared: _Shared | None
 
     def filled(self, raw: list[memoryview]) -> InferRequest:
         """Return a request of one's own with the i-th entry of `raw` as the i-th input's data."""
@@ -237,8 +289,7 @@ class _Plan(msgspec.Struct):
                 check_raw(data, tensor.name, tensor.datatype, self.counts[index])
         if planned.outputs:
             request.outputs = [
-                WantedOutput(wanted.name, wanted.binary, wanted.top_k, wanted.place)
-                for wanted in planned.outputs
+                WantedOutput(wanted.name, wanted.binary, wanted.top_k) for wanted in planned.outputs
             ]
         if planned.parameters:
             request.parameters = planned.parameters.copy()
@@ -248,8 +299,9 @@ class _Plan(msgspec.Struct):
 
 
 def _plan(message: Any) -> _Plan:
-    described = [_described(item) for item in message.inputs]
-    for item in message.inputs:
+    items = _unshared(message.inputs)
+    described = [_described(item) for item in items]
+    for item in items:
         _check_no_contents(item)
     request = _named_request(message)
     request.inputs = [tensor for tensor, _ in described]
@@ -257,7 +309,7 @@ def _plan(message: Any) -> _Plan:
     many = any(
         size == -1 and one[1] > INLINE_STRINGS for size, one in zip(sizes, described, strict=True)
     )
-    return _Plan(request, [count for _, count in described], sizes, many)
+    return _Plan(request, [count for _, count in described], sizes, many, _shared(message))
 
 
 @lru_cache(maxsize=256)
@@ -269,14 +321,31 @@ def _remembered_plan(rest: bytes) -> _Plan:
     return _plan(parse(_REQUEST, rest))
 
 
-def _decode_whole(data: Any) -> InferRequest:
+def _all_shared_plan(split: Split | None) -> _Plan | None:
+    """Return the plan of a message whose inputs are all in shared memory, None for any other."""
+    if split is None or len(split.rest) > _MAX_REMEMBERED_BYTES or _IN_REGION not in split.rest:
+        return None
+    return _remembered_shared_plan(split.rest)
+
+
+@lru_cache(maxsize=256)
+def _remembered_shared_plan(rest: bytes) -> _Plan | None:
+    message = parse(_REQUEST, rest)
+    return None if _unshared(message.inputs) else _plan(message)
+
+
+def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest:
     """Return the request of a message that has typed contents, or is laid out unusually."""
     message = parse(_REQUEST, data)
     request = _named_request(message)
+    items = _unshared(message.inputs)
     if raw := message.raw_input_contents:
-        request.inputs = _raw_tensors(message.inputs, raw)
+        request.inputs = _raw_tensors(items, raw)
     else:
-        request.inputs = _typed_tensors(message.inputs)
+        request.inputs = _typed_tensors(items)
+    shared = _shared(message)
+    if shared is not None:
+        shared.fill(request, resolve, on_loop=on_loop)
     return request
 
 
@@ -343,12 +412,12 @@ def _described(item: Any) -> tuple[Tensor, int]:
         _check_unusual_shape(name, shape)
     tensor = Tensor(name, datatype, shape, b"")
     if item.parameters:
-        _check_no_shared_memory("input", name, item.parameters)
-        tensor.parameters = {
+        kept = {
             key: value
             for key, choice in item.parameters.items()
-            if (value := decode_parameter(choice)) is not None
+            if key not in PARAMETERS and (value := decode_parameter(choice)) is not None
         }
+        tensor.parameters = kept or None
     return tensor, count
 
 
@@ -383,21 +452,43 @@ def check_raw(data: Any, name: str, datatype: DataType, count: int) -> None:
 def _wanted(item: Any) -> WantedOutput:
     """Return the wanted output of an InferRequestedOutputTensor; unknown parameters are ignored."""
     wanted = WantedOutput(item.name)
-    if item.parameters:
-        _check_no_shared_memory("output", item.name, item.parameters)
-        if "classification" in item.parameters:
-            choice = item.parameters["classification"]
-            if choice.WhichOneof("parameter_choice") != "int64_param" or choice.int64_param < 1:
-                msg = f"output '{item.name}': 'classification' must be an int64_param, 1 or more"
-                raise InvalidRequest(msg)
-            wanted.top_k = choice.int64_param
+    if item.parameters and "classification" in item.parameters:
+        choice = item.parameters["classification"]
+        if choice.WhichOneof("parameter_choice") != "int64_param" or choice.int64_param < 1:
+            msg = f"output '{item.name}': 'classification' must be an int64_param, 1 or more"
+            raise InvalidRequest(msg)
+        wanted.top_k = choice.int64_param
     return wanted
 
 
-def _check_no_shared_memory(role: str, name: str, parameters: Any) -> None:
-    if any(key.startswith("shared_memory_") for key in parameters):
-        msg = f"{role} '{name}' refers to shared memory, which is not enabled on this server"
-        raise Unsupported(msg)
+# --- shared memory ---
+
+
+def _unshared(items: Any) -> list[Any]:
+    """Return those of the inputs whose data are in the message."""
+    return [item for item in items if REGION not in item.parameters]
+
+
+def _shared(message: Any) -> _Shared | None:
+    """Return what of a ModelInferRequest is in shared memory, None when nothing is."""
+    shared = _Shared([], [])
+    for index, item in enumerate(message.inputs):
+        if REGION in item.parameters:
+            if item.HasField("contents"):
+                msg = f"tensor '{item.name}' has typed contents beside {REGION}, expected one"
+                raise InvalidRequest(msg)
+            tensor, _ = _described(item)
+            shared.inputs.append((index, tensor, _reference(f"input '{item.name}'", item)))
+    for index, item in enumerate(message.outputs):
+        if REGION in item.parameters:
+            shared.outputs.append((index, _reference(f"output '{item.name}'", item)))
+    return shared if shared.inputs or shared.outputs else None
+
+
+def _reference(what: str, item: Any) -> Reference:
+    parameters = item.parameters
+    given = [decode_parameter(parameters[k]) if k in parameters else None for k in _REFERENCE]
+    return decode_reference(what, *given)
 
 
 # --- answers ---

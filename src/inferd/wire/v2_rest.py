@@ -10,8 +10,8 @@ import msgspec
 import orjson
 
 from inferd.core.metadata import ModelMetadata, ServerMetadata
-from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
-from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.core.request import InferRequest, InferResponse, Resolve, Sequence, WantedOutput
+from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
 from inferd.wire import json_document
@@ -26,6 +26,17 @@ from inferd.wire.inline import (
 from inferd.wire.json_data import decode_data, decode_flat, encode_data, json_text
 from inferd.wire.json_document import Document, Input, JsonReader, Output, Shape
 from inferd.wire.v2_binary import Blobs, decode_raw_request
+from inferd.wire.v2_shared_memory import (
+    OFFSET,
+    PARAMETERS,
+    REGION,
+    SIZE,
+    check_apart,
+    decode_reference,
+    no_regions,
+    place_output,
+    read_input,
+)
 
 HTTP_STATUS = {
     Code.UNKNOWN: 400,
@@ -69,11 +80,13 @@ class JsonRules(msgspec.Struct, frozen=True):
 class V2Rest:
     """The codec of one server: what may take long is refused as NotFast, then done in a thread.
 
-    It holds parsers: each method is for one thread at a time.
+    It holds parsers: each method is for one thread at a time. `resolve` finds the shared memory a
+    tensor refers to.
     """
 
-    def __init__(self, rules: JsonRules) -> None:
+    def __init__(self, rules: JsonRules, resolve: Resolve = no_regions) -> None:
         self._rules = rules
+        self._resolve = resolve
         self._reader = JsonReader()
         self._large_reader = JsonReader()
 
@@ -135,9 +148,12 @@ class V2Rest:
             blobs.check_used_up()
         request = InferRequest(model, version, document.id or "", inputs)
         if document.outputs:
-            request.outputs = _wanted_outputs(document.outputs)
+            request.outputs = _wanted_outputs(document.outputs, blobs, self._resolve)
         if document.parameters:
             _set_parameters(request, document.parameters)
+        if blobs.spans is not None:
+            check_apart(blobs.spans, request.outputs)
+            request.spans = blobs.spans
         return request
 
     def _input(self, document: Input, blobs: Blobs) -> Tensor:
@@ -154,11 +170,11 @@ class V2Rest:
                 raise NotFast
             return decode_data(name, datatype, shape, document.data)
         size = parameters.get("binary_data_size")
-        if parameters.get("shared_memory_region") is not None:
+        if parameters.get(REGION) is not None:
             if size is not None or document.data is not _UNSET:
                 raise _two_sources(name)
-            raise _no_shared_memory(name)
-        if size is None:
+            tensor = self._shared_input(Tensor(name, datatype, shape, b""), parameters, blobs)
+        elif size is None:
             document.parameters = None
             tensor = self._input(document, blobs)
         elif document.data is not _UNSET:
@@ -167,6 +183,14 @@ class V2Rest:
             tensor = blobs.take(name, datatype, shape, size)
         if len(parameters) > 1 or size is None:
             tensor.parameters = _scalars(parameters)
+        return tensor
+
+    def _shared_input(self, tensor: Tensor, parameters: dict[str, Any], blobs: Blobs) -> Tensor:
+        """Give `tensor` the shared memory that `parameters` name, and return it."""
+        what = f"input '{tensor.name}'"
+        given = (parameters[REGION], parameters.get(OFFSET), parameters.get(SIZE))
+        span = blobs.add_span(self._resolve(*decode_reference(what, *given)))
+        read_input(tensor, span, on_loop=blobs.on_loop)
         return tensor
 
     def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:
@@ -195,6 +219,10 @@ class V2Rest:
                 view = tensor.view()
                 blobs.append(view)
                 text.append(_binary_size(tensor.parameters, view.nbytes))
+            elif wanted and wanted[index].place is not None:  # the client has it already
+                text[-1] = text[-1][:-1]
+                if tensor.parameters:
+                    text.append(b',"parameters":%b' % orjson.dumps(tensor.parameters))
             else:
                 if tensor.parameters:
                     text.append(b'"parameters":%b,' % orjson.dumps(tensor.parameters))
@@ -227,7 +255,8 @@ def _is_large(data: Any) -> bool:
 
 def _no_data(name: str) -> InferdError:
     return InvalidRequest(
-        f"input '{name}' has no data: expected 'data', or binary_data_size in its parameters"
+        f"input '{name}' has no data: expected 'data', or binary_data_size or "
+        f"shared_memory_region in its parameters"
     )
 
 
@@ -245,34 +274,36 @@ def _no_halves(tensor: Tensor) -> InferdError:
     )
 
 
-def _no_shared_memory(name: str) -> InferdError:
-    return Unsupported(f"'{name}' names a shared memory region; this server has none to offer")
-
-
 def _scalars(parameters: dict[str, Any]) -> Parameters | None:
     """Keep what a parameter may be; unknown names of any type are tolerated on tensors."""
     kept = {
         key: _parameter(key, value)
         for key, value in parameters.items()
-        if key != "binary_data_size" and isinstance(value, bool | int | str | float | Decimal)
+        if key not in _NOT_CUSTOM and isinstance(value, bool | int | str | float | Decimal)
     }
     return kept or None
 
 
-def _wanted_outputs(outputs: list[Output]) -> list[WantedOutput]:
+_NOT_CUSTOM = PARAMETERS | {"binary_data_size"}
+
+
+def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> list[WantedOutput]:
     wanted = []
     for one in outputs:
         asked = one.parameters
         if asked is None:
             wanted.append(WantedOutput(one.name))
             continue
-        if asked.shared_memory_region is not None:
-            raise _no_shared_memory(one.name)
         top_k = asked.classification or 0
         if top_k < 0:
             msg = f"output '{one.name}': classification must be a count of classes, 0 or more"
             raise InvalidRequest(msg)
-        wanted.append(WantedOutput(one.name, asked.binary_data, top_k))
+        output = WantedOutput(one.name, asked.binary_data, top_k)
+        wanted.append(output)
+        if (region := asked.shared_memory_region) is not None:
+            given = (region, asked.shared_memory_offset, asked.shared_memory_byte_size)
+            reference = decode_reference(f"output '{one.name}'", *given)
+            blobs.add_span(place_output(output, reference, resolve))
     return wanted
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from inferd.backends.onnx.places import Places
 from inferd.backends.onnx.settings import onnxruntime, run_options
 from inferd.backends.onnx.signature import Signature, read_signature
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
@@ -54,6 +55,7 @@ class OnnxInstance:
         self._output_names = [output.name for output in config.output]
         self._run_options = run_options(config)
         self._run = _runner(loaded.session, config)
+        self._places = Places(loaded.session, config)
         self._invalid, self._failed = failures()
         scalars = _scalars(config, signature)
         self._readers = {t.name: _reader(t, is_scalar=t.name in scalars) for t in config.input}
@@ -73,7 +75,7 @@ class OnnxInstance:
     def close(self) -> None:
         """Let go of the session; the last instance that does so frees it."""
         self._loaded = None
-        del self._run, self._answer
+        del self._run, self._answer, self._places
 
     def _answer_plain(self, request: InferRequest) -> InferResponse | InferdError:
         """Answer when every tensor's wire bytes are its array: this is the hot path."""
@@ -84,9 +86,12 @@ class OnnxInstance:
         for tensor in request.inputs:
             view = np.ndarray(tensor.shape, tensor.datatype.numpy, tensor.data)
             feed[tensor.name] = view
+        run = self._run
+        if request.spans is not None:
+            run = self._places.runner(request) or run
         request.computing_ns = perf_counter_ns()
         try:
-            arrays = self._run(names, feed, self._run_options)
+            arrays = run(names, feed, self._run_options)
         except self._failed as error:
             return self._failure(error)
         request.computed_ns = perf_counter_ns()

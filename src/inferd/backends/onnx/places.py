@@ -1,0 +1,69 @@
+"""Places: outputs that ONNX Runtime writes straight into a client's shared memory."""
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from inferd.config.model import ModelConfig, ModelOutput
+from inferd.core.request import InferRequest
+from inferd.tensor.dtype import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+class Places:
+    """Finds the outputs of a request whose place may be given to `session` to write in.
+
+    Those are outputs whose shape is known before the model runs. The others are copied to their
+    places afterwards, by the engine.
+    """
+
+    def __init__(self, session: Any, config: ModelConfig) -> None:
+        self._session = session
+        self._is_batched = config.max_batch_size > 0
+        datatypes = [t.datatype for t in config.input] + [t.datatype for t in config.output]
+        self._known: dict[str, ModelOutput] = {}
+        # Text has no memory to write in, and BF16 goes other ways.
+        if DataType.BYTES not in datatypes and DataType.BF16 not in datatypes:
+            self._known = {output.name: output for output in config.output if -1 not in output.dims}
+
+    def runner(self, request: InferRequest) -> Any:
+        """Return how to run `request`, as Run in instance.py; None when nothing can be placed."""
+        arrays: dict[str, Array] = {}
+        for wanted in request.outputs:
+            declared = self._known.get(wanted.name)
+            if wanted.place is None or declared is None:
+                continue
+            shape = declared.dims
+            if self._is_batched:
+                shape = request.inputs[0].shape[:1] + shape
+            view, dtype = wanted.place.view, declared.datatype.numpy
+            if 0 < prod(shape) * dtype.itemsize <= len(view):
+                array: Array = np.ndarray(shape, dtype, view)
+                if array.flags.aligned:
+                    arrays[wanted.name] = array
+        return partial(_run_into, self._session, arrays) if arrays else None
+
+
+def _run_into(
+    session: Any, arrays: dict[str, Array], names: list[str], feed: dict[str, Array], options: Any
+) -> Sequence[Array]:
+    """Run with the outputs in `arrays` written there; the others are new arrays."""
+    binding = session.io_binding()
+    for name, array in feed.items():
+        binding.bind_cpu_input(name, array)
+    for name in names:
+        if name in arrays:
+            array = arrays[name]
+            memory = (array.dtype, array.shape, array.__array_interface__["data"][0])
+            binding.bind_output(name, "cpu", 0, *memory)
+        else:
+            binding.bind_output(name)
+    session.run_with_iobinding(binding, options)
+    return [
+        arrays[name] if name in arrays else value.numpy()
+        for name, value in zip(names, binding.get_outputs(), strict=True)
+    ]

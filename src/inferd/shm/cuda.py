@@ -1,0 +1,228 @@
+"""CudaRegion: memory of a GPU that a client shares by its IPC handle, copied on its way.
+
+Models get and give memory the CPU can reach, so what a request uses of such a region is copied to
+the CPU before the model runs, and back after. The driver's own library, libcuda, is called
+directly: it is wherever a GPU is, and needs no package.
+"""
+
+import ctypes
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from inferd.core.metadata import CudaRegionStatus
+from inferd.errors import InvalidRequest, RegionFailed
+
+HANDLE_BYTES = 64
+"""The size of a cudaIpcMemHandle_t."""
+
+_LIBRARY = "libcuda.so.1"
+_LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the one flag there is
+
+
+class _Handle(ctypes.Structure):
+    """CUipcMemHandle, which is passed by value."""
+
+    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+
+
+_Address = ctypes.c_uint64  # CUdeviceptr
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cuInit": (ctypes.c_uint,),
+    "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
+    "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
+    "cuDevicePrimaryCtxRetain": (ctypes.POINTER(ctypes.c_void_p), ctypes.c_int),
+    "cuCtxPushCurrent_v2": (ctypes.c_void_p,),
+    "cuCtxPopCurrent_v2": (ctypes.POINTER(ctypes.c_void_p),),
+    "cuIpcOpenMemHandle_v2": (ctypes.POINTER(_Address), _Handle, ctypes.c_uint),
+    "cuIpcCloseMemHandle": (_Address,),
+    "cuMemGetAddressRange_v2": (
+        ctypes.POINTER(_Address),
+        ctypes.POINTER(ctypes.c_size_t),
+        _Address,
+    ),
+    "cuMemcpyDtoH_v2": (ctypes.c_void_p, _Address, ctypes.c_size_t),
+    "cuMemcpyHtoD_v2": (_Address, ctypes.c_void_p, ctypes.c_size_t),
+    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+}
+
+
+class CudaDriver:
+    """The calls of libcuda that regions need. Each raises RegionFailed when the driver refuses."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        for name, types in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes = types
+            function.restype = ctypes.c_int
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+        self._call("cuInit", 0)
+
+    def device_count(self) -> int:
+        """Return how many GPUs there are."""
+        count = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        return count.value
+
+    def open(self, handle: bytes, device_id: int) -> tuple[int, int]:
+        """Return where the shared memory lies on the device, and how many bytes it has."""
+        address, base, size = _Address(), _Address(), ctypes.c_size_t()
+        with self._on(device_id):
+            given = _Handle.from_buffer_copy(handle)
+            self._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), given, _LAZY_PEER_ACCESS)
+            try:
+                self._call(
+                    "cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), address
+                )
+            except RegionFailed:
+                self._call("cuIpcCloseMemHandle", address)
+                raise
+        return address.value, base.value + size.value - address.value
+
+    def close(self, address: int, device_id: int) -> None:
+        """Undo `open`."""
+        with self._on(device_id):
+            self._call("cuIpcCloseMemHandle", address)
+
+    def read(self, into: memoryview, address: int, device_id: int) -> None:
+        """Fill `into` with what lies at `address`."""
+        if into:
+            with self._on(device_id):
+                self._call("cuMemcpyDtoH_v2", _address_of(into), address, len(into))
+
+    def write(self, data: memoryview, address: int, device_id: int) -> None:
+        """Put `data` at `address`."""
+        if data:
+            with self._on(device_id):
+                self._call("cuMemcpyHtoD_v2", address, _address_of(data), len(data))
+
+    @contextmanager
+    def _on(self, device_id: int) -> Iterator[None]:
+        """Make the device's context current in this thread, as the driver's calls expect it."""
+        context = self._contexts.get(device_id)
+        if context is None:
+            device, context = ctypes.c_int(), ctypes.c_void_p()
+            self._call("cuDeviceGet", ctypes.byref(device), device_id)
+            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            self._contexts[device_id] = context
+        self._call("cuCtxPushCurrent_v2", context)
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def _call(self, name: str, *args: Any) -> None:
+        code = getattr(self._library, name)(*args)
+        if code:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorName(code, ctypes.byref(text))
+            reason = (text.value or b"").decode("ascii", "replace") or f"error {code}"
+            msg = f"the GPU driver refuses: {reason}"
+            raise RegionFailed(msg)
+
+
+@functools.cache
+def cuda_driver() -> CudaDriver | None:
+    """Return this machine's driver, None where there is no GPU; found once in a process."""
+    try:
+        driver = CudaDriver(ctypes.CDLL(_LIBRARY))
+        return driver if driver.device_count() else None
+    except (OSError, AttributeError, RegionFailed):
+        return None
+
+
+class CudaRegion:
+    """`size_bytes` of a GPU's memory, under the client's name for it.
+
+    Raises InvalidRequest for what cannot be a handle or device and where there is no GPU, and
+    RegionFailed when the memory cannot be opened, or is smaller.
+    """
+
+    def __init__(self, status: CudaRegionStatus, handle: bytes, driver: CudaDriver | None) -> None:
+        self.status = status
+        if len(handle) != HANDLE_BYTES:
+            msg = (
+                f"raw_handle of shared memory region '{status.name}' has {len(handle)} bytes, "
+                f"a CUDA IPC handle has {HANDLE_BYTES}"
+            )
+            raise InvalidRequest(msg)
+        if driver is None:
+            msg = (
+                f"CUDA shared memory region '{status.name}' cannot be registered: "
+                f"this server finds no GPU"
+            )
+            raise InvalidRequest(msg)
+        count = driver.device_count()
+        if not 0 <= status.device_id < count:
+            msg = f"there is no GPU {status.device_id} here, device_id goes from 0 to {count - 1}"
+            raise InvalidRequest(msg)
+        memory = _GpuMemory(driver, handle, status.device_id)
+        if status.size_bytes > memory.size_bytes:
+            msg = (
+                f"the memory of shared memory region '{status.name}' has {memory.size_bytes} "
+                f"bytes, byte_size is {status.size_bytes}"
+            )
+            raise RegionFailed(msg)
+        self._memory: _GpuMemory | None = memory
+
+    def span(self, offset: int, size_bytes: int) -> "CudaSpan":
+        """Return that piece of the region."""
+        memory = self._memory
+        if memory is None:  # unregistered this very moment, by another thread
+            msg = f"shared memory region '{self.status.name}' is no longer registered"
+            raise InvalidRequest(msg)
+        return CudaSpan(memory, offset, size_bytes)
+
+    def close(self) -> None:
+        """Let go of the memory; it is closed when no request uses it any more."""
+        self._memory = None
+
+
+class CudaSpan:
+    """See Span: `view` is a copy."""
+
+    __slots__ = ("_gpu", "start", "view")
+
+    is_copy = True
+
+    def __init__(self, gpu: "_GpuMemory", start: int, size_bytes: int) -> None:
+        self.view = memoryview(bytearray(size_bytes))
+        self.start = start
+        self._gpu = gpu
+
+    @property
+    def memory(self) -> tuple[int, ...]:
+        """See Span.memory."""
+        return (-1, self._gpu.device_id, self._gpu.address)  # no file system is number -1
+
+    def fetch(self) -> None:
+        """See Span.fetch."""
+        gpu = self._gpu
+        gpu.driver.read(self.view, gpu.address + self.start, gpu.device_id)
+
+    def flush(self, size_bytes: int) -> None:
+        """See Span.flush."""
+        gpu = self._gpu
+        gpu.driver.write(self.view[:size_bytes], gpu.address + self.start, gpu.device_id)
+
+    def check(self) -> None:
+        """See Span.check: each copy has said whether it could be made."""
+
+
+class _GpuMemory:
+    """An opened handle, closed when neither the region nor a span holds it any more."""
+
+    def __init__(self, driver: CudaDriver, handle: bytes, device_id: int) -> None:
+        self.driver = driver
+        self.device_id = device_id
+        self.address, self.size_bytes = driver.open(handle, device_id)
+
+    def __del__(self) -> None:
+        with suppress(AttributeError, RegionFailed):  # not opened; the GPU has gone
+            self.driver.close(self.address, self.device_id)
+
+
+def _address_of(view: memoryview) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))

@@ -1,0 +1,144 @@
+"""Regions: the shared memory clients have registered, by the names they gave it."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
+from inferd.core.request import Span
+from inferd.errors import AlreadyExists, InvalidRequest, RegionNotFound, Unavailable, Unsupported
+from inferd.shm.cuda import CudaDriver, CudaRegion, cuda_driver
+from inferd.shm.guard import IS_SUPPORTED
+from inferd.shm.system import SystemRegion
+
+MAX_REGIONS = 1024
+"""So many may be registered at a time: each holds a file open."""
+
+MAX_NAME_BYTES = 1024
+"""The longest name of a region."""
+
+Region = SystemRegion | CudaRegion
+_Kind = TypeVar("_Kind", bound=Region)
+
+
+class Regions:
+    """All registered regions; the names of both kinds are one space, as requests use them.
+
+    With `allowed` false nothing can be registered or used, without `has_guard` no system region.
+    `find_driver` finds the GPUs' driver.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed: bool,
+        max_regions: int = MAX_REGIONS,
+        has_guard: bool = IS_SUPPORTED,
+        find_driver: Callable[[], CudaDriver | None] = cuda_driver,
+    ) -> None:
+        self.allowed = allowed
+        self._max_regions = max_regions
+        self._has_guard = has_guard
+        self._find_driver = find_driver
+        self._regions: dict[str, Region] = {}
+
+    def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
+        """Make a POSIX shared memory object, or a part of it, known as `name`.
+
+        Raises Unsupported when not allowed or not possible here, InvalidRequest for a name, key or
+        range that cannot be, AlreadyExists, Unavailable when there are too many regions, and
+        RegionFailed when the object cannot be opened or is too small. (V2, System Shared Memory
+        extension.)
+        """
+        self._check_new(name, size_bytes)
+        if not self._has_guard:
+            msg = "system shared memory needs a server on 64-bit Linux"
+            raise Unsupported(msg)
+        if offset < 0:
+            msg = f"offset of shared memory region '{name}' is {offset}, expected 0 or more"
+            raise InvalidRequest(msg)
+        self._regions[name] = SystemRegion(name, key, offset, size_bytes)
+
+    def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
+        """Make a GPU's memory known as `name`; `handle` is a cudaIpcMemHandle_t.
+
+        Raises as `register_system`, and InvalidRequest where there is no GPU. (V2, CUDA Shared
+        Memory extension.)
+        """
+        self._check_new(name, size_bytes)
+        status = CudaRegionStatus(name, device_id, size_bytes)
+        self._regions[name] = CudaRegion(status, handle, self._find_driver())
+
+    def unregister(self, kind: type[Region], name: str = "") -> None:
+        """Forget the region `name` of that kind, or all; one that is not there is no mistake.
+
+        Requests that use it already end as they would have. Raises Unsupported when not allowed.
+        """
+        self._check_allowed()
+        for region in self._of_kind(kind):
+            if name in ("", region.status.name):
+                del self._regions[region.status.name]
+                region.close()
+
+    def system_status(self, name: str = "") -> list[SystemRegionStatus]:
+        """Return the system region `name`, or all of them. Raises RegionNotFound."""
+        return [region.status for region in self._found(SystemRegion, "system", name)]
+
+    def cuda_status(self, name: str = "") -> list[CudaRegionStatus]:
+        """Return the CUDA region `name`, or all of them. Raises RegionNotFound."""
+        return [region.status for region in self._found(CudaRegion, "CUDA", name)]
+
+    def span(self, name: str, offset: int, size_bytes: int) -> Span:
+        """Return a piece of a region for the use of one request: a Resolve."""
+        region = self._regions.get(name)
+        if region is None:
+            self._check_allowed()
+            msg = f"there is no shared memory region '{name}' registered with this server"
+            raise RegionNotFound(msg)
+        end = offset + size_bytes
+        if offset < 0 or size_bytes < 0 or end > region.status.size_bytes:
+            msg = (
+                f"bytes {offset} to {end} are not inside shared memory region '{name}', "
+                f"which has {region.status.size_bytes} bytes"
+            )
+            raise InvalidRequest(msg)
+        return region.span(offset, size_bytes)
+
+    def close(self) -> None:
+        """Forget all regions."""
+        regions = list(self._regions.values())
+        self._regions.clear()
+        for region in regions:
+            region.close()
+
+    def _check_allowed(self) -> None:
+        if not self.allowed:
+            msg = (
+                "shared memory of clients is turned off on this server, "
+                "--allow-client-shm=true turns it on"
+            )
+            raise Unsupported(msg)
+
+    def _check_new(self, name: str, size_bytes: int) -> None:
+        self._check_allowed()
+        if not name or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
+            msg = f"a shared memory region needs a name of 1 to {MAX_NAME_BYTES} bytes"
+            raise InvalidRequest(msg)
+        if name in self._regions:
+            msg = f"there is a shared memory region '{name}' already, unregister it first"
+            raise AlreadyExists(msg)
+        if size_bytes < 1:
+            msg = f"byte_size of shared memory region '{name}' is {size_bytes}, expected 1 or more"
+            raise InvalidRequest(msg)
+        if len(self._regions) >= self._max_regions:
+            msg = f"{self._max_regions} shared memory regions are registered, the most there can be"
+            raise Unavailable(msg)
+
+    def _of_kind(self, kind: type[_Kind]) -> list[_Kind]:
+        return [region for region in self._regions.values() if isinstance(region, kind)]
+
+    def _found(self, kind: type[_Kind], word: str, name: str) -> list[_Kind]:
+        found = [region for region in self._of_kind(kind) if name in ("", region.status.name)]
+        if name and not found:
+            msg = f"there is no {word} shared memory region '{name}'"
+            raise RegionNotFound(msg)
+        return found

@@ -1,0 +1,192 @@
+"""SystemRegion: a range of a POSIX shared memory object, mapped once, read and written in place."""
+
+import errno
+import mmap
+import os
+import stat
+import sys
+from typing import Any
+
+import numpy as np
+
+from inferd.core.metadata import SystemRegionStatus
+from inferd.errors import InvalidRequest, RegionFailed, Unavailable
+from inferd.shm.guard import Watch, guard
+
+RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
+"""No key begins so: objects of this server and of Triton's Python backend, and semaphores."""
+
+MAX_KEY_BYTES = 255
+"""What the system allows a name."""
+
+_FOLDER = "/dev/shm"  # where Linux keeps what shm_open makes
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class SystemRegion:
+    """`size_bytes` from `offset` of the object `key`, under the client's name for it.
+
+    Raises InvalidRequest for a key or range that cannot be, RegionFailed when there is no such
+    object or it is too small, and Unavailable when the process has no files or memory left.
+    """
+
+    def __init__(self, name: str, key: str, offset: int, size_bytes: int) -> None:
+        check_key(key)
+        self.status = SystemRegionStatus(name, key, offset, size_bytes)
+        self._mapping: _Mapping | None = _open_mapping(key, offset, size_bytes)
+
+    def span(self, offset: int, size_bytes: int) -> "SystemSpan":
+        """Return that piece of the region. Raises InvalidRequest when it no longer exists."""
+        mapping = self._mapping
+        status = self.status
+        if mapping is None:  # unregistered this very moment, by another thread
+            msg = f"shared memory region '{status.name}' is no longer registered"
+            raise InvalidRequest(msg)
+        mapping.check(status)
+        start = mapping.skipped + offset
+        view = memoryview(mapping)[start : start + size_bytes]
+        return SystemSpan(view, mapping, status, status.offset + offset)
+
+    def close(self) -> None:
+        """Let go of the memory; it is unmapped when no request uses it any more."""
+        self._mapping = None
+
+
+class SystemSpan:
+    """See Span: `view` is the shared memory itself."""
+
+    __slots__ = ("_mapping", "_status", "memory", "start", "view")
+
+    is_copy = False
+
+    def __init__(
+        self, view: memoryview, mapping: "_Mapping", status: SystemRegionStatus, start: int
+    ) -> None:
+        self.view = view
+        self.memory = mapping.memory
+        self.start = start
+        self._mapping = mapping
+        self._status = status
+
+    def fetch(self) -> None:
+        """See Span.fetch: nothing to do."""
+
+    def flush(self, size_bytes: int) -> None:
+        """See Span.flush: nothing to do."""
+
+    def check(self) -> None:
+        """See Span.check."""
+        if self._mapping.watch.is_lost:
+            raise _lost(self._status.name)
+
+
+class _Mapping(mmap.mmap):
+    """A guarded mapping; every view of it keeps it alive, and its file open."""
+
+    fd: int
+    watch: Watch
+    memory: tuple[int, ...]
+    skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
+    needed: int  # the size the object must have
+
+    def check(self, status: SystemRegionStatus) -> None:
+        """Raise InvalidRequest when the object was removed, or shrank."""
+        now = os.fstat(self.fd)
+        if self.watch.is_lost:
+            raise _lost(status.name)
+        if now.st_nlink == 0:
+            msg = (
+                f"the object of shared memory region '{status.name}' has been removed; "
+                f"unregister the region and register a new one"
+            )
+            raise InvalidRequest(msg)
+        if now.st_size < self.needed:
+            msg = (
+                f"the object of shared memory region '{status.name}' has shrunk to {now.st_size} "
+                f"bytes, the region ends at byte {self.needed}"
+            )
+            raise InvalidRequest(msg)
+
+    def __del__(self) -> None:
+        # Before the memory is unmapped: its addresses may then become another mapping's.
+        guard().forget(self.watch)
+        os.close(self.fd)
+
+
+def check_key(key: str) -> None:
+    """Check that `key` names an object, and none of the server's own. Raises InvalidRequest."""
+    name = key.lstrip("/")  # as shm_open takes it
+    if name in ("", ".", "..") or "/" in name or "\0" in name or not _fits(name):
+        msg = (
+            f"'{key[:MAX_KEY_BYTES]}' is no key of a shared memory object, expected a name of "
+            f"at most {MAX_KEY_BYTES} bytes with no slash but the leading one"
+        )
+        raise InvalidRequest(msg)
+    if name.startswith(RESERVED):
+        msg = f"key '{key}' is reserved: no client's object begins with {', '.join(RESERVED)}"
+        raise InvalidRequest(msg)
+
+
+def _fits(name: str) -> bool:
+    try:
+        return len(os.fsencode(name)) <= MAX_KEY_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _open_mapping(key: str, offset: int, size_bytes: int) -> _Mapping:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(f"{_FOLDER}/{key.lstrip('/')}", flags)
+    except OSError as error:
+        raise _cannot_open(key, error) from None
+    try:
+        return _mapped(fd, key, offset, size_bytes)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> _Mapping:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise _cannot_open(key)
+    needed = offset + size_bytes
+    if needed > status.st_size:
+        msg = (
+            f"shared memory object '{key}' has {status.st_size} bytes, offset {offset} and "
+            f"byte_size {size_bytes} ask for {needed}"
+        )
+        raise RegionFailed(msg)
+    skipped = offset % mmap.ALLOCATIONGRANULARITY
+    options: dict[str, Any] = {"offset": offset - skipped}
+    if sys.version_info >= (3, 13):
+        options["trackfd"] = False  # or it would open the file a second time
+    try:
+        mapping = _Mapping(fd, skipped + size_bytes, **options)
+    except (OSError, ValueError) as error:  # ValueError: it shrank since we looked
+        raise _cannot_open(key, error) from None
+    start = np.frombuffer(mapping, np.uint8).ctypes.data
+    mapping.watch = guard().watch(start, skipped + size_bytes)
+    mapping.fd = fd
+    mapping.memory = (status.st_dev, status.st_ino)
+    mapping.skipped = skipped
+    mapping.needed = needed
+    return mapping
+
+
+def _cannot_open(key: str, error: Exception | None = None) -> Exception:
+    # One text for what is not there and what is not ours: clients are not told which names exist.
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return Unavailable("the server has no room for another shared memory region")
+    return RegionFailed(
+        f"shared memory object '{key}' cannot be opened: there is none, "
+        f"or this server may not read and write it"
+    )
+
+
+def _lost(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the object of shared memory region '{name}' shrank while the region was in use, or the "
+        f"system had no memory for it; unregister the region and register a new one"
+    )

@@ -1,0 +1,76 @@
+"""The URLs of the shared memory extensions."""
+
+from inferd.errors import InvalidRequest
+from inferd.shm.cuda import CudaRegion
+from inferd.shm.regions import Regions
+from inferd.shm.system import SystemRegion
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import Route
+from inferd.wire import v2_shared_memory as wire
+
+_API = "shared-memory"
+
+
+class SharedMemoryRoutes:
+    """Registers regions, forgets them, and tells which there are."""
+
+    def __init__(self, regions: Regions) -> None:
+        self._regions = regions
+
+    def routes(self) -> list[Route]:
+        """Return the lines of the URL table."""
+        return [
+            Route("GET", "/v2/systemsharedmemory/status", _API, self.system_status),
+            Route("GET", "/v2/systemsharedmemory/region/{region}/status", _API, self.system_status),
+            Route("POST", "/v2/systemsharedmemory/region/{region}/register", _API, self.add_system),
+            Route("POST", "/v2/systemsharedmemory/register", _API, self.refuse_nameless),
+            Route(
+                "POST", "/v2/systemsharedmemory/region/{region}/unregister", _API, self.drop_system
+            ),
+            Route("POST", "/v2/systemsharedmemory/unregister", _API, self.drop_system),
+            Route("GET", "/v2/cudasharedmemory/status", _API, self.cuda_status),
+            Route("GET", "/v2/cudasharedmemory/region/{region}/status", _API, self.cuda_status),
+            Route("POST", "/v2/cudasharedmemory/region/{region}/register", _API, self.add_cuda),
+            Route("POST", "/v2/cudasharedmemory/register", _API, self.refuse_nameless),
+            Route("POST", "/v2/cudasharedmemory/region/{region}/unregister", _API, self.drop_cuda),
+            Route("POST", "/v2/cudasharedmemory/unregister", _API, self.drop_cuda),
+        ]
+
+    async def system_status(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
+        """Tell one region, or all."""
+        return HttpAnswer(200, [wire.encode_system_status(self._regions.system_status(region))])
+
+    async def add_system(self, request: HttpRequest, region: str) -> HttpAnswer:
+        """Register a region."""
+        wanted = wire.decode_system_registration(request.body)
+        self._regions.register_system(region, wanted.key, wanted.offset, wanted.size_bytes)
+        return _done()
+
+    async def drop_system(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
+        """Forget one region, or all; one that is not there is no mistake."""
+        self._regions.unregister(SystemRegion, region)
+        return _done()
+
+    async def cuda_status(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
+        """Tell one region, or all."""
+        return HttpAnswer(200, [wire.encode_cuda_status(self._regions.cuda_status(region))])
+
+    async def add_cuda(self, request: HttpRequest, region: str) -> HttpAnswer:
+        """Register a region."""
+        wanted = wire.decode_cuda_registration(request.body)
+        self._regions.register_cuda(region, *wanted)
+        return _done()
+
+    async def drop_cuda(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
+        """Forget one region, or all; one that is not there is no mistake."""
+        self._regions.unregister(CudaRegion, region)
+        return _done()
+
+    async def refuse_nameless(self, _request: HttpRequest) -> HttpAnswer:
+        """Say what the URL lacks."""
+        msg = "the region's name belongs into the URL: .../region/NAME/register"
+        raise InvalidRequest(msg)
+
+
+def _done() -> HttpAnswer:
+    return HttpAnswer(200, [])

@@ -1,0 +1,218 @@
+"""V2's shared memory extensions: how a tensor refers to a region, and the small calls over REST.
+
+A tensor's parameters name a region, and an offset and a size in it; REST and gRPC write the same
+three, so both codecs read them here.
+"""
+
+import base64
+import binascii
+from math import prod
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+import orjson
+
+from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
+from inferd.core.request import Resolve, Span, WantedOutput
+from inferd.errors import InvalidRequest, Unsupported
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import check_strings
+from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import INLINE_STRING_BYTES, NotFast
+
+REGION = "shared_memory_region"
+OFFSET = "shared_memory_offset"
+SIZE = "shared_memory_byte_size"
+PARAMETERS = frozenset((REGION, OFFSET, SIZE))
+"""The parameters of a tensor that is in shared memory."""
+
+MAX_BODY_BYTES = 64 << 10
+"""The longest body of the small calls that is read."""
+
+
+class Reference(NamedTuple):
+    """What a tensor's parameters say."""
+
+    region: str
+    offset: int
+    size_bytes: int
+
+
+def no_regions(_region: str, _offset: int, _size_bytes: int) -> Span:
+    """Refuse every reference: the Resolve of a codec that was given none."""
+    msg = "there is no shared memory here"
+    raise Unsupported(msg)
+
+
+def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Reference:
+    """Return the reference of `what`, such as "input 'x'"; an `offset` of None is 0.
+
+    Raises InvalidRequest naming `what` and the parameter.
+    """
+    if type(region) is not str:
+        msg = f"{what}: {REGION} must be a region's name"
+        raise InvalidRequest(msg)
+    if size_bytes is None:
+        msg = f"{what} names shared memory region '{region}' without {SIZE}"
+        raise InvalidRequest(msg)
+    offset = 0 if offset is None else offset
+    return Reference(region, _count(what, OFFSET, offset), _count(what, SIZE, size_bytes))
+
+
+def _count(what: str, key: str, value: Any) -> int:
+    if type(value) is not int or value < 0:
+        msg = f"{what}: {key} must be a number of bytes, 0 or more"
+        raise InvalidRequest(msg)
+    return value
+
+
+def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
+    """Give `tensor` the bytes of `span`: a view, except that BYTES are copied.
+
+    What has been checked of BYTES must not change while the model reads them.
+
+    Raises InvalidRequest when the span has another size than datatype and shape take, and NotFast,
+    if `on_loop`, for what takes long to copy.
+    """
+    size_bytes = len(span.view)
+    is_text = tensor.datatype is DataType.BYTES
+    if on_loop and size_bytes > INLINE_STRING_BYTES and (is_text or span.is_copy):
+        raise NotFast
+    if min(tensor.shape, default=0) < 0:
+        msg = f"input '{tensor.name}' has shape {list(tensor.shape)}: -1 belongs to metadata"
+        raise InvalidRequest(msg)
+    count = prod(tensor.shape)
+    if not is_text and size_bytes != (expected := count * tensor.datatype.size_bytes):
+        msg = (
+            f"input '{tensor.name}' has {size_bytes} bytes of shared memory, "
+            f"{tensor.datatype.value} {list(tensor.shape)} takes {expected}"
+        )
+        raise InvalidRequest(msg)
+    if span.is_copy:
+        span.fetch()
+    tensor.data = span.view
+    if is_text:
+        tensor.data = bytes(span.view)
+        check_strings(tensor.data, count, tensor.name)
+
+
+def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -> Span:
+    """Have `wanted` put where `reference` says; return the span.
+
+    Raises InvalidRequest when it asks for something else as well, and as `resolve` does.
+    """
+    for is_asked, what in ((wanted.binary, "binary_data"), (wanted.top_k, "classification")):
+        if is_asked:
+            msg = f"output '{wanted.name}' asks for {what} and {REGION}, expected one of them"
+            raise InvalidRequest(msg)
+    wanted.place = span = resolve(*reference)
+    return span
+
+
+def check_apart(spans: list[Span], outputs: list[WantedOutput]) -> None:
+    """Check that no output of a request is to be written over another, or over an input.
+
+    `spans` are those of inputs and outputs together. Raises InvalidRequest naming the output.
+    """
+    names = {id(one.place): one.name for one in outputs if one.place is not None}
+    pieces = sorted(
+        (span.memory, span.start, span.start + len(span.view), names.get(id(span), ""))
+        for span in spans
+        if len(span.view)
+    )
+    memory: tuple[int, ...] = ()
+    end_of_all = end_of_outputs = 0
+    last_output = ""
+    for where, start, end, name in pieces:
+        if where != memory:
+            memory, end_of_all, end_of_outputs = where, 0, 0
+        if start < (end_of_all if name else end_of_outputs):
+            msg = (
+                f"output '{name or last_output}' is to be written to shared memory "
+                f"that another tensor of the same request uses"
+            )
+            raise InvalidRequest(msg)
+        end_of_all = max(end_of_all, end)
+        if name:
+            end_of_outputs, last_output = max(end_of_outputs, end), name
+
+
+# --- the small calls over REST ---
+
+_Int64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class SystemRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
+    """$register_system_shared_memory_request."""
+
+    key: str
+    size_bytes: _Int64
+    offset: _Int64 = 0
+
+
+class _RawHandle(msgspec.Struct):
+    b64: str
+
+
+class _CudaRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
+    raw_handle: _RawHandle
+    device_id: _Int64
+    size_bytes: _Int64
+
+
+class CudaRegistration(NamedTuple):
+    """$register_cuda_shared_memory_request; `handle` are the bytes of the IPC handle."""
+
+    handle: bytes
+    device_id: int
+    size_bytes: int
+
+
+_Document = TypeVar("_Document")
+
+
+def decode_system_registration(body: memoryview) -> SystemRegistration:
+    """Return what a client wants registered. Raises InvalidRequest."""
+    return _decoded(body, SystemRegistration)
+
+
+def decode_cuda_registration(body: memoryview) -> CudaRegistration:
+    """Return what a client wants registered. Raises InvalidRequest."""
+    document = _decoded(body, _CudaRegistration)
+    try:
+        handle = base64.b64decode(document.raw_handle.b64, validate=True)
+    except (binascii.Error, ValueError):  # ValueError: not ASCII
+        msg = "raw_handle is not base64, expected the 64 bytes of a CUDA IPC handle in base64"
+        raise InvalidRequest(msg) from None
+    return CudaRegistration(handle, document.device_id, document.size_bytes)
+
+
+def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
+    if len(body) > MAX_BODY_BYTES:
+        msg = f"the body has {len(body)} bytes, expected at most {MAX_BODY_BYTES}"
+        raise InvalidRequest(msg)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        msg = f"the body is not a shared memory registration: {error}"
+        raise InvalidRequest(msg) from None
+
+
+def encode_system_status(regions: list[SystemRegionStatus]) -> bytes:
+    """Return $system_shared_memory_status."""
+    return orjson.dumps(
+        [
+            {"name": one.name, "key": one.key, "offset": one.offset, "byte_size": one.size_bytes}
+            for one in regions
+        ]
+    )
+
+
+def encode_cuda_status(regions: list[CudaRegionStatus]) -> bytes:
+    """Return $cuda_shared_memory_status."""
+    return orjson.dumps(
+        [
+            {"name": one.name, "device_id": one.device_id, "byte_size": one.size_bytes}
+            for one in regions
+        ]
+    )
