@@ -48,6 +48,11 @@ def test_all_of_mode_opentelemetry():
     )
 
 
+def test_a_url_without_a_scheme_is_http():
+    collector = read_trace_config(["opentelemetry,url=there:4318/v1/traces"]).collector
+    assert collector.url == "http://there:4318/v1/traces"
+
+
 def test_the_last_of_two_counts():
     assert read_trace_config(["rate=1", "rate=2"]).settings.rate == 2
 
@@ -79,6 +84,10 @@ def test_off_is_no_level():
         (["level=OFF", "level=TENSORS"], r"level=OFF goes with no other level"),
         (["mode=x"], r"mode=x: expected triton or opentelemetry"),
         (["level=TENSORS"], r"level=TENSORS needs --trace-config triton,file=FILE"),
+        (
+            ["mode=opentelemetry", "level=TENSORS"],
+            r"level=TENSORS: expected TIMESTAMPS: mode=opentelemetry has no tensors",
+        ),
         (["opentelemetry,resource=x"], r"resource=x: expected KEY=VALUE"),
         (["opentelemetry,resource==x"], r"resource==x: expected KEY=VALUE"),
         (["opentelemetry,bsp_schedule_delay=0"], r"bsp_schedule_delay=0: expected"),

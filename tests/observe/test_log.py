@@ -136,6 +136,21 @@ def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path, style):
     assert r"a \udcff b" in path.read_text()
 
 
+def test_what_opentelemetry_complains_of_is_in_the_log_too(tmp_path):
+    path = tmp_path / "log"
+    set_up_log(LogSettings(file=path, verbose=1))
+    spans = logging.getLogger("opentelemetry.sdk")
+    spans.info("noise")
+    spans.warning("no collector")
+    [line] = path.read_text().splitlines()
+    assert line.endswith("WARNING no collector")
+    set_up_log(LogSettings(file=path, error=False, warning=False, info=False))
+    spans.error("no collector")
+    assert len(path.read_text().splitlines()) == 1
+    close_log()
+    assert logging.getLogger("opentelemetry").handlers == []
+
+
 # --- changing it while the server runs ---
 
 

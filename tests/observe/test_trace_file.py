@@ -1,9 +1,7 @@
 import json
 import logging
-import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -184,13 +182,6 @@ def test_the_writer_writes_each_trace_to_its_file_and_all_before_it_ends(tmp_pat
     assert read_ids(tmp_path / "b") == list(range(1, 301, 2))
 
 
-def test_a_writer_that_was_never_needed_has_no_thread():
-    before = threading.active_count()
-    writer = TraceWriter(None)
-    assert threading.active_count() == before
-    writer.close(30)
-
-
 def test_what_cannot_be_written_is_said_once_and_the_rest_goes_on(tmp_path, caplog):
     writer = TraceWriter(None)
     with caplog.at_level(logging.WARNING, "inferd.trace"):
@@ -202,18 +193,6 @@ def test_what_cannot_be_written_is_said_once_and_the_rest_goes_on(tmp_path, capl
     assert "lost, because their file cannot be written: No such file" in caplog.messages[0]
     assert str(tmp_path) not in caplog.text
     assert read_ids(tmp_path / "good") == [9]
-
-
-def test_more_than_can_wait_is_dropped_and_said(tmp_path, caplog):
-    os.mkfifo(tmp_path / "hangs")  # opening it to write waits for a reader
-    writer = TraceWriter(tmp_path / "hangs", max_waiting_bytes=10_000)
-    with caplog.at_level(logging.WARNING, "inferd.trace"):
-        for number in range(100):
-            writer.take(trace_of(number, tmp_path / "hangs"))
-    assert len(caplog.messages) == 2
-    assert "dropped" in caplog.messages[1]
-    writer.close(0.01)
-    os.close(os.open(tmp_path / "hangs", os.O_RDONLY | os.O_NONBLOCK))  # lets the thread end
 
 
 def test_the_writer_remembers_a_bounded_number_of_files(tmp_path):

@@ -213,6 +213,8 @@ def test_a_level_needs_a_file_unless_spans_are_sent():
     spans = tracer_of(levels=(), file=None, mode="opentelemetry")
     spans.change(TraceChange(levels=ON))
     assert spans.is_on
+    with pytest.raises(InvalidRequest, match="trace_level TENSORS is not for trace_mode"):
+        spans.change(TraceChange(levels=("TENSORS",)))
 
 
 def test_nothing_is_traced_after_closing():

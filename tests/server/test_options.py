@@ -111,6 +111,9 @@ def test_what_is_traced_is_what_the_options_say():
     found.change(TraceChange(file="x"))
     assert found.settings().file == Path("/d/x")
     assert not tracer(ServerConfig()).is_on
+    spans = tracer(ServerConfig(trace_config=("mode=opentelemetry", "level=TIMESTAMPS")))
+    assert spans.is_on
+    assert spans.follows_clients
 
 
 def test_clients_may_put_the_log_where_the_options_say():

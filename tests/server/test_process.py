@@ -371,6 +371,22 @@ def test_traces_are_in_their_file_when_the_server_has_ended(
     assert [sorted({one["id"] for one in each}) for each in found] == [[1, 2], [3]]
 
 
+def test_a_collector_that_never_answers_neither_holds_requests_nor_the_end(
+    start, repository, echo, ask, body
+):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"
+        traces = ["mode=opentelemetry", "level=TIMESTAMPS", "rate=1", f"opentelemetry,url={url}"]
+        options = [f"--trace-config={each}" for each in traces]
+        server = start(repository(m=echo()), *ON_FREE_PORTS, *options)
+        port = server.wait_ready()
+        for _ in range(20):
+            assert ask(port, "/v2/models/m/infer", body)[0] == 200
+        server.process.terminate()
+        assert server.end() == 0
+    assert "Traceback" not in server.said
+
+
 def test_a_log_file_that_cannot_be_opened_ends_it(start, repository, echo, tmp_path):
     server = start(repository(m=echo()), *ON_FREE_PORTS, f"--log-file={tmp_path}/no/log")
     assert server.end() == 1

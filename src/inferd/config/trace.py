@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from inferd.errors import InvalidConfig
 
@@ -58,7 +58,8 @@ class TraceChange:
 class CollectorSettings:
     """Where and how spans are sent in mode opentelemetry; None is what OTEL_... variables say.
 
-    `resource` are attributes of this server by key. `bsp_schedule_delay` is in milliseconds.
+    A `url` is that of the spans, path included. `resource` are attributes of this server by key.
+    `bsp_schedule_delay` is in milliseconds.
     """
 
     url: str | None = None
@@ -68,8 +69,7 @@ class CollectorSettings:
     bsp_max_export_batch_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TraceConfig:
+class TraceConfig(NamedTuple):
     """All that --trace-config says."""
 
     settings: TraceSettings
@@ -94,6 +94,8 @@ def read_trace_config(entries: Sequence[str]) -> TraceConfig:
     if settings.levels and settings.mode == TRITON and settings.file is None:
         msg = f"--trace-config level={settings.levels[0]} needs --trace-config triton,file=FILE"
         raise InvalidConfig(msg)
+    if TENSORS in settings.levels and settings.mode == OPENTELEMETRY:
+        _refuse("level", TENSORS, f"{TIMESTAMPS}: mode={OPENTELEMETRY} has no tensors")
     return TraceConfig(settings, _collector(given))
 
 
@@ -169,8 +171,11 @@ def _collector(given: _Given) -> CollectorSettings:
     batch = given.number(f"{_BSP}max_export_batch_size", 1, 1_000_000, 0)
     if 0 < queue < batch:
         _refuse(f"{_BSP}max_export_batch_size", str(batch), f"at most max_queue_size, {queue}")
+    url = given.text("opentelemetry,url")
+    if url and "://" not in url:
+        url = f"http://{url}"
     return CollectorSettings(
-        url=given.text("opentelemetry,url") or None,
+        url=url or None,
         resource=tuple(resource),
         bsp_max_queue_size=queue or None,
         bsp_schedule_delay=given.number(f"{_BSP}schedule_delay", 1, 3_600_000, 0) or None,

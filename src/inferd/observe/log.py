@@ -17,6 +17,7 @@ from inferd.errors import InferdError, InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder, open_log
 
 LOGGER = logging.getLogger("inferd")
+_SPANS_LOGGER = logging.getLogger("opentelemetry")  # it says when a collector is not there
 
 
 class Log:
@@ -107,18 +108,21 @@ def set_up_log(settings: LogSettings, *, file_is_named_by_client: bool = False) 
     wanted = _wanted_levels(settings)
     handler.addFilter(lambda record: record.levelno in wanted)
     close_log()
-    LOGGER.addHandler(handler)
-    LOGGER.setLevel(min(wanted, default=logging.CRITICAL))
-    LOGGER.propagate = False
+    level = min(wanted, default=logging.CRITICAL)
+    for logger, least in ((LOGGER, level), (_SPANS_LOGGER, max(level, logging.WARNING))):
+        logger.addHandler(handler)
+        logger.setLevel(least)
+        logger.propagate = False
 
 
 def close_log() -> None:
     """Close what set_up_log opened; the logger is as Python made it again."""
-    for handler in list(LOGGER.handlers):
-        LOGGER.removeHandler(handler)
-        handler.close()
-    LOGGER.setLevel(logging.NOTSET)
-    LOGGER.propagate = True
+    for logger in (LOGGER, _SPANS_LOGGER):
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+            handler.close()
+        logger.setLevel(logging.NOTSET)
+        logger.propagate = True
 
 
 def _difference(old: LogSettings, new: LogSettings) -> str:

@@ -5,10 +5,7 @@ last bracket. So nothing has to be kept in memory until the server ends.
 """
 
 import json
-import logging
 import os
-import queue
-import threading
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import prod
@@ -19,21 +16,15 @@ import numpy as np
 import orjson
 
 from inferd.observe.allowed import open_plain
+from inferd.observe.backlog import MAX_WAITING_BYTES, Backlog, Complaints
 from inferd.observe.log import printable
 from inferd.observe.trace import Trace, TracedTensor
 from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import half_to_float32
 from inferd.tensor.tensor import Tensor
 
-LOGGER = logging.getLogger("inferd.trace")
-
-MAX_WAITING_BYTES = 1 << 26
-"""So much memory, about, finished traces may hold that wait to be written; more are dropped."""
-
 MAX_FILES = 100
 """The writer remembers how far it is in so many files; one it has forgotten begins anew."""
-
-_MOST_AT_ONCE = 100
 
 
 class TraceWriter:
@@ -50,51 +41,21 @@ class TraceWriter:
         max_files: int = MAX_FILES,
     ) -> None:
         self._own_file = own_file
-        self._max_waiting_bytes = max_waiting_bytes
         self._max_files = max_files
-        self._queue: queue.SimpleQueue[Trace | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        # Each of the two is added to by one thread only; their difference is what waits.
-        self._taken_bytes = 0
-        self._written_bytes = 0
         self._files: dict[Path, TraceFile] = {}
-        self._dropped = _Complaints("traces were dropped, because they come too fast to be written")
-        self._failed = _Complaints("traces were lost, because their file cannot be written")
+        self._failed = Complaints("traces were lost, because their file cannot be written")
+        self._backlog = Backlog(self._write, max_waiting_bytes=max_waiting_bytes)
 
     def open(self) -> None:
         """See Sink.open."""
 
     def take(self, trace: Trace) -> None:
         """See Sink.take."""
-        if self._taken_bytes - self._written_bytes >= self._max_waiting_bytes:
-            self._dropped.add(1)
-            return
-        self._taken_bytes += trace.size_bytes
-        self._queue.put(trace)
-        if self._thread is None:
-            # A daemon: a disk that hangs must not keep the process from ending.
-            self._thread = threading.Thread(target=self._work, name="inferd-trace", daemon=True)
-            self._thread.start()
+        self._backlog.take(trace)
 
     def close(self, timeout_s: float) -> None:
         """See Sink.close."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join(timeout_s)
-
-    def _work(self) -> None:
-        while True:
-            traces = self._waiting()
-            self._write([trace for trace in traces if trace is not None])
-            if traces[-1] is None:
-                return
-
-    def _waiting(self) -> list[Trace | None]:
-        """Return what waits, at least one, in order; None, which ends the thread, comes last."""
-        found = [self._queue.get()]
-        while found[-1] is not None and len(found) < _MOST_AT_ONCE and not self._queue.empty():
-            found.append(self._queue.get())
-        return found
+        self._backlog.close(timeout_s)
 
     def _write(self, traces: Sequence[Trace]) -> None:
         for path, of_path in groupby(traces, lambda trace: trace.settings.file):
@@ -103,9 +64,6 @@ class TraceWriter:
                 self._file(path or Path(os.devnull)).write(some)
             except OSError as error:
                 self._failed.add(len(some), f": {error.strerror}")
-            except Exception:
-                LOGGER.exception("unexpected failure in writing traces")
-        self._written_bytes += sum(trace.size_bytes for trace in traces)
 
     def _file(self, path: Path) -> "TraceFile":
         found = self._files.get(path)
@@ -181,22 +139,6 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
     while view:
         count = os.pwrite(descriptor, view, offset)
         view, offset = view[count:], offset + count
-
-
-class _Complaints:
-    """Says in the log how much was lost, each time ten times as much."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._count = 0
-        self._next = 1
-
-    def add(self, count: int, reason: str = "") -> None:
-        self._count += count
-        if self._count >= self._next:
-            LOGGER.warning("%d %s%s", self._count, self._text, reason)
-            while self._next <= self._count:
-                self._next *= 10
 
 
 # --- Triton's JSON form ---

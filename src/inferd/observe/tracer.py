@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from inferd.config.trace import LEVELS, OFF, OPENTELEMETRY, TraceChange, TraceSettings
+from inferd.config.trace import LEVELS, OFF, OPENTELEMETRY, TENSORS, TraceChange, TraceSettings
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.parent import Parent
@@ -154,12 +154,7 @@ class Tracer:
             if model != GLOBAL and own:
                 wanted[model] = replace(base, **own)
         for settings in wanted.values():
-            if settings.levels and settings.mode != OPENTELEMETRY and settings.file is None:
-                msg = (
-                    f"trace_level {settings.levels[0]} needs a trace file; the server's option "
-                    f"--trace-config triton,file=FILE names one"
-                )
-                raise InvalidRequest(msg)
+            _check(settings)
         self._given = {model: own for model, own in given.items() if own}
         # Rate and count begin anew, but for models that the change is not about.
         self._samplings = {
@@ -184,6 +179,20 @@ class Tracer:
         self._samplings = {GLOBAL: _Sampling(replace(self._start, levels=()))}
         self._look()
         await asyncio.get_running_loop().run_in_executor(None, self._sink.close, timeout_s)
+
+
+def _check(settings: TraceSettings) -> None:
+    """Raise InvalidRequest when `settings` contradict each other."""
+    if settings.mode == OPENTELEMETRY:
+        if TENSORS in settings.levels:
+            msg = f"trace_level {TENSORS} is not for trace_mode {OPENTELEMETRY}"
+            raise InvalidRequest(msg)
+    elif settings.levels and settings.file is None:
+        msg = (
+            f"trace_level {settings.levels[0]} needs a trace file; the server's option "
+            f"--trace-config triton,file=FILE names one"
+        )
+        raise InvalidRequest(msg)
 
 
 def _levels_named(names: tuple[str, ...]) -> tuple[str, ...] | None:

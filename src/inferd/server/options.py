@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from inferd.config.log import LogSettings
 from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
-from inferd.config.trace import read_trace_config
+from inferd.config.trace import OPENTELEMETRY, read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
+from inferd.observe.spans import SpanSender
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 
@@ -43,9 +44,11 @@ def log_folder(config: ServerConfig) -> AllowedFolder:
 
 def tracer(config: ServerConfig) -> Tracer:
     """Return what chooses the requests to be traced, and writes their traces."""
-    settings = read_trace_config(config.trace_config).settings
+    settings, collector = read_trace_config(config.trace_config)
     folder = Path(config.trace_directory) if config.trace_directory else None
     allowed = AllowedFolder(folder, "--trace-directory")
+    if settings.mode == OPENTELEMETRY:
+        return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
     return Tracer(settings, TraceWriter(settings.file), allowed)
 
 

@@ -1,0 +1,93 @@
+"""Backlog: finished traces on their way from the event loop to the thread that writes them."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from inferd.observe.trace import Trace
+
+LOGGER = logging.getLogger("inferd.trace")
+
+MAX_WAITING_BYTES = 1 << 26
+"""So much memory, about, finished traces may hold that wait; more are dropped."""
+
+_MOST_AT_ONCE = 100
+
+
+class Backlog:
+    """Hands traces to `write`, several at once, in a thread of its own that starts when needed."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Trace]], None],
+        *,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+    ) -> None:
+        self._write = write
+        self._max_waiting_bytes = max_waiting_bytes
+        self._queue: queue.SimpleQueue[Trace | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        # Each of the two is added to by one thread only; their difference is what waits.
+        self._taken_bytes = 0
+        self._written_bytes = 0
+        self._dropped = Complaints("traces were dropped, because they come too fast to be written")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what is taken now is dropped."""
+        return self._taken_bytes - self._written_bytes >= self._max_waiting_bytes
+
+    def take(self, trace: Trace) -> None:
+        """Let `trace` wait, or drop it when too much waits already. Called on the event loop."""
+        if self.is_full:
+            self._dropped.add(1)
+            return
+        self._taken_bytes += trace.size_bytes
+        self._queue.put(trace)
+        if self._thread is None:
+            # A daemon: a disk or a collector that hangs must not keep the process from ending.
+            self._thread = threading.Thread(target=self._work, name="inferd-trace", daemon=True)
+            self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """Wait until all that has been taken is written, `timeout_s` seconds at most."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while True:
+            found = self._waiting()
+            traces = [trace for trace in found if trace is not None]
+            try:
+                self._write(traces)
+            except Exception:
+                LOGGER.exception("unexpected failure in writing traces")
+            self._written_bytes += sum(trace.size_bytes for trace in traces)
+            if found[-1] is None:
+                return
+
+    def _waiting(self) -> list[Trace | None]:
+        """Return what waits, at least one, in order; None, which ends the thread, comes last."""
+        found = [self._queue.get()]
+        while found[-1] is not None and len(found) < _MOST_AT_ONCE and not self._queue.empty():
+            found.append(self._queue.get())
+        return found
+
+
+class Complaints:
+    """Says in the log how much was lost, each time ten times as much."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._count = 0
+        self._next = 1
+
+    def add(self, count: int, reason: str = "") -> None:
+        """Count what was lost, now for `reason`."""
+        self._count += count
+        if self._count >= self._next:
+            LOGGER.warning("%d %s%s", self._count, self._text, reason)
+            while self._next <= self._count:
+                self._next *= 10

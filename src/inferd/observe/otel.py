@@ -1,0 +1,132 @@
+"""Traces in OpenTelemetry's words: spans with events, and the way to a collector.
+
+This module loads OpenTelemetry's packages, which are an extra: import it late.
+
+A trace is three spans, as Triton has them: InferRequest for all of it, in it one by the name of the
+model, and in that compute. Moments are their events.
+"""
+
+from collections.abc import Sequence
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    Tracer,
+    set_span_in_context,
+)
+
+import inferd
+from inferd.config.trace import CollectorSettings
+from inferd.errors import Code
+from inferd.observe import trace as moments
+from inferd.observe.parent import Parent
+from inferd.observe.trace import Trace
+
+_OF_REQUEST = (moments.REQUEST_START, moments.QUEUE_START, moments.REQUEST_END)
+_OF_COMPUTE = (
+    moments.COMPUTE_START,
+    moments.COMPUTE_INPUT_END,
+    moments.COMPUTE_OUTPUT_START,
+    moments.COMPUTE_END,
+)
+
+_OUR_FAULT = (Code.INTERNAL.value, Code.UNAVAILABLE.value, Code.UNKNOWN.value)
+"""Failures that make a server's span one; a wrong request is no error of the server."""
+
+Stamps = Sequence[tuple[str, int]]
+
+
+def open_provider(collector: CollectorSettings, service: str) -> TracerProvider:
+    """Return what makes spans and sends them in batches over OTLP/HTTP.
+
+    `collector` goes before the OTEL_... variables, these before the default name `service`. Raises
+    ValueError for settings that do not fit together.
+    """
+    usual = {"service.name": service, "service.version": inferd.__version__}
+    resource = Resource.create(usual).merge(OTELResourceDetector().detect())
+    resource = resource.merge(Resource(dict(collector.resource)))
+    processor = BatchSpanProcessor(
+        OTLPSpanExporter(endpoint=collector.url),
+        max_queue_size=collector.bsp_max_queue_size,
+        schedule_delay_millis=collector.bsp_schedule_delay,
+        max_export_batch_size=collector.bsp_max_export_batch_size,
+    )
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    return provider
+
+
+def record(tracer: Tracer, trace: Trace, epoch_ns: int) -> None:
+    """Make the spans of `trace`; `epoch_ns` is when its clock was 0, in ns since 1970."""
+    stamps = [(name, ns + epoch_ns) for name, ns in sorted(trace.stamps, key=lambda one: one[1])]
+    if not stamps:
+        return
+    requesting = [stamp for stamp in stamps if stamp[0] in _OF_REQUEST]
+    computing = [stamp for stamp in stamps if stamp[0] in _OF_COMPUTE]
+    others = [stamp for stamp in stamps if stamp[0] not in _OF_REQUEST + _OF_COMPUTE]
+    maker = _Maker(tracer, trace)
+    ends = stamps[0][1], stamps[-1][1]
+    context = _context_of(trace.parent)
+    context = maker.make("InferRequest", context, others, ends, SpanKind.SERVER)
+    if requesting:
+        ends = requesting[0][1], requesting[-1][1]
+        context = maker.make(trace.model, context, requesting, ends)
+    if computing:
+        maker.make("compute", context, computing, (computing[0][1], computing[-1][1]))
+
+
+class _Maker:
+    """Makes the spans of one trace, which have the same attributes."""
+
+    def __init__(self, tracer: Tracer, trace: Trace) -> None:
+        self._tracer = tracer
+        self._error = trace.error
+        self._attributes: dict[str, str | int] = {"model_name": _clean(trace.model)}
+        if trace.version.isdigit():
+            self._attributes["model_version"] = int(trace.version)
+        if trace.request_id:
+            self._attributes["request_id"] = _clean(trace.request_id)
+        if trace.error:
+            self._attributes["error.type"] = trace.error
+
+    def make(
+        self,
+        name: str,
+        context: Context,
+        events: Stamps,
+        ends_ns: tuple[int, int],
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> Context:
+        """Make a span in `context`, and return the context of spans within it."""
+        start_ns, end_ns = ends_ns
+        span = self._tracer.start_span(
+            _clean(name), context, kind, self._attributes, start_time=start_ns
+        )
+        for moment, ns in events:
+            span.add_event(moment, timestamp=ns)
+        if self._error in _OUR_FAULT:
+            span.set_status(Status(StatusCode.ERROR, self._error))
+        span.end(end_ns)
+        return set_span_in_context(span, context)
+
+
+def _context_of(parent: Parent | None) -> Context:
+    if parent is None:
+        return Context()
+    flags = TraceFlags(TraceFlags.SAMPLED if parent.is_sampled else TraceFlags.DEFAULT)
+    context = SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=flags)
+    return set_span_in_context(NonRecordingSpan(context), Context())
+
+
+def _clean(text: str) -> str:
+    """Return `text` without what is no Unicode: one such text would cost a whole batch."""
+    return text.encode(errors="backslashreplace").decode()

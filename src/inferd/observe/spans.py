@@ -1,0 +1,63 @@
+"""SpanSender: traces go to an OpenTelemetry collector."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from inferd.config.trace import CollectorSettings
+from inferd.errors import InvalidConfig
+from inferd.observe.backlog import Backlog
+from inferd.observe.trace import Trace
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+
+class SpanSender:
+    """Makes spans of finished traces, in a thread; another one, OpenTelemetry's, sends them.
+
+    What waits is bounded twice: traces by the Backlog, spans by OpenTelemetry's queue. So a
+    collector that is slow or gone costs traces, and nothing else. `service` is the server's name.
+    """
+
+    def __init__(self, collector: CollectorSettings, service: str) -> None:
+        self._collector = collector
+        self._service = service
+        self._provider: TracerProvider | None = None
+        self._backlog = Backlog(self._write)
+
+    def open(self) -> None:
+        """See Sink.open."""
+        try:
+            from inferd.observe import otel
+        except ImportError as error:
+            msg = "--trace-config mode=opentelemetry needs a package: pip install 'inferd[otel]'"
+            raise InvalidConfig(msg) from error
+        try:
+            self._provider = otel.open_provider(self._collector, self._service)
+        except ValueError as error:
+            msg = f"--trace-config opentelemetry,...: {error}"
+            raise InvalidConfig(msg) from error
+        self._record = otel.record
+        self._tracer = self._provider.get_tracer("inferd")
+
+    def take(self, trace: Trace) -> None:
+        """See Sink.take."""
+        self._backlog.take(trace)
+
+    def close(self, timeout_s: float) -> None:
+        """See Sink.close."""
+        if self._provider is None:
+            return
+        started_s = time.monotonic()
+        self._backlog.close(timeout_s)
+        # OpenTelemetry's own shutdown may wait longer than anybody here wants to.
+        ending = threading.Thread(target=self._provider.shutdown, name="inferd-spans", daemon=True)
+        ending.start()
+        ending.join(max(0.0, timeout_s - (time.monotonic() - started_s)))
+
+    def _write(self, traces: Sequence[Trace]) -> None:
+        epoch_ns = time.time_ns() - time.perf_counter_ns()
+        for trace in traces:
+            self._record(self._tracer, trace, epoch_ns)

@@ -1,0 +1,123 @@
+import logging
+import threading
+import time
+
+import pytest
+
+from inferd.config.trace import TraceSettings
+from inferd.observe.backlog import Backlog, Complaints
+from inferd.observe.trace import Trace
+
+PATIENCE_S = 30
+
+
+def trace(number=1):
+    return Trace(number, "m", TraceSettings())
+
+
+def until(condition):
+    """Look again and again until `condition()` holds."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        threading.Event().wait(0.001)
+
+
+class Written:
+    """Collects what it is given to write, once it may."""
+
+    def __init__(self):
+        self.ids = []
+        self.threads = set()
+        self.may_go = threading.Event()
+        self.may_go.set()
+        self.started = threading.Event()
+
+    def __call__(self, traces):
+        self.started.set()
+        assert self.may_go.wait(PATIENCE_S)
+        self.threads.add(threading.current_thread())
+        self.ids += [one.id for one in traces]
+
+
+def test_all_that_was_taken_is_written_in_order_in_one_other_thread():
+    written = Written()
+    backlog = Backlog(written)
+    for number in range(1000):
+        backlog.take(trace(number))
+    backlog.close(PATIENCE_S)
+    assert written.ids == list(range(1000))
+    assert len(written.threads - {threading.current_thread()}) == 1
+
+
+def test_what_was_never_needed_has_no_thread():
+    before = threading.active_count()
+    backlog = Backlog(Written())
+    assert threading.active_count() == before
+    backlog.close(PATIENCE_S)
+
+
+def test_more_than_may_wait_is_dropped_and_said_ever_more_rarely(caplog):
+    written = Written()
+    written.may_go.clear()
+    backlog = Backlog(written, max_waiting_bytes=3 * trace().size_bytes)
+    with caplog.at_level(logging.WARNING, "inferd.trace"):
+        backlog.take(trace(0))
+        assert written.started.wait(PATIENCE_S)
+        for number in range(1, 120):
+            backlog.take(trace(number))
+    assert [message.split()[0] for message in caplog.messages] == ["1", "10", "100"]
+    written.may_go.set()
+    backlog.close(PATIENCE_S)
+    assert written.ids == [0, 1, 2]
+
+
+def test_there_is_room_again_when_something_has_been_written():
+    written = Written()
+    backlog = Backlog(written, max_waiting_bytes=1)
+    for number in range(3):
+        written.started.clear()
+        backlog.take(trace(number))
+        assert written.started.wait(PATIENCE_S)
+        until(lambda: not backlog.is_full)
+    backlog.close(PATIENCE_S)
+    assert written.ids == [0, 1, 2]
+
+
+def test_closing_waits_only_so_long():
+    written = Written()
+    written.may_go.clear()
+    backlog = Backlog(written)
+    backlog.take(trace())
+    backlog.close(0.01)
+    assert written.ids == []
+    written.may_go.set()
+
+
+def test_a_failure_costs_those_traces_and_no_others(caplog):
+    written = Written()
+
+    def write(traces):
+        if written.ids == [] and not written.threads:
+            written.threads.add(None)
+            raise ValueError
+        written(traces)
+
+    backlog = Backlog(write)
+    backlog.take(trace(1))
+    until(lambda: written.threads)
+    backlog.take(trace(2))
+    backlog.close(PATIENCE_S)
+    assert written.ids == [2]
+    assert "unexpected failure in writing traces" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"), [([1, 1], ["1"]), ([7, 5], ["7", "12"]), ([1000, 1], ["1000"])]
+)
+def test_complaints_are_made_each_time_ten_times_as_much_is_lost(caplog, counts, told):
+    complaints = Complaints("were lost")
+    with caplog.at_level(logging.WARNING, "inferd.trace"):
+        for count in counts:
+            complaints.add(count, ": no room")
+    assert caplog.messages == [f"{count} were lost: no room" for count in told]
