@@ -49,6 +49,18 @@ class InvalidConfig(InferdError):
     code = Code.INVALID_ARG
 
 
+class NotLoadable(InferdError):
+    """What a load asks for lies in no repository, or cannot be read there."""
+
+    code = Code.INTERNAL  # not NOT_FOUND: Triton's answer, which clients know
+
+
+class LoadFailed(InferdError):
+    """A version of the model that is to be loaded did not come up; the text has the reasons."""
+
+    code = Code.INVALID_ARG
+
+
 class ModelNotFound(InferdError):
     """No such model, or no such version of it."""
 

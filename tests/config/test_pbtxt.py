@@ -250,6 +250,7 @@ def test_json_enums_are_taken_in_any_case_inside_maps():
 JSON_REFUSED = {
     "no JSON": ("{", ":1:2: not JSON: unexpected end of data"),
     "too deep": ("[" * 5000, ":1:1026: not JSON: depth limit exceeded"),
+    "deep inside": ('{"input":' + "[" * 1000 + "]" * 1000 + "}", ": it nests too deeply"),
     "no object": ("[]", ": expected a JSON object"),
     "unknown field": ('{"nam": 1}', ": ModelConfig has no field 'nam'; did you mean 'name'?"),
     "wrong type": ('{"max_batch_size": "x"}', ": max_batch_size: expected a whole number, got 'x'"),

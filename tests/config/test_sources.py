@@ -162,3 +162,25 @@ def test_a_restriction_spelled_wrong_is_refused_by_the_name_of_its_flag(name):
     with pytest.raises(InvalidConfig, match=f"^{spelled}: "):
         read_settings([flag(name, "inferense:key=value")], {})
     read_settings([flag(name, "inference:key=value")], {})
+
+
+@pytest.mark.parametrize(
+    ("control", "complaint"),
+    [
+        ({"load_model": ("m",)}, "--load-model needs --model-control-mode=explicit"),
+        ({"load_model": ("m",), "model_control_mode": "poll"}, "in mode poll all models load"),
+        (
+            {"load_model": ("m", "*"), "model_control_mode": "explicit"},
+            "it must be the only --load-model",
+        ),
+    ],
+)
+def test_models_to_begin_with_must_make_sense(control, complaint):
+    with pytest.raises(InvalidConfig) as caught:
+        check_server_config(ServerConfig(**control))
+    assert complaint in caught.value.message
+
+
+@pytest.mark.parametrize("models", [(), ("*",), ("m", "n")])
+def test_explicit_mode_begins_with_any_models(models):
+    check_server_config(ServerConfig(load_model=models, model_control_mode="explicit"))

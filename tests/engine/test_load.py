@@ -6,7 +6,7 @@ import pytest
 
 from inferd.core.request import WantedOutput
 from inferd.engine.engine import Engine
-from inferd.engine.load import MAX_IGNORED_SHOWN, Loader, LoadOptions, gpu_count
+from inferd.engine.load import MAX_IGNORED_SHOWN, Loader, LoadOptions, gpu_count, tell_ignored
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
 
 PATIENCE_S = 30
@@ -24,7 +24,7 @@ def load(root, **options):
 
     async def go():
         loader = Loader(LoadOptions(**options))
-        [model] = loader.find([root])
+        [model] = loader.repositories([root]).find_all()
         return await loader.load_in_thread(model, (model.versions or (1,))[0])
 
     return asyncio.run(go())
@@ -142,7 +142,7 @@ def test_a_broken_model_raises_what_is_wrong_with_it(repository):
 def test_folders_that_are_no_versions_are_told_of(repository, caplog):
     root = repository("1", "01", m=ECHO)
     with caplog.at_level(logging.WARNING, "inferd.engine"):
-        assert [model.name for model in Loader(LoadOptions()).find([root])] == ["m"]
+        tell_ignored(*Loader(LoadOptions()).repositories([root]).find_all())
     assert caplog.messages == [
         "model 'm': folder '01' is no version: expected a decimal number without leading 0"
     ]
@@ -151,7 +151,7 @@ def test_folders_that_are_no_versions_are_told_of(repository, caplog):
 def test_very_many_such_folders_are_counted(repository, caplog):
     root = repository("1", *(f"no{number}" for number in range(100)), m=ECHO)
     with caplog.at_level(logging.WARNING, "inferd.engine"):
-        Loader(LoadOptions()).find([root])
+        tell_ignored(*Loader(LoadOptions()).repositories([root]).find_all())
     assert len(caplog.messages) == MAX_IGNORED_SHOWN + 1
     assert caplog.messages[-1] == f"model 'm': so are {100 - MAX_IGNORED_SHOWN} more folders"
 
@@ -176,7 +176,9 @@ def test_instances_are_as_many_as_the_groups_say(theirs, repository):
 
 def test_models_share_the_backend_of_one_loader(theirs, repository):
     loader = Loader(LoadOptions())
-    for model in loader.find([repository(m='backend: "theirs"', n='backend: "theirs"')]):
+    for model in loader.repositories(
+        [repository(m='backend: "theirs"', n='backend: "theirs"')]
+    ).find_all():
         loader.load(model, 1)
     assert theirs.log == ["backend", ("open", "m_0"), ("open", "n_0")]
 
@@ -304,7 +306,7 @@ def test_a_load_that_was_given_up_closes_what_it_opened(theirs, repository, fail
 
     async def go():
         loader = Loader(LoadOptions())
-        [model] = loader.find([root])
+        [model] = loader.repositories([root]).find_all()
         loading = asyncio.create_task(loader.load_in_thread(model, 1))
         await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
         loading.cancel()
@@ -324,7 +326,7 @@ def test_a_load_that_ends_after_its_loop_hurts_nobody(theirs, repository):
 
     async def leave():
         loader = Loader(LoadOptions())
-        [model] = loader.find([root])
+        [model] = loader.repositories([root]).find_all()
         asyncio.create_task(loader.load_in_thread(model, 1))  # noqa: RUF006  nobody waits for it
         await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
 

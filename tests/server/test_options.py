@@ -69,6 +69,13 @@ LOAD = {
     "disable_auto_complete_config": ("disable_auto_complete_config", True),
     "model_load_thread_count": ("model_load_thread_count", 9),
     "model_load_retry_count": ("model_load_retry_count", 10),
+    "model_load_timeout_secs": ("model_load_timeout_secs", 11.5),
+    "model_unload_timeout_secs": ("model_unload_timeout_secs", 12.5),
+    "model_upload_max_bytes": ("model_upload_max_bytes", 13),
+    "model_repository_links": ("model_repository_links", "any"),
+    "model_control_mode": ("model_control_mode", "explicit"),
+    "load_model": ("load_model", ("m", "n")),
+    "repository_poll_secs": ("repository_poll_secs", 0.5),
 }
 
 

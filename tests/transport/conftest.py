@@ -212,10 +212,10 @@ def models_for_tests(held):
 class Site:
     """A server with models, FP32 [-1] in and out: id (versions 1, 3), held, failing, crashing."""
 
-    def __init__(self, options):
+    def __init__(self, options, engine=None):
         self.now = 1000.0
         self.held = Held()
-        self.engine = models_for_tests(self.held)
+        self.engine = engine or models_for_tests(self.held)
         self.server = HttpServer(self.engine, options, clock=lambda: self.now)
         self.clients = []
         self.port = 0
@@ -258,11 +258,14 @@ class Site:
 
 @pytest.fixture
 def serving():
-    """`async with serving(option=value) as site` runs a server on a port the system chooses."""
+    """`async with serving(option=value) as site` runs a server on a port the system chooses.
+
+    It serves the models of Site, or those of another `engine`.
+    """
 
     @asynccontextmanager
-    async def serve(*, loaded=True, **changes):
-        site = Site(msgspec.structs.replace(OPTIONS, **changes))
+    async def serve(*, loaded=True, engine=None, **changes):
+        site = Site(msgspec.structs.replace(OPTIONS, **changes), engine)
         if loaded:
             site.is_loaded()
         site.port = await site.server.start("127.0.0.1", 0)

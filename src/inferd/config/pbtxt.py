@@ -61,6 +61,9 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
     except json_format.ParseError as error:
         msg = f"{file}: {_json_complaint(str(error))}"
         raise InvalidConfig(msg) from error
+    except RecursionError as error:
+        msg = f"{file}: it nests too deeply"
+        raise InvalidConfig(msg) from error
     return _read(message, file)
 
 

@@ -51,21 +51,29 @@ class ServerConfig:
         "client asks. poll: the repository is watched for changes.",
         group="Models",
         choices=("none", "poll", "explicit"),
-        acted_on=False,
     )
     load_model: tuple[str, ...] = option(
         (),
         "Model to load at start in explicit mode; * alone means all. May be repeated.",
         group="Models",
         word="NAME",
-        acted_on=False,
     )
-    repository_poll_secs: int = option(
-        15,
-        "How often poll mode looks at the repository.",
+    repository_poll_secs: float = option(
+        15.0, "How often poll mode looks at the repository; 0: never.", group="Models", **_SECONDS
+    )
+    model_repository_links: str = option(
+        "inside",
+        "Links that a load by request may follow: those that stay in the repository, or any. "
+        "What loads at start or by polling may be a link to anywhere.",
         group="Models",
-        **_SECONDS,
-        acted_on=False,
+        choices=("inside", "any"),
+    )
+    model_upload_max_bytes: int = option(
+        1073741824,
+        "Model files that clients send with load requests, of all models together.",
+        group="Models",
+        word="BYTES",
+        minimum=0,
     )
     # Triton stops; here the healthy models serve, and readiness tells that others failed.
     exit_on_error: bool = option(
@@ -92,6 +100,15 @@ class ServerConfig:
     )
     model_load_retry_count: int = option(
         0, "How often a failed load is tried again.", group="Models", minimum=0
+    )
+    model_load_timeout_secs: float = option(
+        3600.0, "A model version that takes longer to load has failed.", group="Models", **_TIMEOUT
+    )
+    model_unload_timeout_secs: float = option(
+        300.0,
+        "How long requests of a version that is unloaded or replaced may take to finish.",
+        group="Models",
+        **_SECONDS,
     )
     model_namespacing: bool = option(
         False, "Allow one name in several repositories.", group="Models", acted_on=False

@@ -58,6 +58,7 @@ def check_server_config(config: ServerConfig) -> None:
     if not (config.allow_http or config.allow_grpc):
         msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
         raise InvalidConfig(msg)
+    _check_control(config)
     for protocol in ("http", "grpc"):
         _check_tls(config, protocol)
     if config.allow_http and config.allow_grpc and config.http_port == config.grpc_port != 0:
@@ -73,6 +74,18 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
     found = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {found[0]}?" if found else ""
+
+
+def _check_control(config: ServerConfig) -> None:
+    if config.load_model and config.model_control_mode != "explicit":
+        msg = (
+            f"--load-model needs --model-control-mode=explicit; "
+            f"in mode {config.model_control_mode} all models load"
+        )
+        raise InvalidConfig(msg)
+    if "*" in config.load_model and len(config.load_model) > 1:
+        msg = "--load-model=* means all models, so it must be the only --load-model"
+        raise InvalidConfig(msg)
 
 
 def _check_tls(config: ServerConfig, protocol: str) -> None:

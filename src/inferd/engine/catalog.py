@@ -68,12 +68,12 @@ class Catalog:
     # --- what changes it ---
 
     def add(self, *served: Served) -> None:
-        """Let loaded versions of one model answer from now on, all at the same moment."""
-        model = self.models.setdefault(served[0].name, Model())
-        model.versions.pop(NO_VERSION, None)
+        """Let loaded versions answer from now on, all at the same moment."""
         for one in served:
+            model = self.models.setdefault(one.name, Model())
+            model.versions.pop(NO_VERSION, None)
             model.versions[int(one.version)] = Version(ModelState.READY, served=one)
-        model.refresh()
+            model.refresh()
 
     def set_state(
         self,
@@ -88,6 +88,17 @@ class Catalog:
         model = self.models.setdefault(name, Model())
         model.versions[version] = Version(state, reason, is_excused=is_excused)
         model.refresh()
+
+    def remove(self, name: str, version: int) -> None:
+        """Forget a version that does not serve, and with the last one the model."""
+        model = self.models[name]
+        del model.versions[version]
+        if not model.versions:
+            del self.models[name]
+
+    def remove_model(self, name: str) -> None:
+        """Forget a model of which nothing serves."""
+        self.models.pop(name, None)
 
     def clear(self) -> list[Served]:
         """Forget everything; return what served."""

@@ -10,18 +10,19 @@ import inferd
 from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
 from inferd.config.trace import TraceChange, TraceSettings
+from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
-from inferd.engine.catalog import NO_VERSION, Catalog
-from inferd.engine.load import Loader, LoadOptions
+from inferd.engine.catalog import Catalog
+from inferd.engine.control import Control
+from inferd.engine.load import LoadOptions
 from inferd.engine.served import Served
-from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.observe.log import Log
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import AnswerCount
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
-from inferd.repository.layout import FoundModel
 from inferd.shm.placing import place_outputs
 from inferd.shm.regions import Regions
 
@@ -29,6 +30,8 @@ log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = [
     "classification",
+    "model_repository",
+    "model_repository(unload_dependents)",
     "model_configuration",
     "system_shared_memory",
     "cuda_shared_memory",
@@ -66,8 +69,8 @@ class Engine:
         self.regions = Regions(allowed=allow_client_shm)
         self._name = name
         self._strict_readiness = strict_readiness
-        self._load_options = load_options or LoadOptions()
         self._catalog = Catalog()
+        self._control = Control(self._catalog, load_options or LoadOptions())
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
         self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))
@@ -224,7 +227,26 @@ class Engine:
             self.tracer.change(change, model)
         return self.tracer.settings(model)
 
+    async def repository_index(self, *, ready: bool = False) -> list[IndexEntry]:
+        """Return what `index` does, and a row for each model that could be loaded by request.
+
+        Raises NotLoadable when a repository cannot be read.
+        """
+        return self.index(ready=True) if ready else await self._control.index()
+
     # --- what changes it ---
+
+    def check_is_explicit(self) -> None:
+        """Raise Unavailable unless clients may load and unload models."""
+        self._control.check_is_explicit()
+
+    async def load(self, request: LoadRequest) -> None:
+        """Load a model, or load it anew (Model Repository extension); see Control.load."""
+        await self._control.load(request)
+
+    async def unload(self, request: UnloadRequest) -> None:
+        """Unload a model (Model Repository extension); see Control.unload."""
+        await self._control.unload(request)
 
     def set_state(self, name: str, version: int, state: ModelState, reason: str = "") -> None:
         """Record where a version stands that does not serve, NO_VERSION when none is known."""
@@ -235,51 +257,32 @@ class Engine:
         self._catalog.add(served)
 
     async def load_all(self, repositories: Sequence[Path | str]) -> None:
-        """Load every model below `repositories`; from then on the server may be ready.
+        """Load what the control mode says of `repositories`; then the server may be ready.
 
         A model that cannot be loaded stays in the index with its reason, the others serve.
         Raises InvalidConfig for a path that holds no models.
         """
-        loader = Loader(self._load_options)
-        found = await asyncio.to_thread(loader.find, [Path(path) for path in repositories])
-        free_threads = asyncio.Semaphore(self._load_options.model_load_thread_count)
-        jobs = []
-        for model in found:
-            for version in model.versions or (NO_VERSION,):
-                self.set_state(model.name, version, ModelState.LOADING)
-                jobs.append(self._load_version(loader, model, version, free_threads))
-        await asyncio.gather(*jobs)
+        await self._control.start([Path(path) for path in repositories])
         self.finish_loading()
 
-    async def _load_version(
-        self, loader: Loader, model: FoundModel, version: int, free_threads: asyncio.Semaphore
-    ) -> None:
-        async with free_threads:
-            try:
-                self.add(await loader.load_in_thread(model, version))
-            except InferdError as error:
-                log.error("%s", error.message)  # noqa: TRY400  the text says it all
-                self.set_state(model.name, version, ModelState.UNAVAILABLE, error.message)
+    async def look(self) -> Sequence[asyncio.Task[None]]:
+        """Look at the repositories once, as poll mode does by itself; see Control.look."""
+        return await self._control.look()
 
     def finish_loading(self) -> None:
         """Mark the first loading as done: from now on the server may be ready."""
         self._is_loaded = True
 
     def drain(self) -> None:
-        """Be not ready from now on; requests still run."""
+        """Be not ready and load nothing from now on; requests still run."""
         self._is_draining = True
+        self._control.stop()
 
     async def close(self, timeout_s: float) -> None:
         """Close every version. Requests that run in threads are waited for, `timeout_s` at most."""
         self.drain()
         self.regions.close()
-        served = self._catalog.clear()
-        ends = await asyncio.gather(
-            *(one.scheduler.close(timeout_s) for one in served), return_exceptions=True
-        )
-        for one, error in zip(served, ends, strict=True):
-            if error is not None:
-                log.error("model '%s' does not close: %s", one.name, error, exc_info=error)
+        await self._control.close(timeout_s)
 
     # --- how it finds a model ---
 

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
 from inferd.engine.served import Served
+from inferd.engine.thread import in_daemon_thread
 from inferd.errors import (
     BackendFailed,
     InferdError,
@@ -25,7 +26,9 @@ from inferd.errors import (
 )
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, files_of, placements
-from inferd.repository.local import find_models
+from inferd.repository.local import find_model
+from inferd.repository.repositories import Repositories
+from inferd.repository.upload import Upload
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution import Execution
 
@@ -40,12 +43,19 @@ MAX_IGNORED_SHOWN = 5
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
-    """How models are loaded; the fields are the server options of the same names."""
+    """Which models are loaded, and how; the fields are the server options of the same names."""
 
     model_config_name: str = ""
     disable_auto_complete_config: bool = False
     model_load_thread_count: int = 4
     model_load_retry_count: int = 0
+    model_load_timeout_secs: float = 3600.0
+    model_unload_timeout_secs: float = 300.0
+    model_upload_max_bytes: int = 1 << 30
+    model_repository_links: str = "inside"
+    model_control_mode: str = "none"
+    load_model: tuple[str, ...] = ()
+    repository_poll_secs: float = 15.0
 
 
 class Loader:
@@ -54,24 +64,23 @@ class Loader:
     def __init__(self, options: LoadOptions) -> None:
         self._options = options
         self._gpu_count = gpu_count()
+        self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
 
-    def find(self, repositories: Sequence[Path]) -> list[FoundModel]:
-        """Return every model below `repositories`. Raises InvalidConfig for a bad path."""
+    def repositories(self, paths: Sequence[Path]) -> Repositories:
+        """Return what finds the models below `paths`. Raises InvalidConfig for a bad path."""
         options = self._options
-        found = find_models(
-            repositories,
+        return Repositories(
+            paths,
             options.model_config_name,
             gpu_count=self._gpu_count,
             strict=options.disable_auto_complete_config,
         )
-        for model in found:
-            for reason in model.ignored[:MAX_IGNORED_SHOWN]:
-                log.warning("model '%s': %s", model.name, reason)
-            if more := model.ignored[MAX_IGNORED_SHOWN:]:
-                log.warning("model '%s': so are %d more folders", model.name, len(more))
-        return found
+
+    def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
+        """Return the model called `name` whose files a client sent; broken it has its error."""
+        return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
     def load(self, model: FoundModel, version: int) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
@@ -120,12 +129,27 @@ class Loader:
         Raises InferdError; for what else a backend raises that is BackendFailed. Texts have no
         path of this machine.
         """
-        for _ in range(self._options.model_load_retry_count):
-            try:
-                return await _in_daemon_thread(lambda: self._load_or_explain(model, version))
-            except InferdError as error:
-                log.warning("%s; trying again", error.message)
-        return await _in_daemon_thread(lambda: self._load_or_explain(model, version))
+        async with self._free_threads:
+            for _ in range(self._options.model_load_retry_count):
+                try:
+                    return await self._load_in_time(model, version)
+                except InferdError as error:
+                    log.warning("%s; trying again", error.message)
+            return await self._load_in_time(model, version)
+
+    async def _load_in_time(self, model: FoundModel, version: int) -> Served:
+        timeout_s = self._options.model_load_timeout_secs
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await in_daemon_thread(
+                    lambda: self._load_or_explain(model, version), given_up=_close_unused
+                )
+        except TimeoutError as error:
+            msg = (
+                f"model '{model.name}' version {version} did not load within {timeout_s:g} s "
+                f"(--model-load-timeout-secs)"
+            )
+            raise BackendFailed(msg) from error
 
     def _load_or_explain(self, model: FoundModel, version: int) -> Served:
         try:
@@ -183,27 +207,14 @@ def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
-async def _in_daemon_thread(function: Callable[[], Served]) -> Served:
-    """Await `function()` in a thread that cannot keep the process from ending, should it hang."""
+def tell_ignored(model: FoundModel) -> None:
+    """Log which folders of `model` are passed over, some of them."""
+    for reason in model.ignored[:MAX_IGNORED_SHOWN]:
+        log.warning("model '%s': %s", model.name, reason)
+    if more := model.ignored[MAX_IGNORED_SHOWN:]:
+        log.warning("model '%s': so are %d more folders", model.name, len(more))
+
+
+def _close_unused(served: Served) -> None:
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Served] = loop.create_future()
-
-    def finish(outcome: Served | InferdError) -> None:
-        if isinstance(outcome, InferdError):
-            if not done.done():
-                done.set_exception(outcome)
-        elif not done.done():
-            done.set_result(outcome)
-        else:  # the loading was given up
-            loop.create_task(outcome.scheduler.close(0.0))  # noqa: RUF006  ends in its first step
-
-    def work() -> None:
-        try:
-            outcome: Served | InferdError = function()
-        except InferdError as error:
-            outcome = error
-        with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
-            loop.call_soon_threadsafe(finish, outcome)
-
-    threading.Thread(target=work, name="inferd-load", daemon=True).start()
-    return await done
+    loop.create_task(served.scheduler.close(0.0))  # noqa: RUF006  ends in its first step

@@ -22,12 +22,14 @@ from inferd.config.platform import (
     platforms_of,
 )
 from inferd.core.interfaces import ModelFiles, Placement
-from inferd.errors import InferdError, InvalidConfig
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
 RESERVED_FOLDERS = ("warmup", "initial_state", "configs", "__pycache__")
 """Folders beside the version folders that hold something else; so do hidden ones."""
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
+_SEPARATORS = frozenset("/\\\0")
+_SHOWN = 200
 
 
 class FoundModel(msgspec.Struct, frozen=True):
@@ -36,7 +38,8 @@ class FoundModel(msgspec.Struct, frozen=True):
     `config` is normalised and checked but for inputs and outputs; when that failed it is None and
     `error` says why. `versions` are the numbers its version policy chooses, ascending. `ignored`
     names folders that look like versions but are not, each with the reason. `file` is set for a
-    bare model file, which has no folder of its own: `folder` is then where it lies.
+    bare model file, which has no folder of its own: `folder` is then where it lies. `root` is the
+    repository it was found in, None for a model that was named by itself.
     """
 
     name: str
@@ -46,6 +49,22 @@ class FoundModel(msgspec.Struct, frozen=True):
     error: InferdError | None = None
     ignored: tuple[str, ...] = ()
     file: Path | None = None
+    root: Path | None = None
+
+
+def check_model_name(name: str) -> None:
+    """Raise InvalidRequest unless `name`, as a client gave it, can be that of a model's folder."""
+    if not name or name.startswith(".") or set(name) & _SEPARATORS or not name.isprintable():
+        msg = (
+            f"'{name[:_SHOWN]}' is no name of a model, expected that of a folder in the "
+            f"repository, without separators"
+        )
+        raise InvalidRequest(msg)
+
+
+def is_version(name: str) -> bool:
+    """Tell whether a folder called `name` holds a version."""
+    return _VERSION.fullmatch(name) is not None
 
 
 # --- versions ---
@@ -58,7 +77,7 @@ def version_folders(folder: Path) -> tuple[dict[int, Path], tuple[str, ...]]:
     for child in sorted(folder.iterdir()):
         if child.name in RESERVED_FOLDERS or child.name[0] == "." or not child.is_dir():
             continue
-        if _VERSION.fullmatch(child.name):
+        if is_version(child.name):
             found[int(child.name)] = child
         else:
             ignored.append(

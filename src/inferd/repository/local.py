@@ -1,8 +1,8 @@
-"""Models in local folders: repositories, single model folders, bare model files."""
+"""One model in a local folder, or a bare model file, read as far as that goes without loading."""
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from inferd.config.checks import CONFIG_FILE, check_config
@@ -21,53 +21,38 @@ from inferd.repository.layout import (
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 """A larger config.pbtxt is refused unread: no configuration comes near it."""
 
-
-def find_models(
-    repositories: Sequence[Path],
-    config_name: str = "",
-    *,
-    gpu_count: int = 0,
-    strict: bool = False,
-) -> list[FoundModel]:
-    """Return every model below `repositories`, by name; one that is broken carries its error.
-
-    A path may be a repository, the folder of one model, or a bare model file. A name that is
-    found twice is not served. `config_name` chooses configs/<name>.pbtxt where there is one.
-    With `strict` a model must have a config.pbtxt. Raises InvalidConfig for a path that is no
-    folder and no model.
-    """
-    by_name: dict[str, list[FoundModel]] = defaultdict(list)
-    for path in repositories:
-        for model in _models_at(path, config_name, gpu_count=gpu_count, strict=strict):
-            by_name[model.name].append(model)
-    return [_only(by_name[name]) for name in sorted(by_name)]
+OVERRIDE = "config"
+"""What complaints call a configuration that was sent with a load."""
 
 
 def find_model(
     folder: Path,
     config_name: str = "",
     *,
+    name: str | None = None,
     override: ModelConfig | None = None,
     gpu_count: int = 0,
     strict: bool = False,
-    is_alone: bool = False,
 ) -> FoundModel:
     """Return the model whose folder is `folder`; one that is broken carries its error.
 
-    `override` stands in for what config.pbtxt says. A model whose folder `is_alone`, in no
-    repository, may have another name than its folder.
+    In a repository a model is called as its folder is. Elsewhere `name` says what it is called;
+    "" leaves that to its configuration. `override` stands in for what config.pbtxt says.
+    `config_name` chooses configs/<name>.pbtxt where there is one. With `strict` a model must have
+    a config.pbtxt.
     """
-    name = folder.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    wanted, name = name, name or folder_name(folder)
     ignored: tuple[str, ...] = ()
     try:
-        if name != folder.name:
+        if wanted is None and name != folder.name:
             msg = f"model '{name}': the name of its folder is not UTF-8"
             raise InvalidConfig(msg)
         available, ignored = version_folders(folder)
-        file, config = CONFIG_FILE, override
+        file, config = OVERRIDE, override
         if config is None:
             file, config = _read_config(folder, config_name, strict=strict)
-        name = config.name if is_alone and config.name else name
+        if wanted == "":
+            name = config.name or name
         config = _prepared(config, name, _first(available.values()), gpu_count, file)
         versions = choose_versions(config.version_policy, available)
         if not versions:
@@ -81,11 +66,14 @@ def find_model(
     return FoundModel(name, folder, config, versions, ignored=ignored)
 
 
-def single_model(path: Path, *, gpu_count: int = 0) -> FoundModel:
+def single_model(
+    path: Path, *, override: ModelConfig | None = None, gpu_count: int = 0
+) -> FoundModel:
     """Return the model that the bare file (or SavedModel folder) `path` is, as its version 1.
 
     It is called as the file is; 'model' is no name, so then as the folder around it that is not
-    a version folder. Raises InvalidConfig when the file's ending tells no platform.
+    a version folder. `override` is its configuration. Raises InvalidConfig when that is wrong, the
+    file is not there or its ending tells no platform.
     """
     path = path.absolute()
     platform = platform_of_file(path.name)
@@ -100,57 +88,22 @@ def single_model(path: Path, *, gpu_count: int = 0) -> FoundModel:
     if stem in ("", "model"):
         stem = path.parent.parent.name if path.parent.name.isdigit() else path.parent.name
     name = re.sub(r"[^\w.-]", "_", stem).strip(".") or "model"
-    config = derived(ModelConfig(name, default_model_filename=path.name), None, name)
-    config = normalised(config, name, gpu_count)
+    config = replace(override or ModelConfig(""), default_model_filename=path.name)
+    config = _prepared(config, name, None, gpu_count, OVERRIDE)
     return FoundModel(name, path.parent, config, (1,), file=path)
 
 
-# --- paths ---
-
-
-def _models_at(
-    path: Path, config_name: str, *, gpu_count: int, strict: bool
-) -> Iterable[FoundModel]:
-    path = path.absolute()
-    try:
-        if not path.exists():
-            msg = f"'{path}' does not exist: expected a model repository or a model"
-            raise InvalidConfig(msg)
-        is_alone = path.is_dir() and _is_model(path)
-        if path.is_file() or (platform_of_file(path.name) and not is_alone):
-            return [single_model(path, gpu_count=gpu_count)]
-        folders = [path] if is_alone else _model_folders(path)
-    except OSError as error:
-        msg = f"'{path}' cannot be read: {error.strerror}"
-        raise InvalidConfig(msg) from error
-    return [
-        find_model(folder, config_name, gpu_count=gpu_count, strict=strict, is_alone=is_alone)
-        for folder in folders
-    ]
-
-
-def _model_folders(repository: Path) -> list[Path]:
-    return [child for child in sorted(repository.iterdir()) if _may_be_model(child)]
-
-
-def _may_be_model(child: Path) -> bool:
-    return child.is_dir() and not child.name.startswith(".") and child.name != "__pycache__"
-
-
-def _is_model(folder: Path) -> bool:
+def is_model(folder: Path) -> bool:
     """Tell whether `folder` is a model's own, not a repository; models may be called by numbers."""
     if (folder / CONFIG_FILE).is_file():
         return True
     versions, _ = version_folders(folder)
-    return bool(versions) and not any(_is_model(version) for version in versions.values())
+    return bool(versions) and not any(is_model(version) for version in versions.values())
 
 
-def _only(models: list[FoundModel]) -> FoundModel:
-    [first, *more] = models
-    if not more:
-        return first
-    error = InvalidConfig(f"model '{first.name}' appears in {len(models)} places, expected one")
-    return FoundModel(first.name, first.folder, error=error)
+def folder_name(folder: Path) -> str:
+    """Return the name of `folder` as text, whatever bytes it is made of."""
+    return folder.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 # --- configuration ---

@@ -59,6 +59,13 @@ def load_options(config: ServerConfig) -> LoadOptions:
         disable_auto_complete_config=config.disable_auto_complete_config,
         model_load_thread_count=config.model_load_thread_count,
         model_load_retry_count=config.model_load_retry_count,
+        model_load_timeout_secs=config.model_load_timeout_secs,
+        model_unload_timeout_secs=config.model_unload_timeout_secs,
+        model_upload_max_bytes=config.model_upload_max_bytes,
+        model_repository_links=config.model_repository_links,
+        model_control_mode=config.model_control_mode,
+        load_model=config.load_model,
+        repository_poll_secs=config.repository_poll_secs,
     )
 
 

@@ -9,23 +9,42 @@ from inferd.wire import v2_grpc_metadata, v2_repository
 
 
 class RepositoryMethods:
-    """Tells which models there are and how they are configured."""
+    """Tells which models there are and how they are configured, loads and unloads them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._decoding = Lane("inferd-load-request")
         self._encoding = Lane("inferd-config")
 
     def methods(self) -> dict[str, Method]:
         """Return the methods by name."""
         return {
             "RepositoryIndex": Unary(self.repository_index),
+            "RepositoryModelLoad": Unary(self.repository_model_load),
+            "RepositoryModelUnload": Unary(self.repository_model_unload),
             "ModelConfig": Unary(self.model_config),
         }
 
     async def repository_index(self, data: bytes, call: Call) -> list[Any]:
         """Model Repository extension, RepositoryIndex."""
         ready = v2_repository.decode_index_message(data)
-        return [v2_repository.encode_index_message(self._engine.index(ready=ready))]
+        return [
+            v2_repository.encode_index_message(await self._engine.repository_index(ready=ready))
+        ]
+
+    async def repository_model_load(self, data: bytes, call: Call) -> list[Any]:
+        """Model Repository extension, RepositoryModelLoad."""
+        self._engine.check_is_explicit()
+        load = await self._decoding.run(v2_repository.decode_load_message, data)
+        await self._engine.load(load)
+        return [v2_repository.encode_done(load.model)]
+
+    async def repository_model_unload(self, data: bytes, call: Call) -> list[Any]:
+        """Model Repository extension, RepositoryModelUnload."""
+        self._engine.check_is_explicit()
+        unload = v2_repository.decode_unload_message(data)
+        await self._engine.unload(unload)
+        return [v2_repository.encode_done(unload.model)]
 
     async def model_config(self, data: bytes, call: Call) -> list[Any]:
         """Model Configuration extension."""

@@ -18,7 +18,6 @@ from inferd.errors import (
     InvalidRequest,
     ModelNotFound,
     ServiceNotFound,
-    Unsupported,
 )
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
@@ -37,7 +36,6 @@ from inferd.transport.tracing import begin_grpc, finish_when_sent
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
 from inferd.wire.inline import NotFast
-from inferd.wire.proto import pool
 
 V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
@@ -84,10 +82,7 @@ def grpc_methods(
         **SharedMemoryMethods(engine.regions).methods(),
         **StatisticsMethods(engine).methods(),
     }
-    methods: dict[str, Method] = {
-        f"/{V2_SERVICE}/{rpc.name}": v2.get(rpc.name) or _not_offered(rpc.name)
-        for rpc in pool().FindServiceByName(V2_SERVICE).methods
-    }
+    methods = {f"/{V2_SERVICE}/{rpc}": method for rpc, method in v2.items()}
     methods.update(_Health(engine, pause).methods())
     reflection = [f"grpc.reflection.{version}.ServerReflection" for version in _REFLECTION]
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
@@ -262,14 +257,6 @@ class _V2:
                 yield response
         if request.empty_final and not is_final:
             yield InferResponse(request.model, "", request.id)
-
-
-def _not_offered(rpc: str) -> Method:
-    async def refuse(data: bytes, call: Call) -> list[Any]:
-        msg = f"{rpc} is not offered by this server"
-        raise Unsupported(msg)
-
-    return Unary(refuse)
 
 
 class _Health:

@@ -1,20 +1,29 @@
 """The URLs of the model repository and model configuration extensions."""
 
+from typing import NoReturn
+
 from inferd.engine.engine import Engine
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import Route
 from inferd.transport.lane import Lane
 from inferd.wire import v2_repository
 
+_REPOSITORY = "/v2/repository/models/{model}"
+_NAMED = "/v2/repository/{repository}/models/{model}"
 _MODEL = "/v2/models/{model}"
 _VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class RepositoryRoutes:
-    """Tells which models there are and how they are configured."""
+    """Tells which models there are and how they are configured, loads and unloads them.
 
-    def __init__(self, engine: Engine) -> None:
+    `max_json_bytes` is the longest body of a load.
+    """
+
+    def __init__(self, engine: Engine, max_json_bytes: int) -> None:
         self._engine = engine
+        self._max_json_bytes = max_json_bytes
+        self._decoding = Lane("inferd-load-request")
         self._encoding = Lane("inferd-config")
 
     def routes(self) -> list[Route]:
@@ -22,6 +31,10 @@ class RepositoryRoutes:
         return [
             Route("POST", "/v2/repository/index", "model-repository", self.index),
             Route("POST", "/v2/repository/{repository}/index", "model-repository", self.index),
+            Route("POST", f"{_REPOSITORY}/load", "model-repository", self.load),
+            Route("POST", f"{_REPOSITORY}/unload", "model-repository", self.unload),
+            Route("POST", f"{_NAMED}/load", "model-repository", self.refuse_named),
+            Route("POST", f"{_NAMED}/unload", "model-repository", self.refuse_named),
             Route("GET", f"{_MODEL}/config", "model-config", self.config),
             Route("GET", f"{_VERSION}/config", "model-config", self.config),
         ]
@@ -29,7 +42,26 @@ class RepositoryRoutes:
     async def index(self, request: HttpRequest, _repository: str = "") -> HttpAnswer:
         """Model Repository extension, Index; a repository's name is passed over, as in Triton."""
         ready = v2_repository.decode_index_request(request.body)
-        return HttpAnswer(200, [v2_repository.encode_index(self._engine.index(ready=ready))])
+        rows = await self._engine.repository_index(ready=ready)
+        return HttpAnswer(200, [v2_repository.encode_index(rows)])
+
+    async def load(self, request: HttpRequest, model: str) -> HttpAnswer:
+        """Model Repository extension, Load."""
+        self._engine.check_is_explicit()
+        decode = v2_repository.decode_load_request
+        load = await self._decoding.run(decode, model, request.body, self._max_json_bytes)
+        await self._engine.load(load)
+        return HttpAnswer(200, [v2_repository.encode_loaded(model)])
+
+    async def unload(self, request: HttpRequest, model: str) -> HttpAnswer:
+        """Model Repository extension, Unload."""
+        self._engine.check_is_explicit()
+        await self._engine.unload(v2_repository.decode_unload_request(model, request.body))
+        return HttpAnswer(200, [v2_repository.encode_unloaded(model)])
+
+    async def refuse_named(self, _request: HttpRequest, _repository: str, _model: str) -> NoReturn:
+        """Model Repository extension, of a repository by its name."""
+        raise v2_repository.one_repository()
 
     async def config(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """Model Configuration extension."""

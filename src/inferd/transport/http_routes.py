@@ -70,12 +70,12 @@ class HttpRoutes:
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
-        self.table = self._routes()
+        self.table = self._routes(rules.max_json_bytes)
         self._router = Router(self.table, access)
         self.is_guarded = access is not OPEN
         self._targets = self._router.known
 
-    def _routes(self) -> list[Route]:
+    def _routes(self, max_json_bytes: int) -> list[Route]:
         return [
             *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
             Route("GET", "/v2", "metadata", self.server_metadata),
@@ -88,7 +88,7 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
-            *RepositoryRoutes(self._engine).routes(),
+            *RepositoryRoutes(self._engine, max_json_bytes).routes(),
             *LoggingRoutes(self._engine.log).routes(),
             *DocumentRoutes().routes(),
             *TraceRoutes(self._engine).routes(),

@@ -61,7 +61,7 @@ def decode_index_message(data: bytes) -> bool:
     """
     message = parse("inference.RepositoryIndexRequest", data)
     if message.repository_name:
-        raise _one_repository()
+        raise one_repository()
     return bool(message.ready)
 
 
@@ -337,7 +337,7 @@ def _large_file(entry: memoryview) -> tuple[str, memoryview] | None:
 def _model_name(message: Any) -> str:
     """Return the model's name, which KServe has in the field that is Triton's repository_name."""
     if message.model_name and message.repository_name:
-        raise _one_repository()
+        raise one_repository()
     name: str = message.model_name or message.repository_name
     return name
 
@@ -385,7 +385,8 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _one_repository() -> Unsupported:
+def one_repository() -> Unsupported:
+    """Return the error for a call that names a repository."""
     return Unsupported("repository_name is set; this server knows models by their name alone")
 
 

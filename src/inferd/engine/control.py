@@ -1,0 +1,414 @@
+"""Control: loads, reloads and unloads models, in Triton's three modes.
+
+none: what lies in the repositories at the start. poll: that, and what changes there. explicit:
+what clients ask for. Changes to one model happen one after the other, each under the lock of its
+lineup; nobody holds two of these locks. Whoever asked for a change may go away: it goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import parse_json
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry
+from inferd.engine.catalog import UNLOADED, Catalog
+from inferd.engine.dependents import Dependents, check_chain, needs_of
+from inferd.engine.lineup import Lineup, Source, close_served
+from inferd.engine.load import Loader, LoadOptions, tell_ignored
+from inferd.engine.thread import in_daemon_thread
+from inferd.errors import InferdError, InvalidRequest, LoadFailed, NotLoadable, Unavailable
+from inferd.repository.layout import FoundModel, check_model_name
+from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE
+from inferd.repository.repositories import Repositories
+from inferd.repository.tree import link_out
+from inferd.repository.upload import Upload, Uploads
+from inferd.repository.watch import NO_MARKS, Watch, marks_of
+
+log = logging.getLogger("inferd.engine")
+
+ALL = "*"
+"""Of --load-model: every model in the repositories."""
+
+MAX_WAITING = 100
+"""So many changes to one model may wait for each other; more are refused as Unavailable."""
+
+_READING_AT_ONCE = 4
+_Result = TypeVar("_Result")
+
+Read = Callable[[], Source | None]
+"""Reads, in a thread, what a model is to be made from; None when it is not there."""
+
+
+class Control:
+    """Decides what is loaded; what serves then stands in `catalog`."""
+
+    def __init__(
+        self, catalog: Catalog, options: LoadOptions, loader: Loader | None = None
+    ) -> None:
+        self._catalog = catalog
+        self._options = options
+        self._mode = options.model_control_mode
+        self._loader = loader or Loader(options)
+        self._uploads = Uploads(options.model_upload_max_bytes)
+        self._dependents = Dependents()
+        self._lineups: dict[str, Lineup] = {}
+        self._complaints: dict[str, list[str]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._following: set[str] = set()
+        self._reading = asyncio.Semaphore(_READING_AT_ONCE)
+        self._repositories = Repositories(())
+        self._watch = Watch(self._repositories)
+        self._is_stopped = False
+
+    # --- the start, and the end ---
+
+    async def start(self, paths: Sequence[Path]) -> None:
+        """Load what the mode says of the models below `paths`; what fails is in the catalog.
+
+        Raises InvalidConfig for a path that holds no models.
+        """
+        self._repositories = await in_daemon_thread(lambda: self._loader.repositories(paths))
+        self._watch = Watch(self._repositories)
+        if self._mode == "poll":  # before the files are read: what changes meanwhile is noticed
+            await in_daemon_thread(self._watch.look)
+        models = await in_daemon_thread(self._models_at_start)
+        for model in models:
+            self._lineup(model.name).announce(model.versions)
+            self._dependents.ask(model.name)
+        await asyncio.gather(*(self._follow(m.name, self._reader_of(m)) for m in models))
+        if self._mode == "poll" and self._options.repository_poll_secs > 0:
+            self._spawn(self._poll())
+
+    def stop(self) -> None:
+        """Begin no more changes."""
+        self._is_stopped = True
+
+    async def close(self, timeout_s: float) -> None:
+        """Give up what is under way, and close all versions.
+
+        Requests that run in threads are waited for, `timeout_s` at most.
+        """
+        self.stop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        drains = [lineup.end_drains(timeout_s) for lineup in self._lineups.values()]
+        closes = [close_served(served, timeout_s) for served in self._catalog.clear()]
+        await asyncio.gather(*drains, *closes)
+        self._lineups.clear()
+        await in_daemon_thread(self._uploads.close)
+
+    def _models_at_start(self) -> list[FoundModel]:
+        wanted = self._options.load_model
+        if self._mode != "explicit" or ALL in wanted:
+            return self._repositories.find_all()
+        return [
+            self._repositories.find(name) or FoundModel(name, Path(), error=_unknown(name))
+            for name in dict.fromkeys(wanted)
+        ]
+
+    def _reader_of(self, model: FoundModel) -> Read:
+        return lambda: self._source(model)
+
+    # --- what clients ask for ---
+
+    def check_is_explicit(self) -> None:
+        """Raise Unavailable unless clients may load and unload models."""
+        if self._mode != "explicit":
+            msg = (
+                f"models are loaded by the server itself here (--model-control-mode={self._mode}); "
+                f"loading and unloading by request needs --model-control-mode=explicit"
+            )
+            raise Unavailable(msg)
+        if self._is_stopped:
+            msg = "the server is shutting down"
+            raise Unavailable(msg)
+
+    async def load(self, request: LoadRequest) -> None:
+        """Have the model as it lies in the repository serve, or as the request has it.
+
+        Raises Unavailable, InvalidRequest, InvalidConfig for the configuration sent, NotLoadable
+        when there is no such model or it cannot be read, LoadFailed when a version does not come
+        up; what served before then goes on.
+        """
+        self.check_is_explicit()
+        check_model_name(request.model)
+        if request.files and request.config is None:
+            msg = f"model '{request.model}': a load with files needs the parameter 'config' as well"
+            raise InvalidRequest(msg)
+        await asyncio.shield(self._spawn(self._load(request)))
+
+    async def unload(self, request: UnloadRequest) -> None:
+        """Have the model serve no more; what is in flight ends in the background.
+
+        A model that is not loaded, or not there, is no error. Raises Unavailable, InvalidRequest.
+        """
+        self.check_is_explicit()
+        check_model_name(request.model)
+        job = self._unload(request.model, dependents=request.unload_dependents)
+        await asyncio.shield(self._spawn(job))
+
+    async def index(self) -> list[IndexEntry]:
+        """Return a row per known version, and one for each model that never was loaded.
+
+        Raises NotLoadable when a repository cannot be read.
+        """
+        if self._mode != "explicit":
+            return list(self._catalog.rows())
+        places = await self._read(self._repositories.places)
+        never = [IndexEntry(name) for name in places if name not in self._catalog.models]
+        return sorted([*self._catalog.rows(), *never], key=lambda row: row.name)
+
+    async def _load(self, request: LoadRequest) -> None:
+        name, text = request.model, request.config
+        if text is None:
+            await self._change(name, lambda: self._asked(name), is_asked=True)
+        else:
+            override = await self._read(lambda: _read_config(text))
+            if request.files:
+                await self._load_sent(name, request, override)
+            else:
+                await self._change(name, lambda: self._asked(name, override), is_asked=True)
+        self._dependents.ask(name)
+
+    async def _load_sent(self, name: str, request: LoadRequest, override: ModelConfig) -> None:
+        upload = await self._read(lambda: self._uploads.store(request.files))
+        upload.hold()
+        try:
+            await self._change(name, lambda: self._sent(name, upload, override), is_asked=True)
+        finally:
+            if upload.release():
+                await in_daemon_thread(upload.discard)
+
+    async def _unload(self, name: str, *, dependents: bool = False) -> None:
+        if name in self._lineups or name in self._catalog.models:
+            async with self._turn(name) as lineup:
+                is_gone = name not in await self._read(self._repositories.places)
+                lineup.withdraw(is_gone=is_gone)
+        alone = self._dependents.leave(name)
+        await self._settle(name)
+        for step in alone if dependents else ():
+            await self._unload(step, dependents=True)
+
+    # --- what happens in the repositories ---
+
+    async def look(self) -> Sequence[asyncio.Task[None]]:
+        """Look at the repositories and follow what has changed there, in the returned tasks."""
+        try:
+            names = await in_daemon_thread(self._watch.look)
+        except NotLoadable as error:  # a share that is away for a moment unloads nothing
+            self._complain("", [f"{error.message}; what serves goes on"])
+            return []
+        self._complaints.pop("", None)
+        for name in self._following.intersection(names):
+            self._watch.forget(name)  # it changed again: a later look shall tell
+        names = [name for name in names if name not in self._following]
+        for name in names:
+            self._dependents.ask(name)
+        self._following.update(names)
+        return [self._spawn(self._follow(name, self._reader(name))) for name in names]
+
+    async def _poll(self) -> None:
+        while not self._is_stopped:
+            await asyncio.sleep(self._options.repository_poll_secs)
+            try:
+                await self.look()
+            except Exception:  # the next look may do better
+                log.exception("looking at the model repositories failed")
+
+    async def _follow(self, name: str, read: Read) -> None:
+        """Make a change nobody waits for; complaints are logged, and a later look tries again."""
+        try:
+            complaints = await self._change(name, read)
+        except InferdError as error:
+            complaints = [error.message]
+        finally:
+            self._following.discard(name)
+        if complaints:
+            self._watch.forget(name)
+            self._complain(name, complaints)
+        else:
+            self._complaints.pop(name, None)
+
+    def _complain(self, name: str, complaints: list[str]) -> None:
+        """Log what went wrong, unless it is what went wrong the last time."""
+        if complaints != self._complaints.get(name):
+            for complaint in complaints:
+                log.error("%s", complaint)
+        self._complaints[name] = complaints
+
+    # --- reading; all for threads ---
+
+    def _reader(self, name: str) -> Read:
+        def read() -> Source | None:
+            model = self._repositories.find(name)
+            return self._source(model) if model else None
+
+        return read
+
+    def _asked(self, name: str, override: ModelConfig | None = None) -> Source:
+        model = self._repositories.find(name, override)
+        if model is None:
+            raise _unknown(name)
+        if model.root is not None and self._options.model_repository_links == "inside":
+            _check_links(model, model.root)
+        return self._source(model)._replace(is_override=override is not None)
+
+    def _sent(self, name: str, upload: Upload, override: ModelConfig) -> Source:
+        source = self._source(self._loader.sent(name, upload, override))
+        return source._replace(is_override=True, upload=upload)
+
+    def _source(self, model: FoundModel) -> Source:
+        tell_ignored(model)
+        marks = NO_MARKS if self._mode == "none" else marks_of(model.folder, model.file)
+        return Source(model, marks)
+
+    # --- one change ---
+
+    async def _change(
+        self, name: str, read: Read, *, is_asked: bool = False, chain: tuple[str, ...] = ()
+    ) -> list[str]:
+        """Make what serves of the model what `read` finds; return what went wrong.
+
+        An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
+        When a client `is_asked` for it, whatever goes wrong is raised.
+        """
+        check_chain(chain, name)
+        complaints: list[str] = []
+        for is_last in (False, True):
+            async with self._turn(name) as lineup:
+                source = await self._read(read)
+                missing = self._missing(source)
+                if not missing or is_last:
+                    complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
+                    break
+            for step in missing:
+                await self._change(step, self._reader(step), chain=(*chain, name))
+        await self._settle(name)
+        return complaints
+
+    def _missing(self, source: Source | None) -> list[str]:
+        needs = needs_of(source.model.config) if source else ()
+        return [name for name in needs if not self._serves(name)]
+
+    async def _apply(
+        self, lineup: Lineup, source: Source | None, missing: list[str], *, is_asked: bool
+    ) -> list[str]:
+        name = lineup.name
+        if source is None:
+            self._dependents.leave(name)
+            lineup.withdraw(is_gone=True)
+            return []
+        error = source.model.error
+        if error is None and missing:
+            error = LoadFailed(f"model '{name}' needs {', '.join(missing)}, which is not loaded")
+        if error is not None:
+            if source.is_override:
+                raise error
+            if is_asked:
+                msg = f"failed to load '{name}': {error.message}"
+                raise NotLoadable(msg) from error
+            lineup.fail(error.message)
+            return [error.message]
+        is_partial = not (is_asked or lineup.serves)
+        failures = await lineup.change(source, is_partial=is_partial)
+        self._dependents.want(name, needs_of(source.model.config))
+        if failures and is_asked:
+            raise _failed(name, failures)
+        return list(failures.values())
+
+    async def _settle(self, name: str) -> None:
+        """Take down the ensembles that call the model, or bring them back, as it now serves."""
+        for ensemble in self._dependents.of(name):
+            if self._serves(name) and not self._serves(ensemble):
+                self._spawn(self._follow(ensemble, self._reader(ensemble)))
+            elif not self._serves(name) and self._serves(ensemble):
+                async with self._turn(ensemble) as lineup:
+                    lineup.withdraw(f"model '{name}', which it calls, is {UNLOADED}")
+                await self._settle(ensemble)
+
+    def _serves(self, name: str) -> bool:
+        model = self._catalog.models.get(name)
+        return model is not None and model.default is not None
+
+    # --- tasks and lineups ---
+
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncIterator[Lineup]:
+        """Yield the model's lineup when its turn has come to be changed. Raises Unavailable."""
+        lineup = self._lineup(name)
+        if lineup.waiting_count >= MAX_WAITING:
+            msg = f"{MAX_WAITING} loads and unloads of model '{name}' wait already"
+            raise Unavailable(msg)
+        lineup.waiting_count += 1
+        try:
+            async with lineup.lock:
+                yield lineup
+        finally:
+            lineup.waiting_count -= 1
+            self._drop_if_idle(name)
+
+    def _lineup(self, name: str) -> Lineup:
+        lineup = self._lineups.get(name)
+        if lineup is None:
+            lineup = self._lineups[name] = Lineup(
+                name,
+                self._catalog,
+                self._loader,
+                drain_timeout_s=self._options.model_unload_timeout_secs,
+                on_idle=lambda: self._drop_if_idle(name),
+            )
+        return lineup
+
+    def _drop_if_idle(self, name: str) -> None:
+        lineup = self._lineups.get(name)
+        if lineup is not None and lineup.is_idle:
+            del self._lineups[name]
+
+    async def _read(self, function: Callable[[], _Result]) -> _Result:
+        async with self._reading:
+            return await in_daemon_thread(function)
+
+    def _spawn(self, job: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(job)
+        self._tasks.add(task)
+        task.add_done_callback(self._after)
+        return task
+
+    def _after(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, InferdError):
+            log.error("a change of models failed", exc_info=error)
+
+
+def _read_config(text: str) -> ModelConfig:
+    if len(text) > MAX_CONFIG_BYTES:
+        msg = f"the config has {len(text)} characters, the limit is {MAX_CONFIG_BYTES}"
+        raise InvalidRequest(msg)
+    return parse_json(text, OVERRIDE)
+
+
+def _check_links(model: FoundModel, root: Path) -> None:
+    link = link_out(model.folder, root)
+    if link is not None:
+        msg = (
+            f"failed to load '{model.name}': '{link}' is a link that leads out of the repository; "
+            f"--model-repository-links=any allows that"
+        )
+        raise NotLoadable(msg)
+
+
+def _failed(name: str, failures: dict[int, str]) -> LoadFailed:
+    reasons = "; ".join(f"version {number}: {why}" for number, why in failures.items())
+    return LoadFailed(f"load failed for model '{name}': {reasons}")
+
+
+def _unknown(name: str) -> NotLoadable:
+    return NotLoadable(f"failed to load '{name}': there is no such model in the repository")

@@ -1,0 +1,50 @@
+"""Dependents: which ensembles need which models, and which models were loaded only for them."""
+
+from inferd.config.model import ModelConfig
+from inferd.errors import LoadFailed
+
+
+def needs_of(config: ModelConfig | None) -> tuple[str, ...]:
+    """Return the names of the models that a model configured like this calls."""
+    ensemble = config.ensemble_scheduling if config else None
+    return tuple(dict.fromkeys(step.model_name for step in ensemble.step)) if ensemble else ()
+
+
+class Dependents:
+    """Who is loaded for whose sake. A model is `asked` for by itself, or pulled by ensembles."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, tuple[str, ...]] = {}
+        self._asked: set[str] = set()
+
+    def ask(self, name: str) -> None:
+        """Take note that somebody wants the model for its own sake."""
+        self._asked.add(name)
+
+    def want(self, name: str, needs: tuple[str, ...]) -> None:
+        """Take note that the model is wanted, and calls the models in `needs`."""
+        if needs:
+            self._needs[name] = needs
+        else:
+            self._needs.pop(name, None)
+
+    def leave(self, name: str) -> list[str]:
+        """Take note that nobody wants the model any more; return whom nobody now needs.
+
+        These are models that were loaded for its sake alone.
+        """
+        self._asked.discard(name)
+        needed = self._needs.pop(name, ())
+        return [one for one in needed if one not in self._asked and not self.of(one)]
+
+    def of(self, name: str) -> list[str]:
+        """Return the ensembles that are wanted and call the model."""
+        return sorted(ensemble for ensemble, needs in self._needs.items() if name in needs)
+
+
+def check_chain(chain: tuple[str, ...], name: str) -> None:
+    """Raise LoadFailed when `name` is in `chain`, the ensembles it is to be loaded for."""
+    if name in chain:
+        way = " → ".join((*chain[chain.index(name) :], name))
+        msg = f"ensemble '{name}' calls itself: {way}"
+        raise LoadFailed(msg)

@@ -1,0 +1,287 @@
+"""Lineup: the versions of one model that serve, and how they give way to others.
+
+New versions load beside the ones that serve. When all have come up they take over at one moment on
+the event loop; requests that found the old ones finish there, and then the old ones are closed.
+When one does not come up, none takes over.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from inferd.config.model import ModelConfig
+from inferd.core.metadata import ModelState
+from inferd.engine.catalog import NO_VERSION, UNLOADED, Catalog
+from inferd.engine.load import Loader
+from inferd.engine.served import Served
+from inferd.engine.thread import in_daemon_thread
+from inferd.errors import InferdError, Unavailable
+from inferd.repository.layout import FoundModel
+from inferd.repository.upload import Upload
+from inferd.repository.watch import Marks
+
+log = logging.getLogger("inferd.engine")
+
+MAX_DRAINING = 32
+"""So many versions of a model may wait for their last requests; then none is replaced any more."""
+
+MAX_UNLOADED = 16
+"""Of the versions that served once so many stay in the index."""
+
+
+class Source(NamedTuple):
+    """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
+
+    `upload` holds the files where a client sent them, too.
+    """
+
+    model: FoundModel
+    marks: Marks
+    is_override: bool = False
+    upload: Upload | None = None
+
+    def marks_of(self, version: int) -> tuple[object, ...]:
+        """Return all that a version hangs on, save the configuration."""
+        own = self.marks.versions.get(str(version), b"")
+        return (self.model.folder, self.model.file, self.marks.shared, own)
+
+
+class _Kept(NamedTuple):
+    """A version that serves, and what it was made from."""
+
+    served: Served
+    config: ModelConfig
+    marks: tuple[object, ...]
+    upload: Upload | None
+
+
+class Lineup:
+    """What serves of one model. Whoever calls `change` or `withdraw` holds `lock`.
+
+    `on_idle` is called when nothing is left that happens by itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        catalog: Catalog,
+        loader: Loader,
+        *,
+        drain_timeout_s: float,
+        on_idle: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.lock = asyncio.Lock()
+        self.waiting_count = 0
+        self._catalog = catalog
+        self._loader = loader
+        self._drain_timeout_s = drain_timeout_s
+        self._on_idle = on_idle
+        self._kept: dict[int, _Kept] = {}
+        self._drains: set[asyncio.Task[None]] = set()
+        self._draining: Counter[int] = Counter()
+        self._is_gone = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether a version serves."""
+        return bool(self._kept)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing serves, is being closed, or waits."""
+        return not (self._kept or self._drains or self.waiting_count)
+
+    async def change(self, source: Source, *, is_partial: bool = False) -> dict[int, str]:
+        """Have the versions of `source` serve, and no others; return why versions failed.
+
+        What is unchanged goes on as it is. When a version fails everything stays as it was;
+        `is_partial` has the others serve nevertheless. Raises Unavailable when too many replaced
+        versions still wait for their requests.
+        """
+        if self._draining.total() >= MAX_DRAINING:
+            msg = f"{MAX_DRAINING} replaced versions of model '{self.name}' still have requests"
+            raise Unavailable(msg)
+        self._is_gone = False
+        model = source.model
+        fresh = [number for number in model.versions if not self._is_current(source, number)]
+        self.announce(fresh)
+        loaded, failures = await self._load(model, fresh)
+        if failures and not is_partial:
+            await asyncio.gather(*(close_served(one, 0.0) for one in loaded))
+            told = f"not served, because version {min(failures)} failed"
+            self._note_failures(source, {int(one.version): told for one in loaded} | failures)
+            return failures
+        self._take_over(source, loaded)
+        self._note_failures(source, failures)
+        return failures
+
+    def announce(self, versions: Iterable[int]) -> None:
+        """Say of those of `versions` that do not serve that they are loading."""
+        for number in versions:
+            if number not in self._kept:
+                self._set_state(number, ModelState.LOADING)
+
+    def withdraw(self, reason: str = UNLOADED, *, is_gone: bool = False) -> None:
+        """Have no version serve any more; the index tells the `reason`.
+
+        A model that `is_gone` is forgotten as soon as its last request is done.
+        """
+        model = self._catalog.models.get(self.name)
+        for number in list(model.versions) if model else ():
+            if number == NO_VERSION:
+                self._catalog.remove(self.name, number)
+            elif number not in self._kept:
+                self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
+        kept, self._kept = self._kept, {}
+        for number in kept:
+            self._set_state(number, ModelState.UNLOADING)
+        for number, one in kept.items():
+            self._drain(number, one, reason)
+        self._is_gone = is_gone
+        self._forget_if_gone()
+
+    def fail(self, reason: str) -> None:
+        """Say why nothing of the model can be loaded, unless something of it serves."""
+        if not self._kept:
+            self._catalog.set_state(self.name, NO_VERSION, ModelState.UNAVAILABLE, reason)
+
+    async def end_drains(self, timeout_s: float) -> None:
+        """Wait for the requests of versions that do not serve any more, `timeout_s` at most."""
+        if self._drains:
+            _, late = await asyncio.wait(self._drains, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    # --- loading ---
+
+    def _is_current(self, source: Source, number: int) -> bool:
+        kept = self._kept.get(number)
+        return (
+            kept is not None
+            and kept.marks == source.marks_of(number)
+            and _without_policy(kept.config) == _without_policy(source.model.config)
+        )
+
+    async def _load(
+        self, model: FoundModel, versions: Iterable[int]
+    ) -> tuple[list[Served], dict[int, str]]:
+        loads = {
+            number: asyncio.create_task(self._loader.load_in_thread(model, number))
+            for number in versions
+        }
+        try:
+            await asyncio.gather(*loads.values(), return_exceptions=True)
+        except asyncio.CancelledError:  # the server ends
+            done = [load for load in loads.values() if load.done() and not load.cancelled()]
+            for load in done:
+                if load.exception() is None:
+                    await close_served(load.result(), 0.0)
+            raise
+        loaded: list[Served] = []
+        failures: dict[int, str] = {}
+        for number, load in loads.items():
+            error = load.exception()
+            if error is None:
+                loaded.append(load.result())
+            elif isinstance(error, InferdError):
+                failures[number] = error.message
+            else:
+                raise error
+        return loaded, failures
+
+    def _note_failures(self, source: Source, failures: dict[int, str]) -> None:
+        for number, reason in failures.items():
+            if number in self._kept:
+                continue
+            if source.upload is not None:  # it lies nowhere where it could be seen to
+                self._catalog.remove(self.name, number)
+                continue
+            self._catalog.set_state(
+                self.name, number, ModelState.UNAVAILABLE, reason, is_excused=self.serves
+            )
+
+    # --- taking over ---
+
+    def _take_over(self, source: Source, loaded: Iterable[Served]) -> None:
+        """Exchange what serves. Nothing here waits, so no request sees half of it."""
+        model, before = source.model, self._kept
+        assert model.config is not None
+        self._kept = {number: one for number, one in before.items() if number in model.versions}
+        for number, one in self._kept.items():
+            policy = model.config.version_policy
+            one.served.config = replace(one.served.config, version_policy=policy)
+            self._kept[number] = one._replace(config=model.config)
+        for served in loaded:
+            number = int(served.version)
+            self._kept[number] = _Kept(served, model.config, source.marks_of(number), source.upload)
+            if source.upload:
+                source.upload.hold()
+        self._catalog.add(*(one.served for one in self._kept.values()))
+        for number, old in before.items():
+            new = self._kept.get(number)
+            if new is None:
+                self._set_state(number, ModelState.UNLOADING)
+            if new is None or new.served is not old.served:
+                self._drain(number, old, UNLOADED)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Forget versions that failed once and are gone, and all but a few of those unloaded."""
+        rows = self._catalog.models[self.name].versions
+        idle = [number for number, row in rows.items() if row.state is ModelState.UNAVAILABLE]
+        unloaded = sorted(number for number in idle if rows[number].reason == UNLOADED)
+        for number in idle:
+            if number not in unloaded[-MAX_UNLOADED:]:
+                self._catalog.remove(self.name, number)
+
+    def _drain(self, number: int, old: _Kept, reason: str) -> None:
+        self._draining[number] += 1
+        task = asyncio.get_running_loop().create_task(self._drained(number, old, reason))
+        self._drains.add(task)
+        task.add_done_callback(self._after_drain)
+
+    async def _drained(self, number: int, old: _Kept, reason: str) -> None:
+        try:
+            await close_served(old.served, self._drain_timeout_s)
+        finally:
+            self._draining -= Counter((number,))
+            if not self._draining[number] and self._state(number) is ModelState.UNLOADING:
+                self._set_state(number, ModelState.UNAVAILABLE, reason)
+        if old.upload is not None and old.upload.release():
+            await in_daemon_thread(old.upload.discard)
+
+    def _after_drain(self, task: asyncio.Task[None]) -> None:
+        self._drains.discard(task)
+        self._forget_if_gone()
+        if self.is_idle:
+            self._on_idle()
+
+    def _forget_if_gone(self) -> None:
+        if self._is_gone and not self._draining.total():
+            self._catalog.remove_model(self.name)
+
+    def _state(self, number: int) -> ModelState | None:
+        model = self._catalog.models.get(self.name)
+        row = model.versions.get(number) if model else None
+        return row.state if row else None
+
+    def _set_state(self, number: int, state: ModelState, reason: str = "") -> None:
+        self._catalog.set_state(self.name, number, state, reason, is_excused=True)
+
+
+async def close_served(served: Served, timeout_s: float) -> None:
+    """Close what served, as Scheduler.close does; what goes wrong is logged."""
+    try:
+        await served.scheduler.close(timeout_s)
+    except Exception as error:  # a model that cannot even end
+        log.exception("model '%s' does not close: %s", served.name, error)
+
+
+def _without_policy(config: ModelConfig | None) -> ModelConfig | None:
+    """Return `config` save what can change while a version goes on as it is."""
+    return config and replace(config, version_policy=None)

@@ -1,0 +1,130 @@
+"""Repositories: the paths a server was given, and the models that lie there at the moment."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from inferd.config.model import ModelConfig
+from inferd.config.platform import platform_of_file
+from inferd.errors import InferdError, InvalidConfig, NotLoadable
+from inferd.repository.layout import FoundModel
+from inferd.repository.local import find_model, folder_name, is_model, single_model
+
+
+class Place(NamedTuple):
+    """Where a model lies: its folder, or the bare file; `root` is the repository around it."""
+
+    name: str
+    path: Path
+    root: Path | None = None
+    is_file: bool = False
+
+
+class Repositories:
+    """Finds models by name. Everything here reads the disk: it is for a thread.
+
+    A path may be a repository, the folder of one model, or a bare model file. Which it is is found
+    out once: a file that turns up in a repository later does not make a model of the whole.
+    `config_name` and `strict` are those of `find_model`.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        config_name: str = "",
+        *,
+        gpu_count: int = 0,
+        strict: bool = False,
+    ) -> None:
+        """Raises InvalidConfig for a path that is no folder and no model."""
+        self._config_name = config_name
+        self._gpu_count = gpu_count
+        self._strict = strict
+        self._roots: list[Path] = []
+        self._alone: list[Place] = []
+        for path in paths:
+            self._add(path.absolute())
+
+    def places(self) -> dict[str, list[Place]]:
+        """Return where each model lies now, by its name, names in order.
+
+        Raises NotLoadable when a repository cannot be read.
+        """
+        found: dict[str, list[Place]] = defaultdict(list)
+        for place in self._alone:
+            found[place.name].append(place)
+        for root in self._roots:
+            try:
+                folders = _model_folders(root)
+            except OSError as error:
+                msg = f"a model repository cannot be read: {error.strerror}"
+                raise NotLoadable(msg) from error
+            for folder in folders:
+                found[folder_name(folder)].append(Place(folder_name(folder), folder, root))
+        return dict(sorted(found.items()))
+
+    def find_all(self) -> list[FoundModel]:
+        """Return every model, by name; one that is broken carries its error.
+
+        A name that is found twice is not served. Raises NotLoadable as `places` does.
+        """
+        return [self._read(places) for places in self.places().values()]
+
+    def find(self, name: str, override: ModelConfig | None = None) -> FoundModel | None:
+        """Return the model called `name`, None when there is none. Raises as `places` does.
+
+        The name is looked up among those that are there, and never made part of a path.
+        `override` stands in for what config.pbtxt says.
+        """
+        places = self.places().get(name)
+        return self._read(places, override) if places else None
+
+    def _add(self, path: Path) -> None:
+        try:
+            if not path.exists():
+                msg = f"'{path}' does not exist: expected a model repository or a model"
+                raise InvalidConfig(msg)
+            is_alone = path.is_dir() and is_model(path)
+            if path.is_file() or (platform_of_file(path.name) and not is_alone):
+                model = single_model(path, gpu_count=self._gpu_count)
+                self._alone.append(Place(model.name, path, is_file=True))
+            elif is_alone:
+                model = find_model(path, self._config_name, name="", strict=self._strict)
+                self._alone.append(Place(model.name, path))
+            else:
+                _model_folders(path)
+                self._roots.append(path)
+        except OSError as error:
+            msg = f"'{path}' cannot be read: {error.strerror}"
+            raise InvalidConfig(msg) from error
+
+    def _read(self, places: list[Place], override: ModelConfig | None = None) -> FoundModel:
+        [place, *more] = places
+        if more:
+            msg = f"model '{place.name}' appears in {len(places)} places, expected one"
+            return FoundModel(place.name, place.path, error=InvalidConfig(msg))
+        if place.is_file:
+            try:
+                return single_model(place.path, override=override, gpu_count=self._gpu_count)
+            except InferdError as error:
+                return FoundModel(place.name, place.path.parent, error=error)
+        model = find_model(
+            place.path,
+            self._config_name,
+            name=None if place.root else place.name,
+            override=override,
+            gpu_count=self._gpu_count,
+            strict=self._strict,
+        )
+        return msgspec.structs.replace(model, root=place.root)
+
+
+def _model_folders(repository: Path) -> list[Path]:
+    return [child for child in sorted(repository.iterdir()) if _may_be_model(child)]
+
+
+def _may_be_model(child: Path) -> bool:
+    return child.is_dir() and not child.name.startswith(".") and child.name != "__pycache__"

@@ -1,0 +1,91 @@
+"""The files below a model's folder: which there are, and whether links among them lead out."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+MAX_DEPTH = 32
+"""Folders nested more deeply are not looked into."""
+
+_CACHES = ("__pycache__",)
+_TEMPORARY = ("~", ".pyc", ".swp")
+
+
+class Entry(NamedTuple):
+    """One file; `path` is relative to the folder the walk began in, with slashes."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+def walk(folder: Path) -> Iterator[Entry]:
+    """Yield the files below `folder`, those links lead to among them, in the order of their names.
+
+    What Python and editors leave behind is passed over: caches, hidden files, backups. So is what
+    vanishes meanwhile, and a folder that holds itself.
+    """
+    yield from _walk(folder, "", ())
+
+
+def entries_of(file: Path) -> Iterator[Entry]:
+    """Yield what a model file, or a folder in its place, consists of."""
+    if file.is_dir():
+        yield from walk(file)
+    else:
+        with suppress(OSError):
+            found = file.stat()
+            yield Entry(file.name, found.st_size, found.st_mtime_ns)
+
+
+def is_noise(name: str) -> bool:
+    """Tell whether a file or folder called `name` says nothing about the model."""
+    return name.startswith((".", "#")) or name in _CACHES or name.endswith(_TEMPORARY)
+
+
+def link_out(folder: Path, root: Path) -> str | None:
+    """Return the first link at or below `folder` that leads out of `root`, None without one.
+
+    The path is relative to `root`, in which `folder` lies.
+    """
+    end = os.path.realpath(root)
+    for path in _everything(folder):
+        if os.path.islink(path) and not _is_below(os.path.realpath(path), end):
+            return path.relative_to(root).as_posix()
+    return None
+
+
+def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[Entry]:
+    for name in _names(folder):
+        if is_noise(name):
+            continue
+        try:
+            found = os.stat(folder / name)
+        except OSError:
+            continue
+        if not stat.S_ISDIR(found.st_mode):
+            yield Entry(prefix + name, found.st_size, found.st_mtime_ns)
+        elif (here := (found.st_dev, found.st_ino)) not in above and len(above) < MAX_DEPTH:
+            yield from _walk(folder / name, f"{prefix}{name}/", (*above, here))
+
+
+def _everything(path: Path, depth: int = 0) -> Iterator[Path]:
+    """Yield `path` and all below it, hidden ones too; no link but `path` itself is followed."""
+    yield path
+    if depth < MAX_DEPTH and path.is_dir() and (depth == 0 or not path.is_symlink()):
+        for name in _names(path):
+            yield from _everything(path / name, depth + 1)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _is_below(path: str, root: str) -> bool:
+    return os.path.commonpath((path, root)) == root

@@ -1,0 +1,118 @@
+"""Uploads: model files that clients sent, in temporary folders, all of them within one limit."""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from inferd.config.checks import is_inside
+from inferd.errors import InvalidRequest, NotLoadable
+
+MAX_DEPTH = 16
+"""Sent files may lie so many folders deep."""
+
+Files = Mapping[str, bytes | memoryview]
+
+
+class Upload:
+    """The files of one load in a `folder` of their own, until nobody holds them any more."""
+
+    def __init__(self, uploads: "Uploads", folder: Path, size_bytes: int) -> None:
+        self.folder = folder
+        self.size_bytes = size_bytes
+        self._uploads = uploads
+        self._holders_count = 0
+
+    def hold(self) -> None:
+        """Keep the files until `release` was called as often as this."""
+        self._holders_count += 1
+
+    def release(self) -> bool:
+        """Return whether nobody holds the files now, so that `discard` is to be called."""
+        self._holders_count -= 1
+        return self._holders_count <= 0
+
+    def discard(self) -> None:
+        """Delete the files. For a thread."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._uploads.forget(self)
+
+
+class Uploads:
+    """Takes files as long as all together have `max_bytes` at most."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._used_bytes = 0
+        self._stored: set[Upload] = set()
+        self._lock = threading.Lock()
+
+    def store(self, files: Files) -> Upload:
+        """Write `files`, contents by path, into a new folder. For a thread.
+
+        Raises InvalidRequest for a path that is no path inside the model's folder, and for more
+        bytes than there is room for; NotLoadable when they cannot be written.
+        """
+        paths = {_path(name): content for name, content in files.items()}
+        folders = {parent for path in paths for parent in path.parents}
+        if len(paths) < len(files) or folders & paths.keys():
+            msg = "two of the files sent have the same path, or one lies inside the other"
+            raise InvalidRequest(msg)
+        size_bytes = sum(len(content) for content in files.values())
+        self._take(size_bytes)
+        try:
+            upload = Upload(self, Path(tempfile.mkdtemp(prefix="inferd-model-")), size_bytes)
+        except OSError as error:
+            self._take(-size_bytes)
+            raise _not_stored(error) from error
+        self._stored.add(upload)
+        try:
+            for path, content in paths.items():
+                _write(upload.folder / path, content)
+        except OSError as error:  # no space left, say
+            upload.discard()
+            raise _not_stored(error) from error
+        return upload
+
+    def forget(self, upload: Upload) -> None:
+        """Take note that the files of `upload` are deleted."""
+        if upload in self._stored:
+            self._stored.discard(upload)
+            self._take(-upload.size_bytes)
+
+    def close(self) -> None:
+        """Delete all that is left. For a thread."""
+        for upload in list(self._stored):
+            upload.discard()
+
+    def _take(self, size_bytes: int) -> None:
+        with self._lock:
+            left = self._max_bytes - self._used_bytes
+            if size_bytes > left:
+                msg = (
+                    f"the files sent have {size_bytes} bytes, there is room for {left} "
+                    f"(--model-upload-max-bytes)"
+                )
+                raise InvalidRequest(msg)
+            self._used_bytes += size_bytes
+
+
+def _not_stored(error: OSError) -> NotLoadable:
+    return NotLoadable(f"the files sent cannot be stored: {error.strerror}")
+
+
+def _path(name: str) -> PurePosixPath:
+    """Return the path a file is sent for, relative to the model's folder."""
+    path = PurePosixPath(name)
+    is_sound = is_inside(name) and path.parts and "\0" not in name and len(path.parts) <= MAX_DEPTH
+    if not is_sound or any(len(part.encode(errors="replace")) > 255 for part in path.parts):
+        msg = f"'file:{name[:200]}' leads nowhere, expected a path below the model's folder"
+        raise InvalidRequest(msg)
+    return path
+
+
+def _write(path: Path, content: bytes | memoryview) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        file.write(content)

@@ -1,0 +1,103 @@
+"""Watch: which models look other than at the last look.
+
+A model looks the same while its files have the same names, sizes and times. Looking for the newest
+time alone would miss a file that was replaced by an older one. The times of folders say nothing:
+Python and editors leave caches and backups there, which are passed over.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from inferd.config.checks import CONFIG_FILE
+from inferd.repository.layout import is_version
+from inferd.repository.repositories import Place, Repositories
+from inferd.repository.tree import Entry, entries_of, walk
+
+_CONFIGS = "configs/"
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """How a model's files looked: a digest for each version folder, by its name.
+
+    `config` is that of the configuration files, `shared` that of all others.
+    """
+
+    config: bytes
+    shared: bytes
+    versions: dict[str, bytes]
+
+
+NO_MARKS = Marks(b"", b"", {})
+"""Of what is not looked at twice."""
+
+
+class Watch:
+    """Compares the models of `repositories` with what it saw before.
+
+    `look` is for a thread, one at a time; `forget` may be called from another meanwhile.
+    """
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._repositories = repositories
+        self._seen: dict[str, list[Marks]] = {}
+        self._forgotten: set[str] = set()
+
+    def look(self) -> list[str]:
+        """Return the names of the models that are new, gone or changed since the last look.
+
+        Raises NotLoadable when a repository cannot be read; then nothing has changed.
+        """
+        places = self._repositories.places()
+        forgotten, self._forgotten = self._forgotten, set()
+        now = {name: [marks_at(place) for place in there] for name, there in places.items()}
+        before, self._seen = self._seen, now
+        return sorted(
+            name
+            for name in before.keys() | now.keys()
+            if before.get(name) != now.get(name) or name in forgotten
+        )
+
+    def forget(self, name: str) -> None:
+        """Have the next look tell of the model again, if it is there."""
+        self._forgotten.add(name)
+
+
+def marks_at(place: Place) -> Marks:
+    """Return how the files of the model at `place` look."""
+    if place.is_file:
+        return marks_of(place.path.parent, place.path)
+    return marks_of(place.path)
+
+
+def marks_of(folder: Path, file: Path | None = None) -> Marks:
+    """Return how the files of the model in `folder` look; it may be one bare `file` there."""
+    if file is not None:
+        return Marks(b"", b"", {"1": _digest(entries_of(file))})
+    config: list[Entry] = []
+    shared: list[Entry] = []
+    versions: dict[str, list[Entry]] = {}
+    for entry in walk(folder):
+        first, slash, _ = entry.path.partition("/")
+        if entry.path == CONFIG_FILE or entry.path.startswith(_CONFIGS):
+            config.append(entry)
+        elif slash and is_version(first):
+            versions.setdefault(first, []).append(entry)
+        else:
+            shared.append(entry)
+    return Marks(
+        _digest(config),
+        _digest(shared),
+        {version: _digest(found) for version, found in versions.items()},
+    )
+
+
+def _digest(entries: Iterable[Entry]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for entry in entries:
+        digest.update(
+            f"{entry.path}\0{entry.size}\0{entry.modified_ns}\0".encode(errors="surrogateescape")
+        )
+    return digest.digest()

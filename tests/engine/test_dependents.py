@@ -1,0 +1,42 @@
+"""Which ensembles need which models."""
+
+import pytest
+
+from inferd.config.model import EnsembleScheduling, EnsembleStep, ModelConfig
+from inferd.engine.dependents import Dependents, check_chain, needs_of
+from inferd.errors import LoadFailed
+
+
+def test_a_model_needs_the_models_its_steps_call_each_once():
+    steps = tuple(EnsembleStep(name) for name in ("b", "a", "b"))
+    assert needs_of(ModelConfig("e", ensemble_scheduling=EnsembleScheduling(steps))) == ("b", "a")
+    assert needs_of(ModelConfig("m")) == ()
+    assert needs_of(None) == ()
+
+
+def test_who_leaves_tells_whom_nobody_needs_now():
+    dependents = Dependents()
+    dependents.want("e", ("a", "b", "c"))
+    dependents.want("f", ("b",))
+    dependents.ask("c")
+    assert dependents.of("b") == ["e", "f"]
+    assert dependents.leave("e") == ["a"]
+    assert dependents.of("a") == []
+    assert dependents.leave("f") == ["b"]
+    assert dependents.leave("c") == []
+    assert dependents.leave("nobody") == []
+
+
+def test_needs_may_change():
+    dependents = Dependents()
+    dependents.want("e", ("a",))
+    dependents.want("e", ("b",))
+    assert (dependents.of("a"), dependents.of("b")) == ([], ["e"])
+    dependents.want("e", ())
+    assert dependents.of("b") == []
+
+
+def test_a_chain_that_closes_is_refused():
+    check_chain(("a", "b"), "c")
+    with pytest.raises(LoadFailed, match="ensemble 'b' calls itself: b → c → b"):
+        check_chain(("a", "b", "c"), "b")
