@@ -31,6 +31,28 @@ def test_without_a_folder_nothing_is_allowed():
         AllowedFolder(None, "--here").place("trace_file", "x")
 
 
+def test_what_must_be_new_may_not_be_there_unless_it_was_named_before(tmp_path):
+    folder = AllowedFolder(tmp_path, "--here")
+    path = folder.place("trace_file", "mine", must_be_new=True)
+    path.write_text("[]")
+    assert folder.place("trace_file", "mine", must_be_new=True) == path
+    (tmp_path / "theirs").write_text("x")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("theirs", "link"):
+        with pytest.raises(InvalidRequest, match=f"there is a file '{name}' already"):
+            folder.place("trace_file", name, must_be_new=True)
+    assert folder.place("log_file", "theirs") == tmp_path / "theirs"
+
+
+def test_clients_may_name_so_many_files(tmp_path):
+    folder = AllowedFolder(tmp_path, "--here", max_names=2)
+    for name in ("a", "b", "a"):
+        folder.place("log_file", name)
+    with pytest.raises(InvalidRequest, match="log_file: clients have named 2 files"):
+        folder.place("log_file", "c")
+    assert folder.place("log_file", "b") == tmp_path / "b"
+
+
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match="link"):

@@ -55,6 +55,13 @@ def test_a_large_tensor_is_noted_without_its_data():
     assert (noted.tensor.shape, noted.tensor.data, noted.has_data) == (large.shape, b"", False)
 
 
+def test_a_trace_that_holds_much_notes_more_without_data():
+    trace = Trace(1, "m", BOTH)
+    trace.note_tensors("X", [tensor(size=moments.MAX_TENSOR_BYTES)] * 10)
+    assert [one.has_data for one in trace.tensors] == [True] * 3 + [False] * 7
+    assert trace.size_bytes <= moments.MAX_TRACE_BYTES
+
+
 def test_tensors_of_one_activity_are_repeated_for_another():
     trace = Trace(1, "m", BOTH)
     trace.note_tensors("X", [tensor("A"), tensor("B")])

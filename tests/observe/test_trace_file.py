@@ -143,6 +143,18 @@ def test_a_link_in_a_clients_name_is_not_followed(tmp_path):
     assert read_ids(tmp_path / "victim") == [1]
 
 
+def test_a_file_a_client_names_is_never_written_over(tmp_path):
+    (tmp_path / "t").write_text("precious")
+    (tmp_path / "t.1").write_text("precious")
+    with pytest.raises(FileExistsError):
+        TraceFile(tmp_path / "t", is_named_by_client=True).write([trace_of()])
+    numbered = TraceFile(tmp_path / "t", is_named_by_client=True)
+    with pytest.raises(FileExistsError):
+        numbered.write([trace_of(number, frequency=1) for number in (1, 2)])
+    assert read_ids(tmp_path / "t.0") == [1]
+    assert [(tmp_path / name).read_text() for name in ("t", "t.1")] == ["precious"] * 2
+
+
 @pytest.mark.slow
 def test_a_full_disk_leaves_the_file_whole(tmp_path):
     path = tmp_path / "trace.json"
@@ -193,11 +205,3 @@ def test_what_cannot_be_written_is_said_once_and_the_rest_goes_on(tmp_path, capl
     assert "lost, because their file cannot be written: No such file" in caplog.messages[0]
     assert str(tmp_path) not in caplog.text
     assert read_ids(tmp_path / "good") == [9]
-
-
-def test_the_writer_remembers_a_bounded_number_of_files(tmp_path):
-    writer = TraceWriter(None, max_files=2)
-    for number, name in enumerate("abca", 1):
-        writer.take(trace_of(number, tmp_path / name))
-    writer.close(30)
-    assert [read_ids(tmp_path / name) for name in "abc"] == [[4], [2], [3]]

@@ -1,15 +1,14 @@
 """AllowedFolder: where clients may have the server write files, if anywhere.
 
 A client that could name any path would write over the files of the account the server runs as. So
-it names a file, not a path, in one folder that the operator has set aside; and what already lies
-there under that name is only taken if it is a plain file: no link that leads elsewhere, no pipe
-that would make the server wait.
+it names a file, not a path, in one folder that the operator has set aside. What already lies there
+under that name is written over by nobody, and only added to if it is a plain file: no link that
+leads elsewhere, no pipe that would make the server wait.
 """
 
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -18,31 +17,50 @@ from inferd.errors import InvalidRequest, Unsupported
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
-@dataclass(frozen=True, slots=True)
+MAX_NAMES = 100
+"""So many files clients may name while the server runs."""
+
+
 class AllowedFolder:
     """One folder and the option that names it; `path` None: clients may write nowhere."""
 
-    path: Path | None
-    option: str
+    def __init__(self, path: Path | None, option: str, *, max_names: int = MAX_NAMES) -> None:
+        self.path = path
+        self._option = option
+        self._max_names = max_names
+        self._named: set[str] = set()
 
-    def place(self, setting: str, name: str) -> Path:
+    def place(self, setting: str, name: str, *, must_be_new: bool = False) -> Path:
         """Return the path of the file `name`, which a client gave as `setting`.
 
-        Raises Unsupported when there is no folder, InvalidRequest for what is no plain name.
+        With `must_be_new` no file may have that name that was there before a client named it.
+        Raises Unsupported when there is no folder, InvalidRequest for what is no plain name, is
+        taken, or is one too many.
         """
         if self.path is None:
             msg = (
                 f"{setting} cannot be changed by clients of this server; "
-                f"its option {self.option} can allow them one folder"
+                f"its option {self._option} can allow them one folder"
             )
             raise Unsupported(msg)
         if not _NAME.fullmatch(name):
             msg = (
                 f"{setting} must be a file name, not a path: up to 200 letters, digits and . _ -; "
-                f"it lies in the folder of the server's option {self.option}"
+                f"it lies in the folder of the server's option {self._option}"
             )
             raise InvalidRequest(msg)
+        if name not in self._named:
+            self._add(setting, name, must_be_new=must_be_new)
         return self.path / name
+
+    def _add(self, setting: str, name: str, *, must_be_new: bool) -> None:
+        if len(self._named) >= self._max_names:
+            msg = f"{setting}: clients have named {self._max_names} files, the most there may be"
+            raise InvalidRequest(msg)
+        if must_be_new and os.path.lexists(f"{self.path}/{name}"):
+            msg = f"{setting}: there is a file '{name}' already, which is not written over"
+            raise InvalidRequest(msg)
+        self._named.add(name)
 
 
 def open_plain(path: Path, flags: int) -> int:

@@ -26,6 +26,9 @@ TENSOR_BACKEND_OUTPUT = "TENSOR_BACKEND_OUTPUT"
 MAX_TENSOR_BYTES = 1 << 20
 """A larger tensor is traced without its data."""
 
+MAX_TRACE_BYTES = 1 << 22
+"""When a trace holds so much, further tensors are traced without their data."""
+
 MAX_TENSORS = 1000
 """Of one trace; more are left out."""
 
@@ -105,7 +108,8 @@ class Trace:
     def note_tensors(self, activity: str, tensors: list[Tensor]) -> None:
         """Note copies of `tensors`: what they view may change before it is written."""
         for tensor in tensors[: MAX_TENSORS - len(self.tensors)]:
-            has_data = tensor.size_bytes <= MAX_TENSOR_BYTES
+            size = tensor.size_bytes
+            has_data = size <= MAX_TENSOR_BYTES and self.size_bytes + size <= MAX_TRACE_BYTES
             data = bytes(tensor.view()) if has_data else b""
             copy = Tensor(tensor.name, tensor.datatype, tensor.shape, data)
             self.tensors.append(TracedTensor(activity, copy, has_data))

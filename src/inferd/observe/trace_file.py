@@ -23,9 +23,6 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import half_to_float32
 from inferd.tensor.tensor import Tensor
 
-MAX_FILES = 100
-"""The writer remembers how far it is in so many files; one it has forgotten begins anew."""
-
 
 class TraceWriter:
     """Writes finished traces to the files their settings name.
@@ -34,14 +31,9 @@ class TraceWriter:
     """
 
     def __init__(
-        self,
-        own_file: Path | None,
-        *,
-        max_waiting_bytes: int = MAX_WAITING_BYTES,
-        max_files: int = MAX_FILES,
+        self, own_file: Path | None, *, max_waiting_bytes: int = MAX_WAITING_BYTES
     ) -> None:
         self._own_file = own_file
-        self._max_files = max_files
         self._files: dict[Path, TraceFile] = {}
         self._failed = Complaints("traces were lost, because their file cannot be written")
         self._backlog = Backlog(self._write, max_waiting_bytes=max_waiting_bytes)
@@ -68,15 +60,16 @@ class TraceWriter:
     def _file(self, path: Path) -> "TraceFile":
         found = self._files.get(path)
         if found is None:
-            if len(self._files) >= self._max_files:
-                del self._files[next(iter(self._files))]
             by_client = path != self._own_file
             found = self._files[path] = TraceFile(path, is_named_by_client=by_client)
         return found
 
 
 class TraceFile:
-    """One trace file, or a row of numbered ones; what was there before is replaced."""
+    """One trace file, or a row of numbered ones.
+
+    What was there before is replaced in a file the operator named, and respected in others.
+    """
 
     def __init__(self, path: Path, *, is_named_by_client: bool) -> None:
         self._path = path
@@ -108,11 +101,10 @@ class TraceFile:
                 self._count = 0
 
     def _append(self, path: Path, texts: Sequence[bytes], *, is_new: bool) -> None:
-        flags = os.O_TRUNC if is_new else 0
         if self._is_named_by_client:
-            descriptor = open_plain(path, flags)
+            descriptor = open_plain(path, os.O_EXCL if is_new else 0)
         else:
-            flags |= os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if is_new else 0)
             descriptor = os.open(path, flags, 0o666)
         try:
             _put_before_the_bracket(descriptor, b",\n".join(texts))

@@ -145,7 +145,7 @@ class Tracer:
         for settings in (self.settings(model), self.settings(), self._start):
             if name == (settings.file.name if settings.file else ""):
                 return settings.file
-        return self._folder.place("trace_file", name)
+        return self._folder.place("trace_file", name, must_be_new=True)
 
     def _apply(self, given: dict[str, dict[str, Any]], changed: str) -> None:
         base = replace(self._start, **given.get(GLOBAL, {}))
