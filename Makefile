@@ -9,6 +9,7 @@ URL ?=
 GRPC ?=
 CHECK ?=
 QUICK ?=
+ONLY ?=
 ARGS ?=
 FUZZ_SECONDS ?= 60
 
@@ -23,10 +24,10 @@ FUZZER := .venv-fuzz/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow conform fuzz-rest bench bench-peers docs dev clean
+.PHONY: help run check test test-slow test-clients conform fuzz-rest bench bench-peers docs dev clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUNTIME) ## start a server and ask it which digit it sees (CHECK=1: stop after that)
 	@$(BIN)/python examples/run.py --port $(PORT) --grpc-port $(GRPC_PORT) $(if $(CHECK),--check)
@@ -46,6 +47,9 @@ test: $(DEV) ## the tests, in two minutes (ARGS= for pytest)
 test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
 	$(BIN)/pytest tests -m slow $(ARGS)
 
+test-clients: $(DEV) ## other projects' clients: KServe, MLServer, httpx, grpc-js (ONLY=kserve: one)
+	$(BIN)/python clients/run.py $(ONLY)
+
 conform: $(DEV) ## the protocol tests against URL= and GRPC=, or a server they start themselves
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) $(ARGS)
 
@@ -64,7 +68,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-peers .venv-fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-peers .venv-clients .venv-fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 $(VENV_MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

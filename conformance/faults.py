@@ -264,6 +264,13 @@ def nothing_ready(message: Message) -> None:
 ACCEPTING = [
     "101",
     "111",
+    "S213",
+    "S215",
+    "S216",
+    "S217",
+    "S218",
+    "S221",
+    "S223",
     "S203",
     "S206",
     "S207",
@@ -376,6 +383,8 @@ REFUSING = [
     "1",
     "S12",
     "S205",
+    "S212",
+    "S219",
 ]
 """Points whose fault is to refuse what is to be answered."""
 RPC_ACCEPTING = [
@@ -529,6 +538,14 @@ FAULTS: dict[str, Fault] = {
     "S124": rpc_edits(lambda message: message.raw_output_contents.pop()),
     "S129": rpc_edits(lambda message: message.versions.append("3")),
     "S131": habit("reflects nothing"),
+    "119": edits(lambda body: body.update(text_output=[body["text_output"]])),
+    "120": on_answer(lambda answer: setattr(answer, "body", answer.body.partition(b"\n\n")[2])),
+    "S211": edits(lambda body: body.update(id=body.pop("id"))),
+    "S214": edits(lambda body: body.update(OUTPUT0=[body["OUTPUT0"]])),
+    "S220": on_answer(lambda answer: setattr(answer, "body", b"data: [DONE]\n\n")),
+    "S222": on_answer(
+        lambda answer: setattr(answer, "body", answer.body.replace(b'"outputs"', b'"out"'))
+    ),
     "S201": each_output(lambda tensor: tensor.update(datatype="BYTES")),
     "S202": each_value(lambda value: f"{value}.000000" if ":" in str(value) else value),
 }

@@ -17,7 +17,6 @@ REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
-GENERATE = "the generate extension"
 METRICS = "the metrics endpoint"
 
 NOT_YET_COVERED = {
@@ -35,8 +34,6 @@ NOT_YET_COVERED = {
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),
     114: ("a sequence id that is a string", SEQUENCE),
-    119: ("generate", GENERATE),
-    120: ("generate_stream", GENERATE),
     121: ("GET /metrics", METRICS),
 }
 """Number -> what the point asks, and the part of the server it waits for."""

@@ -67,6 +67,7 @@ class Model:
     optional: bool = False
     broken: bool = False
     labels: dict[str, list[str]] = field(default_factory=dict)
+    decoupled: bool = False
 
 
 @dataclass
@@ -118,11 +119,24 @@ class Server:
             for number in model.versions
         ]
 
+    def stream(self, name: str, version: str, inputs: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Return the outputs of every answer of a model; one that is not decoupled has one."""
+        model, _ = self.find(name, version)
+        check_inputs(model, inputs)
+        outputs = model.run({tensor.name: tensor for tensor in inputs})
+        if not model.decoupled:
+            return [outputs]
+        width = len(model.outputs)
+        return [outputs[at : at + width] for at in range(0, len(outputs), width)]
+
     def infer(
         self, name: str, version: str, inputs: Sequence[Tensor], wanted: Sequence[str]
     ) -> tuple[str, list[Tensor]]:
         """Return the version that answered and its outputs."""
         model, chosen = self.find(name, version)
+        if model.decoupled:
+            msg = f"model '{name}' is decoupled"
+            raise Refused(msg, "unsupported")
         check_inputs(model, inputs)
         for output in wanted:
             if output not in model.outputs:
@@ -218,6 +232,21 @@ def repeat(inputs: dict[str, Tensor]) -> list[Tensor]:
     ]  # fmt: skip
 
 
+def count_up(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run model repeat: OUT and IDX of all its answers, one after the other."""
+    given = inputs["IN"].raw
+    answers = []
+    for index in range(len(given) // 4):
+        answers.append(Tensor("OUT", "INT32", [1], given[4 * index : 4 * index + 4]))
+        answers.append(Tensor("IDX", "UINT32", [1], struct.pack("<I", index)))
+    return answers
+
+
+def say_again(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run model gen."""
+    return [Tensor("text_output", "BYTES", [1], inputs["text_input"].raw)]
+
+
 def fixture() -> Server:
     """Return a server of the repository v2."""
     fp32 = ("FP32", [-1, 4])
@@ -236,6 +265,14 @@ def fixture() -> Server:
         ),
         single(),
         Model("text", ["1"], {"INPUT0": ("BYTES", [1])}, {"OUTPUT0": ("BYTES", [1])}, repeat),
+        Model(
+            "gen", ["1"], {"text_input": ("BYTES", [1])}, {"text_output": ("BYTES", [1])}, say_again
+        ),
+        Model(
+            "repeat", ["1"],
+            {"IN": ("INT32", [-1]), "DELAY": ("UINT32", [-1]), "WAIT": ("UINT32", [1])},
+            {"OUT": ("INT32", [1]), "IDX": ("UINT32", [1])}, count_up, decoupled=True,
+        ),
     ]  # fmt: skip
     return Server({model.name: model for model in models})
 

@@ -121,6 +121,10 @@ def model_route(server: Server, name: str, rest: list[str], request: Request) ->
             return "GET", lambda: statistics(server, name, version)
         case ["ready"]:
             return "GET", lambda: model_ready(server, name, version)
+        case ["generate"]:
+            return "POST", lambda: generate(server, name, version, request)
+        case ["generate_stream"]:
+            return "POST", lambda: generate_stream(server, name, version, request)
         case ["trace", "setting"]:
             return request.method, lambda: trace_settings(server, name, request)
         case ["infer"]:
@@ -206,6 +210,74 @@ def metadata(server: Server, name: str, version: str) -> Answer:
             for tensor, (datatype, shape) in specs.items()
         ]
     return Answer(200, to_json(body))
+
+
+def generate(server: Server, name: str, version: str, request: Request) -> Answer:
+    """Answer .../generate."""
+    answers = generated(server, name, version, request)
+    if len(answers) != 1:
+        return Answer(500, to_json({"error": f"{len(answers)} answers, expected one"}))
+    return Answer(200, to_json(answers[0]))
+
+
+def generate_stream(server: Server, name: str, version: str, request: Request) -> Answer:
+    """Answer .../generate_stream; events that come all at once are events still."""
+    answers = generated(server, name, version, request)
+    events = b"".join(b"data: %b\n\n" % to_json(one) for one in answers)
+    return Answer(200, events, {"Content-Type": "text/event-stream; charset=utf-8"})
+
+
+def generated(server: Server, name: str, version: str, request: Request) -> list[dict[str, Any]]:
+    """Return the answers to a body of generate."""
+    model, chosen = server.find(name, version)
+    if request.headers.get("content-encoding", "identity") != "identity":
+        msg = "generate takes no coded bodies"
+        raise Refused(msg)
+    document = parse(request.body)
+    head = {"model_name": name, "model_version": chosen}
+    if isinstance(document.get("inputs"), list):
+        answers = server.stream(name, version, read_inputs(document, b""))
+        return [
+            json.loads(write(head, outputs, {t.name: False for t in outputs}).body)
+            for outputs in answers
+        ]
+    if "id" in document:
+        head["id"] = check_type("id", document["id"], str)
+    found = []
+    for outputs in server.stream(name, version, read_members(model, document)):
+        fields: dict[str, Any] = dict(head)
+        for tensor in outputs:
+            data = decode_tensor(tensor)
+            fields[tensor.name] = data[0] if len(data) == 1 else data
+        found.append(dict(sorted(fields.items())))
+    return found
+
+
+def read_members(model: Model, document: dict[str, Any]) -> list[Tensor]:
+    """Return the members of a flat body that are inputs; the others must be parameters."""
+    members = {key: value for key, value in document.items() if key != "parameters"}
+    members.update(parameters("the request", document))
+    inputs = []
+    for key, value in members.items():
+        if key in model.inputs:
+            inputs.append(flat_input(key, *model.inputs[key], value))
+        elif value is None or isinstance(value, dict | list):
+            msg = f"parameter '{key}' is no string, number or boolean"
+            raise Refused(msg)
+    return inputs
+
+
+def flat_input(name: str, datatype: str, dims: list[int], value: Any) -> Tensor:
+    """Return an input whose shape its elements decide: the last variable dim takes the rest."""
+    elements = flat(value)
+    rest, over = divmod(len(elements), prod(dim for dim in dims if dim != -1))
+    if over or (-1 not in dims and rest != 1):
+        msg = f"input '{name}' has {len(elements)} elements, expected {dims}"
+        raise Refused(msg)
+    shape = [1 if dim == -1 else dim for dim in dims]
+    if -1 in dims:
+        shape[len(dims) - 1 - dims[::-1].index(-1)] = rest
+    return Tensor(name, datatype, shape, encode_elements(name, datatype, elements))
 
 
 def infer(server: Server, name: str, version: str, request: Request) -> Answer:

@@ -100,6 +100,23 @@ input { name: "input0" data_type: TYPE_UINT32 dims: [ 2, 2 ] }
 input { name: "input1" data_type: TYPE_BOOL dims: [ 3 ] }
 output { name: "output0" data_type: TYPE_FP32 dims: [ 3, 2 ] }
 """
+GEN_CONFIG = """\
+backend: "identity"
+max_batch_size: 0
+input { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] }
+output { name: "text_output" data_type: TYPE_STRING dims: [ 1 ] }
+"""
+REPEAT_CONFIG = """\
+backend: "repeat"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: [ -1 ] }
+input { name: "DELAY" data_type: TYPE_UINT32 dims: [ -1 ] }
+input { name: "WAIT" data_type: TYPE_UINT32 dims: [ 1 ] }
+output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "IDX" data_type: TYPE_UINT32 dims: [ 1 ] }
+"""
+"""Shaped as Triton's own repeat backend wants it."""
 BROKEN_CONFIG = """\
 backend: "onnxruntime"
 max_batch_size: 0
@@ -127,6 +144,9 @@ def main() -> None:
     identity(v2 / "all", [(f"IN_{name}", f"OUT_{name}", name, "-1") for name in DATATYPES])
     identity(v2 / "single", [("INPUT0", "OUTPUT0", "FP32", "-1")])
     identity(v2 / "text", [("INPUT0", "OUTPUT0", "BYTES", "1")])
+    for name, config in (("gen", GEN_CONFIG), ("repeat", REPEAT_CONFIG)):
+        write(v2 / name / "config.pbtxt", config)
+        write(v2 / name / "1" / ".keep", "")
     broken = HERE / "broken"
     write(broken / "broken" / "config.pbtxt", BROKEN_CONFIG)
     write(broken / "broken" / "1" / "model.onnx", b"this is no ONNX file")

@@ -193,6 +193,7 @@ def repository(tmp_path_factory):
     _write(root, "animals", animals.replace("output {", 'output { label_filename: "labels.txt"'))
     (root / "animals" / "labels.txt").write_text("ant\nbee\n")
     _write(root, "slow", _identity(["FP32"], dims="1", execute_delay_ms=400))
+    _write(root, "repeat", 'backend: "repeat"')
     _write(root, "faulty", 'backend: "faulty"')
     onnx_config = 'backend: "onnxruntime"\nmax_batch_size: 8'
     _write(root, "add_sub", onnx_config, {"1": _add_sub()})

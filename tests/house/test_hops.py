@@ -17,7 +17,7 @@ TO_THE_ENGINE_AND_BACK = [
     "engine.Engine.infer",
     "engine.Engine._find",
     "served.Served.check_request",
-    "direct.DirectScheduler.run",
+    "dynamic.DynamicScheduler.run",  # or DirectScheduler.run, in a model that does not batch
     "execution.Execution.run_inline",
     "execution._size_class",
     "instance.OnnxInstance.execute",
@@ -56,7 +56,7 @@ BINARY_HOPS = [
     "v2_rest.V2Rest._request",
     *BINARY_INPUT,
     *BINARY_INPUT,
-    "v2_rest._set_parameters",  # binary_data_output
+    "v2_rest.set_parameters",  # binary_data_output
     "v2_rest._set_binary_output",
     "v2_rest._boolean",
     *TO_THE_ENGINE_AND_BACK,

@@ -1,6 +1,8 @@
 """Models whose timing the tests decide, and requests for them."""
 
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ import pytest
 from inferd.core.request import InferRequest, InferResponse
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 PATIENCE_S = 30
 

@@ -7,6 +7,7 @@ import pytest
 
 from inferd.core.request import InferResponse
 from inferd.errors import InferdError, InvalidRequest, Unavailable
+from inferd.observe.stats import Counts
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
 
@@ -24,7 +25,7 @@ def place(request, echo, request_of):
                     "m",
                     [echo],
                     may_run_inline=request.param == "loop",
-                    clock=echo.clock,
+                    counts=Counts(echo.clock),
                     cpu_clock=echo.clock,
                 )
             )

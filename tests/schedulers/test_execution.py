@@ -9,6 +9,7 @@ import pytest
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
+from inferd.observe.stats import Counts
 from inferd.schedulers.execution import (
     CALM_NS,
     FIRST_RUNS,
@@ -27,7 +28,8 @@ PATIENCE_S = 30
 
 def execution_of(*instances, may_run_inline=False):
     clock = instances[0].clock
-    return Execution("m", instances, may_run_inline=may_run_inline, clock=clock, cpu_clock=clock)
+    counts = Counts(clock)
+    return Execution("m", instances, may_run_inline=may_run_inline, counts=counts, cpu_clock=clock)
 
 
 async def run(execution, *requests):
@@ -288,6 +290,136 @@ def test_no_list_of_answers_fails_the_model(place, echo, request_of):
             await run(execution, request_of())
 
     place(serve)
+
+
+def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, request_of):
+    joined = type(echo)(echo.clock)
+
+    async def serve():
+        execution = Execution(
+            "m",
+            [echo],
+            may_run_inline=True,
+            joined=[joined],
+            counts=Counts(echo.clock),
+            cpu_clock=echo.clock,
+        )
+        for _ in range(FIRST_RUNS + 1):
+            await run(execution, request_of("1"))
+            await run(execution, request_of("2"), request_of("3"))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert (set(echo.seen), set(joined.seen)) == ({"1"}, {"2", "3"})
+    assert echo.on_loop == joined.on_loop == [False] * FIRST_RUNS + [True]
+    assert (echo.is_closed, joined.is_closed) == (True, False)
+
+
+@pytest.mark.parametrize("place", ["loop", "thread"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_theirs(
+    echo, request_of, place, failed
+):
+    requests = [request_of(), request_of()]
+    echo.clock.now_ns = 1  # 0 would be no time at all
+
+    async def serve():
+        counts = Counts(echo.clock)
+        execution = Execution(
+            "m",
+            [echo],
+            may_run_inline=place == "loop",
+            counts=counts,
+            cpu_clock=lambda: 0,
+        )
+        for _ in range(FIRST_RUNS):
+            await outcome_of(execution, request_of(), request_of())
+        echo.clock.now_ns = 100
+        echo.takes_ns = 40
+        echo.outcome = BackendFailed("no") if failed else None
+        if place == "thread":
+            await outcome_of(execution, *requests)
+        elif failed:
+            with pytest.raises(BackendFailed):
+                execution.run_inline(requests)
+        else:
+            execution.run_inline(requests)
+        await execution.close(PATIENCE_S)
+        return counts.statistics("m", "1")
+
+    statistics = asyncio.run(serve())
+    assert statistics.execution_count == FIRST_RUNS + 1
+    [row] = statistics.batch_stats
+    assert (row.batch_size, row.compute_infer.count) == (2, FIRST_RUNS + (not failed))
+    assert [(one.started_ns, one.ended_ns, one.shared) for one in requests] == [
+        (100, 140, True)
+    ] * 2
+
+
+# --- started, and heard of later ---
+
+
+async def outcome_of(execution, *requests):
+    done = asyncio.get_running_loop().create_future()
+    execution.start(requests, done.set_result)
+    return await done
+
+
+def test_who_starts_requests_is_told_their_outcome(echo, request_of):
+    async def serve():
+        execution = execution_of(echo)
+        outcome = await outcome_of(execution, request_of("1"), request_of("2"))
+        await execution.close(PATIENCE_S)
+        return [answer.id for answer in outcome]
+
+    assert asyncio.run(serve()) == ["1", "2"]
+
+
+def test_an_error_of_all_is_told_too(echo, request_of):
+    async def serve():
+        execution = execution_of(echo)
+        echo.outcome = ValueError("what?")
+        outcome = await outcome_of(execution, request_of())
+        await execution.close(PATIENCE_S)
+        return outcome.message
+
+    assert asyncio.run(serve()) == "model 'm' failed: ValueError: what?"
+
+
+def test_started_requests_count_towards_running_on_the_loop(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        echo.outcome = [InvalidRequest("no")]
+        for _ in range(FIRST_RUNS):
+            await outcome_of(execution, request_of())
+        assert execution.run_inline([request_of()]) is None
+        echo.outcome = None
+        for _ in range(FIRST_RUNS):
+            await outcome_of(execution, request_of())
+        assert execution.run_inline([request_of()]) is not None
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
+def test_started_requests_that_never_ran_are_told_of_when_the_time_is_over(gate, request_of):
+    async def serve():
+        gate.is_deaf = True
+        execution = execution_of(gate)
+        first = asyncio.ensure_future(outcome_of(execution, request_of("1")))
+        await wait_for(gate.started)
+        second = asyncio.ensure_future(outcome_of(execution, request_of("2")))
+        await turns()
+        await execution.close(0.0)
+        outcome = await second
+        assert outcome.message == "model 'm' is being unloaded"
+        with pytest.raises(Unavailable):
+            await outcome_of(execution, request_of("3"))
+        gate.opened.set()
+        await first
+
+    asyncio.run(serve())
+    assert gate.seen == ["1"]
 
 
 # --- threads ---

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 import uvloop
 
@@ -94,11 +95,12 @@ class Failing(Identity):
         raise self.error
 
 
-def served(name, scheduler, version=1, datatype=DataType.FP32):
+def served(name, scheduler, version=1, datatype=DataType.FP32, **settings):
     config = ModelConfig(
         name=name,
         input=(ModelInput("T", datatype, (-1,)),),
         output=(ModelOutput("T", datatype, (-1,)),),
+        **settings,
     )
     return Served(config, version, "onnx_onnxv1", scheduler)
 
@@ -293,10 +295,10 @@ def models():
 
 @pytest.fixture(scope="session")
 def add_model():
-    """add_model(engine, name, scheduler) adds a model T -> T, FP32 [-1]."""
+    """add_model(engine, name, scheduler, setting=...) adds a model T -> T, FP32 [-1]."""
 
-    def add(engine, name, scheduler):
-        engine.add(served(name, scheduler))
+    def add(engine, name, scheduler, **settings):
+        engine.add(served(name, scheduler, **settings))
 
     return add
 
@@ -311,6 +313,40 @@ def infer_bytes(values=(1.5,), *lines, model="id", **how):
     tensor = {"name": "T", "datatype": "FP32", "shape": [len(values)], "data": values}
     body = msgspec.json.encode({"inputs": [tensor]})
     return post_bytes(f"/v2/models/{model}/infer", body, *lines, **how)
+
+
+class Scripted:
+    """A scheduler of a decoupled model that answers as the test says, while somebody listens.
+
+    `say` is a queue: a float is an answer, an error is raised, None is the end. `taken` counts the
+    answers that were asked for, and `left` is set when the stream was closed.
+    """
+
+    def __init__(self):
+        self.say = asyncio.Queue()
+        self.taken = 0
+        self.started = asyncio.Event()
+        self.left = asyncio.Event()
+        self.requests = []
+
+    async def stream(self, request):
+        self.requests.append(request)
+        self.started.set()
+        try:
+            while (said := await self.say.get()) is not None:
+                self.taken += 1
+                if isinstance(said, Exception):
+                    raise said
+                tensor = Tensor.from_numpy("T", np.atleast_1d(np.float32(said)), DataType.FP32)
+                yield InferResponse("", "", outputs=[tensor], final=False)
+        finally:
+            self.left.set()
+
+
+@pytest.fixture
+def scripted():
+    """A new Scripted."""
+    return Scripted()
 
 
 @pytest.fixture(scope="session")

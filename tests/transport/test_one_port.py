@@ -1,11 +1,13 @@
 """One port for HTTP/1.1, REST over HTTP/2 and gRPC, over real sockets with raw frames."""
 
 import asyncio
+import dataclasses
 import json
 import struct
 
 import grpc.aio
 import hpack
+import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
@@ -15,6 +17,7 @@ from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.served import Served
+from inferd.errors import BackendFailed
 from inferd.server.options import grpc_options, http_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -56,6 +59,32 @@ class Held:
         return InferResponse("", "", outputs=[output], parameters=request.parameters)
 
 
+class Counting:
+    """A scheduler of a decoupled model: answers 0, 1, 2, ..., as many as the first input says.
+
+    Each has 20,000 elements. `count` is how many it gave, `left` is set when its stream was closed.
+    """
+
+    def __init__(self):
+        self.count = 0
+        self.left = asyncio.Event()
+        self.started = asyncio.Event()
+
+    async def stream(self, request):
+        try:
+            for number in range(int(request.inputs[0].numpy()[0])):
+                self.started.set()
+                self.count += 1
+                values = np.full(20_000, number, np.float32)
+                output = Tensor.from_numpy("OUT", values, DataType.FP32)
+                yield InferResponse("", "", outputs=[output], final=False)
+            if len(request.inputs[0].numpy()) > 1:
+                msg = "it broke"
+                raise BackendFailed(msg)
+        finally:
+            self.left.set()
+
+
 class Client:
     """An HTTP/2 client that sends frames as told and reads whole answers."""
 
@@ -66,6 +95,16 @@ class Client:
 
     def send(self, *frames):
         self.writer.write(b"".join(frames))
+
+    async def frame(self, stream_id, *kinds):
+        """Read up to the next frame of these kinds on a stream: its kind, flags and payload."""
+        while True:
+            high, low, kind, flags, stream = struct.unpack(
+                ">HBBBL", await self.reader.readexactly(9)
+            )
+            payload = await self.reader.readexactly(high << 8 | low)
+            if stream == stream_id and kind in kinds:
+                return kind, flags, payload
 
     def ask(self, method, path, body=None, *, pieces=1, fields=()):
         """Send a request; return its stream."""
@@ -111,6 +150,9 @@ def one_port(test):
             name="m", input=(tensor,), output=(ModelOutput("OUT", DataType.FP32, (-1,)),)
         )
         engine.add(Served(config, 1, "onnx_onnxv1", held))
+        held.counting = Counting()
+        many = dataclasses.replace(config, name="many", decoupled=True)
+        engine.add(Served(many, 1, "onnx_onnxv1", held.counting))
         engine.finish_loading()
         config = ServerConfig(http_port=1, grpc_port=1, **options)
         http = HttpServer(engine, http_options(config))
@@ -199,6 +241,97 @@ def test_a_reset_cancels_the_request():
         await held.started.wait()
         client.send(encode_rst_stream(asked, 8))
         await held.cancelled.wait()
+
+    run(test)
+
+
+# --- streams of events ---
+
+STREAM = b"/v2/models/many/generate_stream"
+
+
+def events_of(body):
+    return [json.loads(event[6:]) for event in body.decode().split("\n\n")[:-1]]
+
+
+def test_events_come_as_data_frames():
+    async def test(client, port, held):
+        asked = client.ask(b"POST", STREAM, b'{"IN":3}')
+        client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 2**30)))
+        status, fields, body = await client.answer(asked)
+        assert status == 200
+        assert fields == {"content-type": "text/event-stream; charset=utf-8"}
+        assert [one["OUT"][0] for one in events_of(body)] == [0.0, 1.0, 2.0]
+        empty = await client.answer(client.ask(b"POST", STREAM, b'{"IN":0}'))
+        assert (empty[0], empty[2]) == (200, b"")
+
+    run(test)
+
+
+def test_a_failure_is_the_last_event():
+    async def test(client, port, held):
+        client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 2**30)))
+        late = await client.answer(client.ask(b"POST", STREAM, b'{"IN":[1,0]}'))
+        assert late[0] == 200 and events_of(late[2])[1] == {"error": "it broke"}
+        first = await client.answer(client.ask(b"POST", STREAM, b'{"IN":[0,0]}'))
+        assert first[0] == 500 and events_of(first[2]) == [{"error": "it broke"}]
+        plain = await client.answer(client.ask(b"POST", STREAM, b"{"))
+        assert plain[0] == 400 and plain[1]["content-type"] == "application/json"
+
+    run(test)
+
+
+def test_a_client_that_opens_no_window_holds_its_model_up_and_others_go_on():
+    async def test(client, port, held):
+        counting = held.counting
+        asked = client.ask(b"POST", STREAM, b'{"IN":1000}')
+        got = 0
+        while got < 65535:  # the window every stream has at first
+            _, _, payload = await client.frame(asked, DATA)
+            got += len(payload)
+        assert (await client.answer(client.ask(b"GET", b"/v2/health/live")))[0] == 200
+        count = counting.count
+        assert count <= 3
+        assert (await client.answer(client.ask(b"GET", b"/v2/health/live")))[0] == 200
+        assert counting.count == count
+        client.send(encode_window_update(asked, 2**30))
+        got = 0
+        while got < 1_000_000:
+            _, _, payload = await client.frame(asked, DATA)
+            got += len(payload)
+        assert counting.count > count
+        client.send(encode_rst_stream(asked, 8))
+        await counting.left.wait()
+
+    run(test)
+
+
+def test_who_opens_no_window_for_long_is_reset():
+    async def test(client, port, held):
+        asked = client.ask(b"POST", STREAM, b'{"IN":1000}')
+        while True:
+            kind, _, payload = await client.frame(asked, DATA, RST_STREAM)
+            if kind == RST_STREAM:
+                break
+        assert payload == struct.pack(">L", 8)
+        await held.counting.left.wait()
+
+    run(test, grpc_write_timeout_secs=0.1)
+
+
+@pytest.mark.parametrize("how", ["reset at once", "reset", "closed"])
+def test_a_client_that_leaves_ends_its_models_stream(how):
+    async def test(client, port, held):
+        asked = client.ask(b"POST", STREAM, b'{"IN":1000}')
+        if how != "reset at once":
+            await client.frame(asked, DATA)
+        if how == "closed":
+            client.writer.transport.abort()
+        else:
+            client.send(encode_rst_stream(asked, 8))
+            assert (await client.answer(client.ask(b"GET", b"/v2/health/live")))[0] == 200
+        if how != "reset at once" or held.counting.started.is_set():
+            await held.counting.left.wait()
 
     run(test)
 

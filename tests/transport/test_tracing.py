@@ -208,6 +208,40 @@ async def test_an_http_request_that_fails_is_traced_with_its_reason(
     assert names(trace)[-2:] == ["HTTP_SEND_START", "HTTP_SEND_END"]
 
 
+def generate_bytes(model, call, body=b'{"X":1}'):
+    head = f"POST /v2/models/{model}/{call} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize("model", ["m", "twice"])
+async def test_generate_has_all_moments_in_order(over_http, model):
+    async with over_http() as (reader, writer, sink):
+        writer.write(generate_bytes(model, "generate"))
+        assert await http_status(reader) == 200
+        trace = await sink.next()
+    assert sorted(names(trace)) == sorted(OVER_HTTP)
+    assert (trace.model, trace.version, trace.error) == (model, "1", "")
+
+
+async def test_each_event_of_generate_stream_is_a_moment(over_http):
+    async with over_http() as (reader, writer, sink):
+        writer.write(generate_bytes("twice", "generate_stream"))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        await reader.readuntil(b"0\r\n\r\n")
+        trace = await sink.next()
+    assert names(trace).count("HTTP_SEND_END") == names(trace).count("INFER_RESPONSE_COMPLETE") == 2
+    assert trace.error == ""
+
+
+@pytest.mark.parametrize("call", ["generate", "generate_stream"])
+async def test_generate_that_fails_is_traced_with_its_reason(over_http, call):
+    async with over_http() as (reader, writer, sink):
+        writer.write(generate_bytes("m", call, b"{}"))
+        assert await http_status(reader) == 400
+        trace = await sink.next()
+    assert (trace.error, names(trace)[-1]) == ("invalid argument", "REQUEST_END")
+
+
 async def test_the_clients_own_span_comes_in_a_header(over_http):
     async with over_http(rate=0) as (reader, writer, sink):
         writer.write(b"".join(http_bytes(4, "m", f"traceparent: {TRACEPARENT}")))

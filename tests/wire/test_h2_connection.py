@@ -436,10 +436,10 @@ def test_nothing_is_put_into_frames_while_the_socket_takes_nothing():
     peer.send(request(1))
     peer.connection.is_paused = True
     answered(peer, 1, 10)
-    assert sent_data(peer.got(), 1) == 0 and peer.connection.has_pending
+    assert sent_data(peer.got(), 1) == 0 and peer.connection.streams[1].pending_bytes
     peer.connection.is_paused = False
     peer.connection.pump()
-    assert sent_data(peer.got(), 1) == 10 and not peer.connection.has_pending
+    assert sent_data(peer.got(), 1) == 10 and not peer.connection.streams
 
 
 def test_a_stream_hears_when_what_it_sent_is_in_frames():

@@ -74,7 +74,9 @@ class Backend(Protocol):
     `bounded` promises that an execution always ends by itself, in a time its inputs' sizes
     determine: only then may short ones run on the event loop. An instance that does not keep this
     promise of its backend says so by a `bounded = False` of its own. `concurrent` promises that
-    one instance may execute in several threads at once.
+    one instance may execute in several threads at once. A backend that also says `joins = True`
+    gets the requests of a batch as one, joined along the batch dim, ragged inputs and batch_input
+    as the configuration says; others get a batch as several requests.
     """
 
     bounded: bool
@@ -95,8 +97,8 @@ class Backend(Protocol):
 class Scheduler(Protocol):
     """When, and with which others, a request runs.
 
-    It sets `queued_ns` of a request it makes wait, and counts what it gathered into one execution
-    with Counts.add_shared_execution; all else is counted by the engine, from the request's times.
+    It sets `queued_ns` of a request it makes wait. What it gathered into one execution is counted
+    by Execution, all else by the engine, from the request's times.
     """
 
     @property

@@ -40,6 +40,7 @@ EXTENSIONS = [
     "statistics",
     "trace",
     "logging",
+    "generate",
 ]
 """The protocol extensions this server has, by the names Triton's documents give them.
 
@@ -109,17 +110,22 @@ class Engine:
         response.id = request.id
         return response
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """Yield the answers of `request` as they come; a model that is not decoupled gives one.
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Return the answers of `request` as they come; a model that is not decoupled gives one.
 
-        Raises as `infer` does, while iterating. Closing the generator gives up the answers that
-        have not come yet.
+        Raises as `infer` does: at once for what is wrong with the request, while iterating for the
+        rest. Closing the generator gives up the answers that have not come yet.
         """
         served = self._find(request.model, request.version)
-        if not served.config.decoupled:
-            yield await self.infer(request)
-            return
         served.check_request(request)
+        return self._all(served, request) if served.config.decoupled else self._one(request)
+
+    async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        yield await self.infer(request)
+
+    async def _all(
+        self, served: Served, request: InferRequest
+    ) -> AsyncGenerator[InferResponse, None]:
         answers = AnswerCount(served.counts, request)
         is_final = False
         try:

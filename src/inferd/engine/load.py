@@ -15,6 +15,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
+from inferd.engine.scheduling import build_scheduler
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import (
@@ -24,13 +25,12 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
+from inferd.observe.stats import Counts
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
-from inferd.schedulers.direct import DirectScheduler
-from inferd.schedulers.execution import Execution
 
 log = logging.getLogger("inferd.engine")
 
@@ -110,16 +110,11 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-            execution = Execution(
-                config.name, instances, may_run_inline=_may_run_inline(config, backend, instances)
-            )
-            served = Served(
-                config,
-                version,
-                reported_platform(config),
-                DirectScheduler(execution),
-                labels=labels,
-            )
+            inline = _may_run_inline(config, backend, instances)
+            counts = Counts()
+            scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=inline)
+            platform = reported_platform(config)
+            served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
         return served
 
@@ -172,7 +167,7 @@ class Loader:
 
 
 def _check_scheduling(config: ModelConfig) -> None:
-    """Refuse what would answer wrongly without its scheduler; batching alone changes no answer."""
+    """Refuse what would answer wrongly without its scheduler."""
     for field in ("sequence_batching", "ensemble_scheduling"):
         if getattr(config, field) is not None:
             msg = f"model '{config.name}': {field} is not supported by this server"

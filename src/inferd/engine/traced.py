@@ -38,11 +38,21 @@ class TracedEngine:
         finally:
             self._end(request)
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Engine.stream."""
         self._begin(request)
         try:
-            async with aclosing(self._engine.stream(request)) as responses:
+            responses = self._engine.stream(request)
+        except BaseException:
+            self._end(request)
+            raise
+        return self._noted(request, responses)
+
+    async def _noted(
+        self, request: InferRequest, answers: AsyncGenerator[InferResponse, None]
+    ) -> AsyncGenerator[InferResponse, None]:
+        try:
+            async with aclosing(answers) as responses:
                 async for response in responses:
                     self._note_answer(request, response)
                     yield response

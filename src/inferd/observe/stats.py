@@ -6,7 +6,7 @@ makes it wait, `started_ns` and `ended_ns` by the Execution that runs it, `compu
 The engine, through which every request goes, settles it with one call: add_success or add_failure.
 
 Most requests run alone: then their execution is the request, and that one call counts both. What
-was gathered into one execution is marked as shared and counted by its scheduler, with
+was gathered into one execution is marked as shared and counted by the Execution that ran it, with
 add_shared_execution. So the integers are kept apart by alone and shared, and added up only when
 somebody asks.
 

@@ -26,6 +26,7 @@ from math import prod
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable, foreign_text
+from inferd.observe.stats import Counts
 
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
@@ -49,14 +50,18 @@ STREAM_AHEAD = 16
 """How many answers a decoupled model may be ahead of a slow reader."""
 
 Answer = InferResponse | InferdError
+Outcome = Sequence[Answer] | InferdError
+"""What became of several requests: an answer for each, or one error for all."""
+
 _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
 
 
 class Execution:
     """The loaded instances of one model version, and the choice of where a request runs.
 
-    It notes the times of each execution in its first request (InferRequest). `clock` is the one
-    these are on, `cpu_clock` counts the CPU time of the thread that asks; both in ns.
+    `joined` are the same instances as they take several requests at once. It notes the times of
+    each execution in its first request (InferRequest), on the clock of `counts`, and counts one for
+    several requests there. `cpu_clock` counts the CPU time of the thread that asks; both in ns.
     """
 
     def __init__(
@@ -65,13 +70,17 @@ class Execution:
         instances: Sequence[Instance],
         *,
         may_run_inline: bool,
-        clock: Callable[[], int] = time.perf_counter_ns,
+        joined: Sequence[Instance] | None = None,
+        counts: Counts | None = None,
         cpu_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self.name = name
         self._instances = instances
+        self._joined = joined or instances
+        self._counts = counts or Counts()
+        self.instance_count = len(instances)
         self._may_run_inline = may_run_inline
-        self.clock = clock
+        self.clock = self._counts.clock
         self.cpu_clock = cpu_clock
         self._inline = [False] * _SIZE_CLASSES
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
@@ -95,20 +104,26 @@ class Execution:
         size_class = _size_class(requests)
         if not self._inline[size_class]:
             return None
+        is_shared = len(requests) > 1
+        instance = self._joined[0] if is_shared else self._instances[0]
         clock = self.clock
         requests[0].started_ns = started_ns = clock()
+        failed = True
         try:
-            answers = self._instances[0].execute(requests)
+            answers = instance.execute(requests)
             if len(answers) != len(requests):
                 raise _miscounted(self.name, len(answers), len(requests))
+            failed = False
         except InferdError:
             raise
         except (Exception, asyncio.CancelledError, SystemExit) as error:
-            raise _failed(self.name, error) from error
+            raise failure(self.name, error) from error
         finally:
             requests[0].ended_ns = ended_ns = clock()
             if ended_ns - started_ns > OVERRUN_NS:
                 self._leave_loop(size_class)
+            if is_shared:
+                self._counts.add_shared_execution(requests[0], requests, failed=failed)
         return answers
 
     async def run_in_thread(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
@@ -117,18 +132,38 @@ class Execution:
         Raises InferdError when all of them failed, Unavailable when too many wait already. When
         the caller is cancelled before an instance took the requests, they never run.
         """
-        job = _Job(requests, asyncio.get_running_loop())
+        job = _AwaitedJob(requests, asyncio.get_running_loop())
         self._submit(job)
         try:
-            answers, took_ns = await job.waited_for()
+            answers, cpu_ns = await job.waited_for()
         finally:
             requests[0].ended_ns = self.clock()
             job.abandon()
             self._waiting_count -= 1
         # A failure may come before the model has done its work: its time says nothing.
         if self._may_run_inline and not isinstance(answers[0], InferdError):
-            self._note_thread_run(_size_class(requests), took_ns)
+            self._note_thread_run(_size_class(requests), cpu_ns)
         return answers
+
+    def start(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
+        """Run `requests` in the next free instance's thread, then call `finish` on the event loop.
+
+        They run though nobody may wait for them any more. Raises Unavailable when too many wait
+        already; otherwise `finish` is called, whatever happens.
+        """
+
+        def finished(outcome: Outcome, cpu_ns: int) -> None:
+            self._waiting_count -= 1
+            requests[0].ended_ns = self.clock()
+            failed = isinstance(outcome, InferdError)
+            if len(requests) > 1 and requests[0].started_ns:
+                self._counts.add_shared_execution(requests[0], requests, failed=failed)
+            answer = outcome if isinstance(outcome, InferdError) else outcome[0]
+            if self._may_run_inline and not isinstance(answer, InferdError):
+                self._note_thread_run(_size_class(requests), cpu_ns)
+            finish(outcome)
+
+        self._submit(_StartedJob(requests, asyncio.get_running_loop(), finished))
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of a decoupled model as they come.
@@ -178,26 +213,28 @@ class Execution:
         with suppress(queue.Empty):
             while True:
                 if job := self._jobs.get_nowait():
-                    job.refuse(self._unloading())
+                    job.refuse(self.unloading())
         self._end_threads()
 
-    def _unloading(self) -> InferdError:
+    def unloading(self) -> InferdError:
+        """Return what those are told who come too late."""
         return Unavailable(f"model '{self.name}' is being unloaded")
 
     def _submit(self, job: "_Job") -> None:
         if self._is_closed:
-            raise self._unloading()
+            raise self.unloading()
         if self._waiting_count >= MAX_WAITING:
             msg = f"model '{self.name}' has {MAX_WAITING} requests waiting; try again later"
             raise Unavailable(msg)
         if len(self._ended) < len(self._instances):
-            self._start_thread(self._instances[len(self._ended)])
+            self._start_thread(len(self._ended))
         self._waiting_count += 1
         request = job.requests[0]
         request.queued_ns = request.queued_ns or self.clock()
         self._jobs.put(job)
 
-    def _start_thread(self, instance: Instance) -> None:
+    def _start_thread(self, number: int) -> None:
+        instance, joined = self._instances[number], self._joined[number]
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
@@ -205,12 +242,12 @@ class Execution:
             while (job := self._jobs.get()) is not None:
                 if not job.is_abandoned:
                     job.requests[0].started_ns = self.clock()
-                    job.run(instance, self)
+                    job.run(joined if len(job.requests) > 1 else instance, self)
                 del job  # an idle thread keeps nobody's tensors alive
             _tell(loop, ended.set_result, None)
 
         # A daemon: a model that hangs must not keep the process from ending.
-        name = f"{self.name}-{len(self._ended)}"
+        name = f"{self.name}-{number}"
         threading.Thread(target=work, name=name, daemon=True).start()
         self._ended.append(ended)
 
@@ -252,6 +289,45 @@ class _Job:
         self.requests = requests
         self.loop = loop
         self.is_abandoned = False
+
+    def abandon(self) -> None:
+        """Nobody waits any longer."""
+        self.is_abandoned = True
+
+    def run(self, instance: Instance, execution: Execution) -> None:
+        """Execute in this thread, and hand the outcome to the event loop."""
+        model = execution.name
+        started_ns = execution.cpu_clock()
+        outcome: Outcome
+        try:
+            outcome = instance.execute(self.requests)
+            if len(outcome) != len(self.requests):
+                outcome = _miscounted(model, len(outcome), len(self.requests))
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            outcome = failure(model, error)
+        self._note_computed(execution.clock)
+        _tell(self.loop, self.finish, outcome, execution.cpu_clock() - started_ns)
+        del outcome
+
+    def refuse(self, error: InferdError) -> None:
+        """Fail without having run; called on the event loop."""
+        self.finish(error, 0)
+
+    def _note_computed(self, clock: Callable[[], int]) -> None:
+        """Note when the framework was done, if the backend has not: the rest is the hand-over."""
+        request = self.requests[0]
+        request.computed_ns = request.computed_ns or clock()
+
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+        """Hand the outcome to who waits for it; called on the event loop."""
+        raise NotImplementedError
+
+
+class _AwaitedJob(_Job):
+    """Requests that one caller waits for."""
+
+    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(requests, loop)
         self._done: asyncio.Future[tuple[Sequence[Answer], int]] | None = loop.create_future()
 
     def waited_for(self) -> "asyncio.Future[tuple[Sequence[Answer], int]]":
@@ -260,42 +336,36 @@ class _Job:
         return self._done
 
     def abandon(self) -> None:
-        """Nobody waits any longer."""
-        self.is_abandoned = True
+        """See _Job.abandon."""
+        super().abandon()
         self._done = None
 
-    def run(self, instance: Instance, execution: Execution) -> None:
-        """Execute in this thread, and hand the outcome to the event loop."""
-        model = execution.name
-        started_ns = execution.cpu_clock()
-        outcome: Sequence[Answer] | InferdError
-        try:
-            outcome = instance.execute(self.requests)
-            if len(outcome) != len(self.requests):
-                outcome = _miscounted(model, len(outcome), len(self.requests))
-        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            outcome = _failed(model, error)
-        self._note_computed(execution.clock)
-        _tell(self.loop, self._finish, outcome, execution.cpu_clock() - started_ns)
-        del outcome
-
-    def refuse(self, error: InferdError) -> None:
-        """Fail without having run; called on the event loop."""
-        self._finish(error, 0)
-
-    def _note_computed(self, clock: Callable[[], int]) -> None:
-        """Note when the framework was done, if the backend has not: the rest is the hand-over."""
-        request = self.requests[0]
-        request.computed_ns = request.computed_ns or clock()
-
-    def _finish(self, outcome: Sequence[Answer] | InferdError, took_ns: int) -> None:
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+        """See _Job.finish."""
         done, self._done = self._done, None
         if done is None or done.done():
             return
         if isinstance(outcome, InferdError):
             done.set_exception(outcome)
         else:
-            done.set_result((outcome, took_ns))
+            done.set_result((outcome, cpu_ns))
+
+
+class _StartedJob(_Job):
+    """Requests that run whoever still waits; `finished` is called when they have."""
+
+    def __init__(
+        self,
+        requests: Sequence[InferRequest],
+        loop: asyncio.AbstractEventLoop,
+        finished: Callable[[Outcome, int], None],
+    ) -> None:
+        super().__init__(requests, loop)
+        self._finished = finished
+
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+        """See _Job.finish."""
+        self._finished(outcome, cpu_ns)
 
 
 class _StreamJob(_Job):
@@ -316,7 +386,7 @@ class _StreamJob(_Job):
                         return
                     self._hand_over(answer)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            self._hand_over(_failed(execution.name, error))
+            self._hand_over(failure(execution.name, error))
         self._note_computed(execution.clock)
         self._hand_over(None)
 
@@ -346,7 +416,8 @@ def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arg
         loop.call_soon_threadsafe(callback, *args)
 
 
-def _failed(model: str, error: BaseException) -> InferdError:
+def failure(model: str, error: BaseException) -> InferdError:
+    """Return what those are told whose execution raised `error`."""
     if isinstance(error, InferdError):
         return error
     if isinstance(error, asyncio.CancelledError):

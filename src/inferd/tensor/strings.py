@@ -77,6 +77,24 @@ def count_strings(data: Any, tensor: str, most: int = MAX_ELEMENT_BYTES) -> int:
     return count
 
 
+def cut_strings(data: memoryview, counts: Sequence[int], tensor: str) -> list[memoryview]:
+    """Return views of the length-prefixed `data`, each as many elements as `counts` say, in order.
+
+    `data` is flat. Raises InvalidRequest naming `tensor` when it holds another number of elements
+    than all of them, or is malformed.
+    """
+    check_strings(data, sum(counts), tensor)
+    unpack = _LENGTH.unpack_from
+    views = []
+    start = end = 0
+    for count in counts:
+        for _ in range(count):
+            end += 4 + unpack(data, end)[0]
+        views.append(data[start:end])
+        start = end
+    return views
+
+
 def check_strings(data: Any, count: int, tensor: str) -> None:
     """Check that `data` holds exactly `count` well-formed elements.
 

@@ -51,6 +51,9 @@ SMALL_BYTES = 16384
 COMPRESS_BYTES = 1024
 """Answers below this size are not compressed."""
 
+QUEUED_BYTES = 65536
+"""Who streams an answer waits while more than this of it is unsent."""
+
 LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
 
@@ -60,7 +63,6 @@ _READ_BYTES = 4096
 _CUT_SHORT = "the call ended inside a message"
 _LATE = "the deadline has passed"
 _TOO_MUCH = "the server holds as much request data as it may"
-_QUEUED_BYTES = 65536  # a handler that streams waits while more than this is unsent
 
 
 class GrpcCall(H2Stream):
@@ -427,9 +429,9 @@ class GrpcCall(H2Stream):
         self.connection.send_data(self, message, None)
         self._port.flush()
         self._sent_count += 1
-        if self._sent_count % _SENT_IN_A_ROW == 0 or length > _QUEUED_BYTES:
+        if self._sent_count % _SENT_IN_A_ROW == 0 or length > QUEUED_BYTES:
             await asyncio.sleep(0)  # a handler that never waits must not keep the loop to itself
-        while self.pending_bytes > _QUEUED_BYTES:
+        while self.pending_bytes > QUEUED_BYTES:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 

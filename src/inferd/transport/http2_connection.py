@@ -9,7 +9,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any, cast
 
-from inferd.transport.grpc_call import LEVELS, GrpcCall, prepare
+from inferd.transport.grpc_call import LEVELS, QUEUED_BYTES, GrpcCall, prepare
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import DEFAULT_FRAME_BYTES, ErrorCode
@@ -62,11 +62,10 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._is_write_due = False
         self.hurried: list[GrpcCall] = []  # calls with a deadline that have come in this turn
         # times, as the server's sweep knows them
-        self._made = self._read_at = self._busy_at = self._moved_at = server.now
+        self._made = self._read_at = self._busy_at = server.now
         self._closing_since: float | None = None
         self._dropped_bytes = 0
         self._unsent = 0
-        self._moved = 0
         self._age_limit_s = _NOT_REACHED
         if (age_ms := server.options.max_connection_age_ms) is not None:
             self._age_limit_s = age_ms / 1000 * random.uniform(0.9, 1.1)
@@ -323,17 +322,13 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def _check_calls(self, now: float) -> None:
         """End calls past their deadline, and those whose client reads nothing."""
-        h2 = self._h2
-        if h2.frames_sent != self._moved or not h2.has_pending:
-            self._moved, self._moved_at = h2.frames_sent, now
-        is_stalled = now - self._moved_at > self.options.write_timeout_s
-        for stream in list(h2.streams.values()):
+        for stream in list(self._h2.streams.values()):
             if stream.deadline_s is not None and stream.deadline_s < now:
                 stream.expire()
-            elif is_stalled and stream.pending_bytes and stream.ending is not None:
-                h2.reset(stream.id, ErrorCode.CANCEL)
-        if is_stalled:
-            self._moved_at = now
+            elif stream.sent_bytes != stream.moved_bytes or not _is_waited_for(stream):
+                stream.moved_bytes, stream.moved_at = stream.sent_bytes, now
+            elif now - stream.moved_at > self.options.write_timeout_s:
+                self._h2.reset(stream.id, ErrorCode.CANCEL)
         self.flush()
 
     def _check_age(self, now: float) -> None:
@@ -376,6 +371,16 @@ class Http2Connection(asyncio.BufferedProtocol):
             self._pings_without_data += 1
             h2.ping(_KEEPALIVE_PING)
             self.flush()
+
+
+def _is_waited_for(stream: H2Stream) -> bool:
+    """Tell whether the client must read for `stream` to go on, or to end.
+
+    A stream of answers may rest, as long as its handler need not wait.
+    """
+    if stream.ending is None:
+        return stream.pending_bytes > QUEUED_BYTES
+    return stream.pending_bytes > 0
 
 
 def _peer(name: Any) -> str:

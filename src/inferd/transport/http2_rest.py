@@ -4,25 +4,36 @@ Only where gRPC and HTTP share a port: there a client that has HTTP/2 may use it
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from inferd.transport.access import joined
-from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest, forwarded_of
+from inferd.transport.grpc_call import QUEUED_BYTES
+from inferd.transport.http_message import (
+    HttpAnswer,
+    HttpError,
+    HttpRequest,
+    Pieces,
+    forwarded_of,
+)
+from inferd.transport.http_outflow import Outflow
 from inferd.transport.http_routes import error_answer
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode
-from inferd.wire.h2_hpack import encode_fields
+from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
 from inferd.wire.h2_stream import H2Stream
 
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
     from inferd.transport.http_router import Routes
+
+log = logging.getLogger("inferd.http")
 
 _WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
 _WRONG_METHOD = encode_fields(
@@ -53,6 +64,7 @@ class RestExchange(H2Stream):
     _filled = 0
     _held_bytes = 0
     _task: asyncio.Task[None] | None = None
+    _outflow: Outflow | None = None
 
     def __init__(
         self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
@@ -159,6 +171,8 @@ class RestExchange(H2Stream):
     ) -> None:
         answer = await resume(answering, waits_for)
         self._task = None
+        if self.is_local_done and answer.rest is not None:
+            await answer.rest.aclose()
         self._answer(answer)
         self._port.flush()
 
@@ -166,20 +180,54 @@ class RestExchange(H2Stream):
         if self.is_local_done:
             return
         length = sum(map(len, answer.buffers))
-        fields = [
-            (b":status", b"%d" % answer.status),
-            (b"content-type", answer.content_type),
-            (b"content-length", b"%d" % length),
-        ]
+        fields = [(b":status", b"%d" % answer.status), (b"content-type", answer.content_type)]
+        if answer.rest is None:
+            fields.append((b"content-length", b"%d" % length))
         for line in answer.headers.split(b"\r\n"):
             name, colon, value = line.partition(b":")
             if colon:
                 fields.append((name.lower(), value.strip()))
+        if answer.rest is not None:
+            self._send_stream(fields, answer.buffers, answer.rest)
+            return
         has_body = bool(length) and self.head.method != b"HEAD"
         self.connection.send_headers(self, encode_fields(fields), ends=not has_body)
         if has_body:
             self.connection.send_data(self, answer.buffers, b"")
         self._clean_up()
+
+    def _send_stream(self, fields: list[Field], first: list[Any], rest: Pieces) -> None:
+        """Send an answer of unknown length, no faster than the client opens its window."""
+        self.connection.send_headers(self, encode_fields(fields))
+        self._release()
+        self._outflow = Outflow(rest, self._write)
+        for piece in filter(len, first):
+            self._write(piece)
+        self._task = asyncio.get_running_loop().create_task(self._stream(self._outflow))
+
+    async def _stream(self, outflow: Outflow) -> None:
+        try:
+            await outflow.run()
+        except Exception:
+            log.exception("unexpected failure in the middle of an answer; its stream is reset")
+            self.connection.reset(self.id, ErrorCode.INTERNAL_ERROR)
+        self._task = None
+        if not self.is_local_done:
+            self.connection.send_data(self, [], b"")
+        self._port.flush()
+
+    def _write(self, piece: bytes) -> None:
+        if self.is_local_done:
+            return
+        self.connection.send_data(self, [piece], None)
+        self._port.flush()
+        if self.pending_bytes > QUEUED_BYTES and self._outflow is not None:
+            self._outflow.hold()
+
+    def on_drained(self) -> None:
+        """See H2Stream."""
+        if self._outflow is not None:
+            self._outflow.release()
 
     def _begin(self, length: int) -> None:
         # Memory is committed as the body comes, see HttpConnection.
@@ -197,8 +245,12 @@ class RestExchange(H2Stream):
 
     def _clean_up(self) -> None:
         if self._task is not None:
-            self._task.cancel()
+            # Not at once: a task that has never run would not tell the coroutine it took over.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
             self._task = None
+        self._release()
+
+    def _release(self) -> None:
         self._port.server.inflight_bytes -= self._held_bytes
         self._held_bytes = 0
         self._body = None

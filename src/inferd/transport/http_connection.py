@@ -8,6 +8,7 @@ out in order. No timer per request: the server's sweep looks at every connection
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Coroutine
 from copy import copy
@@ -21,15 +22,20 @@ from inferd.transport.http_message import (
     HttpAnswer,
     HttpError,
     HttpRequest,
+    Pieces,
     body_length,
     encode_head,
+    encode_stream_head,
     parse_head,
 )
+from inferd.transport.http_outflow import Outflow
 from inferd.transport.http_routes import error_answer
 from inferd.transport.resume import resume
 
 if TYPE_CHECKING:
     from inferd.transport.http_server import HttpServer
+
+log = logging.getLogger("inferd.http")
 
 MIN_BODY_RATE = 1024
 """Bytes per second a body must come in with, once its time without any rate is over."""
@@ -67,6 +73,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body_filled = 0
         self._chunks: ChunkedBody | None = None
         self._task: asyncio.Task[None] | None = None
+        self._outflow: Outflow | None = None  # the rest of an answer, which the task sends
         self._held_bytes = 0
         self._is_paused = False  # the client does not read; nothing more is answered till it does
         self._is_reading = True
@@ -97,7 +104,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         """See asyncio.BufferedProtocol."""
         self._is_closing = True
         if self._task is not None:
-            self._task.cancel()
+            # Not at once: a task that has never run would not tell the coroutine it took over.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
         self._release_body()
         self._request = self._chunks = None
         self._pending = []
@@ -153,10 +161,14 @@ class HttpConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
         self._is_paused = True
+        if self._outflow is not None:
+            self._outflow.hold()
 
     def resume_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
         self._is_paused = False
+        if self._outflow is not None:
+            self._outflow.release()
         if self._task is None:
             self._advance()
 
@@ -370,15 +382,19 @@ class HttpConnection(asyncio.BufferedProtocol):
             answer = await resume(answering, waits_for)
         finally:
             self._task = None  # a cancelled task holds its frames, and with them the body
-        if self._is_closing:
-            return
-        self._send(request, answer)
-        self._advance()
+        if not self._is_closing:
+            self._send(request, answer)
+            self._advance()
+        elif answer.rest is not None:
+            await answer.rest.aclose()
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = _NO_BODY  # the head is kept, an idle connection keeps nothing else
         if self._held_bytes:
             self._release_body()
+        if answer.rest is not None:
+            self._send_stream(request, answer, answer.rest)
+            return
         buffers = answer.buffers
         length = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         keep_alive = request.is_kept_alive and not self._server.is_draining
@@ -397,6 +413,42 @@ class HttpConnection(asyncio.BufferedProtocol):
         if not keep_alive:
             self._close()
         self._since = self._server.now
+
+    def _send_stream(self, request: HttpRequest, answer: HttpAnswer, rest: Pieces) -> None:
+        """Send an answer of unknown length: in chunks, to HTTP/1.0 until the connection ends."""
+        is_chunked = not request.is_http_10
+        is_kept_alive = is_chunked and request.is_kept_alive
+        if not is_kept_alive:
+            answer.headers += _CLOSE
+        self._write(encode_stream_head(answer, is_chunked=is_chunked))
+        self._outflow = Outflow(rest, self._write_chunk if is_chunked else self._write)
+        for piece in filter(len, answer.buffers):
+            self._outflow.write(piece)
+        if self._is_paused:
+            self._outflow.hold()
+        self._task = asyncio.get_running_loop().create_task(
+            self._stream(self._outflow, b"0\r\n\r\n" if is_chunked else b"", is_kept_alive)
+        )
+
+    async def _stream(self, outflow: Outflow, end: bytes, is_kept_alive: bool) -> None:  # noqa: FBT001
+        try:
+            await outflow.run()
+        except Exception:
+            log.exception("unexpected failure in the middle of an answer; its connection is cut")
+            self.abort()
+        finally:
+            self._task = self._outflow = None
+        if self._is_closing:
+            return
+        self._write(end)
+        self._since = self._server.now
+        if is_kept_alive and not self._server.is_draining:
+            self._advance()
+        else:
+            self._close()
+
+    def _write_chunk(self, data: bytes) -> None:
+        self._write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _write(self, data: bytes) -> None:
         """Write `data` when the connections that were read together have all been answered."""
@@ -437,8 +489,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_probing = self._task is not None and not self._is_closing
         if not self._is_probing:
             return
+        if self._outflow is not None:
+            self._outflow.fill()
         # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
-        if not self._last_request.is_http_10:
+        elif not self._last_request.is_http_10:
             self.write_pending()
             self._transport.write(_STILL_THERE)
         asyncio.get_running_loop().call_later(PROBE_S, self._probe)
@@ -459,7 +513,8 @@ class HttpConnection(asyncio.BufferedProtocol):
     def check_time(self, now: float) -> None:
         """Act on whatever has lasted too long."""
         unsent = self._transport.get_write_buffer_size()
-        if unsent < self._unsent or (unsent and not self._unsent) or self._task is not None:
+        is_model_busy = self._task is not None and not unsent
+        if unsent < self._unsent or (unsent and not self._unsent) or is_model_busy:
             self._since = now  # there is progress, or it is the model that takes its time
         self._unsent = unsent
         lasts = now - self._since

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol, Self
 
 import httptools
 import msgspec
@@ -31,13 +31,39 @@ class HttpRequest(msgspec.Struct, gc=False):
     forwarded: dict[str, str] | None = None
 
 
+class Pieces(Protocol):
+    """What follows of a body whose length is not known, piece by piece.
+
+    Whoever is given it reads it to its end or closes it, even unread. Only a cancellation may be
+    raised. `filler` is a piece that means nothing: it asks a silent client if it is still there.
+    """
+
+    filler: bytes
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        ...
+
+    async def __anext__(self) -> bytes:
+        """Return the next piece, never an empty one."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give up the rest."""
+        ...
+
+
 class HttpAnswer(msgspec.Struct, gc=False):
-    """An answer: `headers` are whole lines ending in CR LF; lengths are added when it is sent."""
+    """An answer: `headers` are whole lines ending in CR LF; lengths are added when it is sent.
+
+    With `rest` the body goes on after `buffers`, as long as that has pieces.
+    """
 
     status: int
     buffers: list[Any]
     content_type: bytes = b"application/json"
     headers: bytes = b""
+    rest: Pieces | None = None
 
 
 class HttpError(Exception):
@@ -140,6 +166,17 @@ REASONS = {
     431: b"Request Header Fields Too Large", 500: b"Internal Server Error",
     501: b"Not Implemented", 503: b"Service Unavailable", 505: b"HTTP Version Not Supported",
 }  # fmt: skip
+
+
+def encode_stream_head(answer: HttpAnswer, *, is_chunked: bool) -> bytes:
+    """Return status line and headers of `answer`, whose body ends with chunks or the connection."""
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n%b%b\r\n" % (
+        answer.status,
+        REASONS[answer.status],
+        answer.content_type,
+        b"Transfer-Encoding: chunked\r\n" if is_chunked else b"",
+        answer.headers,
+    )
 
 
 def encode_head(answer: HttpAnswer, length: int) -> bytes:

@@ -19,6 +19,7 @@ from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding
 from inferd.transport.http_documents import DocumentRoutes
+from inferd.transport.http_generate import GenerateRoutes
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_repository import RepositoryRoutes
@@ -61,6 +62,7 @@ class HttpRoutes:
     ) -> None:
         self.forward = forward
         self._engine = engine
+        self._rules = rules
         self.tracer = engine.tracer
         self._codec = V2Rest(rules, engine.regions.span)
         self._coder = Coder(rules.max_json_bytes)
@@ -88,6 +90,7 @@ class HttpRoutes:
             Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+            *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
             *RepositoryRoutes(self._engine, max_json_bytes).routes(),
             *LoggingRoutes(self._engine.log).routes(),
             *DocumentRoutes().routes(),

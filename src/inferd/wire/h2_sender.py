@@ -52,11 +52,6 @@ class H2Sender:
         self._blocked: dict[int, H2Stream] = {}
 
     @property
-    def has_pending(self) -> bool:
-        """Whether any stream waits for the peer, or the socket, to take its data."""
-        return any(stream.pending_bytes for stream in self.streams.values())
-
-    @property
     def has_blocked(self) -> bool:
         """Whether a stream waits for the connection's window or the socket alone."""
         return bool(self._blocked)
@@ -114,6 +109,7 @@ class H2Sender:
         stream.send_window -= length
         self.send_window -= length
         stream.pending_bytes -= length
+        stream.sent_bytes += length
         ends = stream.ending == b"" and not stream.pending_bytes
         out = self.out
         out.append(frame_header(length, DATA, END_STREAM if ends else 0, stream.id))

@@ -23,10 +23,13 @@ class H2Stream:
     is_local_done = False  # we have ended ours, or the stream was reset
     uncredited = 0  # bytes taken, the peer not yet told
     pending_bytes = 0
+    sent_bytes = 0  # of what was pending
     ending: bytes | None = None  # trailers to send after `pending`, b"" for none
     received_bytes = 0  # counted only where the head declares a length
     drop_bytes = 0  # how much is taken and dropped once the answer is complete
     deadline_s: float | None = None  # when `expire` is due, on the application's clock
+    moved_bytes = 0  # `sent_bytes` when the application last looked and saw it move
+    moved_at = 0.0  # and when that was
 
     def __init__(self, connection: "H2Connection", stream_id: int, head: RequestHead) -> None:
         self.connection = connection

@@ -165,8 +165,12 @@ def read_exact(text: memoryview) -> Document:
             f"{MAX_EXACT_BYTES} bytes are read then; send large tensors as binary data"
         )
         raise InvalidRequest(msg)
+    return document_of(loads_exact(text))
+
+
+def document_of(values: Any) -> Document:
+    """Return the request that `values`, read by `loads_exact`, are. Raises InvalidRequest."""
     try:
-        values = loads_exact(text)
         document = msgspec.convert(values, _ExactDocument)
     except msgspec.ValidationError as error:
         msg = f"the request body is JSON, but not an inference request: {error}"

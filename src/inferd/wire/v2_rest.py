@@ -131,6 +131,14 @@ class V2Rest:
         document = json_document.read_exact(body[:json_size])
         return self._request(model, version, document, Blobs(body, json_size))
 
+    def request_of(self, model: str, version: str, values: Any) -> InferRequest:
+        """Return the request that JSON `values`, read by `json_document.loads_exact`, are.
+
+        Raises as `decode_infer_request`, but NotFast. May be called in any thread.
+        """
+        document = json_document.document_of(values)
+        return self._request(model, version, document, Blobs(memoryview(b""), 0))
+
     def _too_large(self, json_size: int, body_size: int) -> InferdError:
         limit = f"the limit is {self._rules.max_json_bytes} (--http-max-input-size)"
         if json_size == 0:
@@ -150,7 +158,7 @@ class V2Rest:
         if document.outputs:
             request.outputs = _wanted_outputs(document.outputs, blobs, self._resolve)
         if document.parameters:
-            _set_parameters(request, document.parameters)
+            set_parameters(request, document.parameters)
         if blobs.spans is not None:
             check_apart(blobs.spans, request.outputs)
             request.spans = blobs.spans
@@ -227,14 +235,10 @@ class V2Rest:
                 if tensor.parameters:
                     text.append(b'"parameters":%b,' % orjson.dumps(tensor.parameters))
                 if tensor.datatype in _HALVES and not self._rules.half_floats:
-                    raise _no_halves(tensor)
+                    raise no_halves(tensor)
                 count = math.prod(tensor.shape)
                 is_text = tensor.datatype is DataType.BYTES
-                if (
-                    not in_thread
-                    and (count > INLINE_STRINGS or is_text)
-                    and _is_long(tensor, count)
-                ):
+                if not in_thread and (count > INLINE_STRINGS or is_text) and is_long(tensor, count):
                     raise NotFast
                 text.append(b'"data":')
                 text.append(encode_data(tensor, self._rules.non_finite))
@@ -267,7 +271,8 @@ def _two_sources(name: str) -> InferdError:
     )
 
 
-def _no_halves(tensor: Tensor) -> InferdError:
+def no_halves(tensor: Tensor) -> InferdError:
+    """Return the error for an output that is not written as JSON numbers on this server."""
     return InvalidRequest(
         f"output '{tensor.name}': {tensor.datatype.value} as JSON numbers is turned off on this "
         f"server; ask for it with binary_data true"
@@ -307,7 +312,7 @@ def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> li
     return wanted
 
 
-def _set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
+def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
     """Move request parameters where they belong. V2 extensions: sequence, schedule policy, binary.
 
     Raises InvalidRequest naming the parameter and what it must be.
@@ -405,7 +410,7 @@ def _unsigned(key: str, value: Any, also: str = "") -> int:
 # --- pieces of responses ---
 
 
-def _is_long(tensor: Tensor, count: int) -> bool:
+def is_long(tensor: Tensor, count: int) -> bool:
     """Tell whether the `count` elements of `tensor` are too many for the event loop, as JSON."""
     if tensor.datatype is DataType.BYTES:
         return count > INLINE_STRINGS or tensor.size_bytes > INLINE_STRING_BYTES

@@ -13,6 +13,7 @@ from inferd.backends.onnx.signature import (
 )
 from inferd.config.model import (
     BatchInput,
+    BatchOutput,
     ControlInput,
     DynamicBatching,
     ModelConfig,
@@ -99,6 +100,15 @@ def test_a_batch_input_is_no_input_of_requests(add_sub_signature):
 def test_the_shape_of_a_ragged_input_is_the_schedulers_matter(add_sub_signature):
     ragged = ModelInput("A", FP32, (-1,), allow_ragged_batch=True)
     check_config(with_input(ragged), add_sub_signature)
+
+
+def test_the_shape_of_a_scattered_output_is_the_schedulers_matter(add_sub_signature):
+    [first, *others] = ADD_SUB.output
+    longer = replace(ADD_SUB, output=(replace(first, dims=(-1, -1)), *others))
+    with pytest.raises(InvalidConfig):
+        check_config(longer, add_sub_signature)
+    scattered = BatchOutput(target_name=(first.name,), source_input=("A",))
+    check_config(replace(longer, batch_output=(scattered,)), add_sub_signature)
 
 
 def test_a_given_max_batch_size_stays(add_sub_signature):

@@ -25,6 +25,7 @@ class OnnxBackend:
 
     bounded = True
     concurrent = True
+    joins = True
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size

@@ -140,12 +140,14 @@ def check_config(config: ModelConfig, signature: Signature) -> None:
             f"the configuration has only {_quoted(given)}"
         )
         raise InvalidConfig(msg)
+    scattered = {name for batch_output in config.batch_output for name in batch_output.target_name}
     for output in config.output:
         declared = signature.outputs.get(output.name)
         if declared is None:
             raise _unknown(config, "output", output.name, signature.outputs)
         _check_datatype(config, "output", output, declared)
-        _check_shape(config, "output", output, declared)
+        if output.name not in scattered:  # else the scheduler gives it a shape of its own
+            _check_shape(config, "output", output, declared)
 
 
 def _declared(arguments: Any) -> dict[str, Declared]:

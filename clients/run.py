@@ -1,0 +1,201 @@
+"""Runs the tests of other projects' clients, each in an environment of its own.
+
+    python clients/run.py [NAME...]
+
+A folder with requirements.txt is tested by pytest in a virtual environment, one with package.json
+by Node's own test runner. All environments stay in .venv-clients/ and are made anew when what they
+need has changed.
+"""
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+ENVIRONMENTS = ROOT / ".venv-clients"
+PROTOS = [ROOT / "src/inferd/wire/proto", ROOT / "src/inferd/config/proto"]
+HOST = "127.0.0.1"
+READY_WITHIN_S = 60.0
+TESTS_WITHIN_S = 300
+
+IDENTITY = """backend: "identity"
+input {{ name: "INPUT0" data_type: TYPE_{datatype} dims: {dims} }}
+output {{ name: "OUTPUT0" data_type: TYPE_{datatype} dims: {dims} }}
+"""
+DATATYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"]
+DATATYPES += ["FP16", "FP32", "FP64", "STRING"]
+
+
+def write_repository(folder: Path) -> None:
+    """Write identity models for every datatype, one that batches, and the digits."""
+    for datatype in DATATYPES:
+        name = f"echo_{datatype.replace('STRING', 'BYTES')}"
+        (folder / name / "1").mkdir(parents=True)
+        text = IDENTITY.format(datatype=datatype, dims="[ -1, -1 ]")
+        (folder / name / "config.pbtxt").write_text(text)
+    (folder / "rows" / "1").mkdir(parents=True)
+    text = IDENTITY.format(datatype="FP32", dims="[ 3 ]") + "max_batch_size: 64\n"
+    (folder / "rows" / "config.pbtxt").write_text(text)
+    shutil.copytree(ROOT / "examples" / "models" / "digits", folder / "digits")
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    """Write a certificate for HOST that signs itself, and its key."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    names = ["-subj", "/CN=server", "-addext", f"subjectAltName=IP:{HOST}"]
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *kind, "-keyout", key, "-out", cert, *names]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+def free_ports(count: int) -> list[int]:
+    """Return TCP ports that nobody uses at the moment."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+@contextmanager
+def serving(repository: Path, log: Path, *flags: str, tls: Path | None = None) -> Iterator[None]:
+    """Run a server until the block ends; its log must not tell of anything unexpected."""
+    command = [sys.executable, "-m", "inferd", "serve", str(repository), *flags]
+    command += [f"--http-address={HOST}", f"--grpc-address={HOST}"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        [port] = [flag.split("=")[1] for flag in flags if flag.startswith("--http-port")]
+        wait_ready(process, f"{'https' if tls else 'http'}://{HOST}:{port}", log, tls)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+    said = log.read_text()
+    if "Traceback" in said or "unexpected failure" in said:
+        sys.exit(f"a server says:\n{said}")
+
+
+def wait_ready(process: subprocess.Popen[bytes], url: str, log: Path, tls: Path | None) -> None:
+    """Wait until the server is ready. Exits, with its last words, if it never is."""
+    context = ssl.create_default_context(cafile=tls) if tls else None
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/v2/health/ready", context=context):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.02)
+    process.kill()
+    sys.exit(f"a server did not become ready:\n{log.read_text()}")
+
+
+@contextmanager
+def all_servers(folder: Path) -> Iterator[dict[str, dict[str, str]]]:
+    """Run the three servers; gives how to reach each."""
+    repository = folder / "models"
+    write_repository(repository)
+    cert, key = write_certificate(folder)
+    http, grpc, one, tls = free_ports(4)
+    secure = ["--http-use-ssl", f"--http-server-cert={cert}", f"--http-server-key={key}"]
+    flags = {
+        "two_ports": [f"--http-port={http}", f"--grpc-port={grpc}"],
+        "one_port": [f"--http-port={one}", f"--grpc-port={one}"],
+        "tls": [f"--http-port={tls}", f"--grpc-port={tls}", *secure],
+    }
+    with ExitStack() as stack:
+        for name, words in flags.items():
+            trusted = cert if name == "tls" else None
+            server = serving(repository, folder / f"{name}.log", *words, tls=trusted)
+            stack.enter_context(server)
+        yield {
+            "two_ports": {"url": f"http://{HOST}:{http}", "grpc": f"{HOST}:{grpc}"},
+            "one_port": {"url": f"http://{HOST}:{one}", "grpc": f"{HOST}:{one}"},
+            "tls": {"url": f"https://{HOST}:{tls}", "grpc": f"{HOST}:{tls}", "ca": str(cert)},
+        }
+
+
+def is_made(environment: Path, needs: Path) -> bool:
+    """Tell whether the environment is there and was made for just these needs."""
+    made = environment / "made-for"
+    return made.exists() and made.read_text() == needs.read_text()
+
+
+def make_python(name: str) -> list[str]:
+    """Make the virtual environment of a client; return the command that tests it."""
+    environment, needs = ENVIRONMENTS / name, HERE / name / "requirements.txt"
+    python = environment / "bin" / "python"
+    if not is_made(environment, needs):
+        print(f"Installing {name} into {environment.relative_to(ROOT)}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
+        install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
+        subprocess.run([*install, "-r", needs], check=True)
+        (environment / "made-for").write_text(needs.read_text())
+    # From the root, so that the folder kserve is not taken for the package kserve.
+    where = ["-c", str(HERE / "pytest.ini"), "--rootdir", str(ROOT)]
+    return [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *where]
+
+
+def make_node(name: str) -> list[str]:
+    """Install the packages of a Node client; return the command that tests it."""
+    environment, needs = ENVIRONMENTS / name, HERE / name / "package.json"
+    if not is_made(environment, needs):
+        print(f"Installing {name} into {environment.relative_to(ROOT)}", flush=True)
+        shutil.rmtree(environment, ignore_errors=True)
+        environment.mkdir(parents=True)
+        shutil.copy(needs, environment)
+        install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
+        subprocess.run(install, cwd=environment, check=True)
+        (environment / "made-for").write_text(needs.read_text())
+    return ["node", "--test", "--test-reporter=spec"]
+
+
+def run_tests(name: str, servers: dict[str, dict[str, str]]) -> bool:
+    """Run the tests of one client; tell whether all is well."""
+    folder = HERE / name
+    environ = {**os.environ, "SERVERS": json.dumps(servers)}
+    if (folder / "package.json").exists():
+        command = [*make_node(name), *sorted(map(str, folder.glob("*.test.js")))]
+        environ["NODE_PATH"] = str(ENVIRONMENTS / name / "node_modules")
+        environ["PROTOS"] = os.pathsep.join(map(str, PROTOS))
+    else:
+        command = [*make_python(name), str(folder)]
+    print(f"--- {name}", flush=True)
+    return not subprocess.run(command, env=environ, timeout=TESTS_WITHIN_S, check=False).returncode
+
+
+def main() -> int:
+    """Test the clients named, or all; return 1 when one of them fails."""
+    known = sorted(file.parent.name for file in HERE.glob("*/requirements.txt"))
+    known += sorted(file.parent.name for file in HERE.glob("*/package.json"))
+    names = sys.argv[1:] or known
+    if unknown := set(names) - set(known):
+        sys.exit(f"there is no client {', '.join(unknown)}, expected of {', '.join(known)}")
+    skipped = []
+    if "grpc_js" in names and not (shutil.which("node") and shutil.which("npm")):
+        names = [name for name in names if name != "grpc_js"]
+        skipped.append("grpc_js: no node and npm here")
+    with tempfile.TemporaryDirectory() as folder, all_servers(Path(folder)) as servers:
+        failed = [name for name in names if not run_tests(name, servers)]
+    for reason in skipped:
+        print(f"skipped: {reason}")
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""Dynamic batching: requests wait in one queue, and each free instance takes a batch of them.
+
+Three parts decide, and none of them knows the others: the queue, who is next and who has waited
+too long; the pace, how many of these make a batch and whether to wait for more; the plan, what
+requests have in common that may run together. This one moves requests between them, when one comes,
+when an instance is done, when the alarm goes off.
+
+A request that finds nobody waiting runs at once, on the event loop if its model is quick, and then
+nothing here has cost it anything: no future, no queue, no task. While all instances are busy
+requests pile up, and that is where batches come from; a delay makes larger ones of fewer.
+
+Everything happens on the event loop, so nothing is locked. Instances get no more batches than there
+are instances: what waits stays in the queue, where it can still grow, be overtaken, time out or be
+cancelled. A batch that runs on the loop lets others have their turn before the next.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from copy import copy
+from functools import partial
+from typing import Protocol
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, Unavailable
+from inferd.schedulers.alarm import Alarm
+from inferd.schedulers.batch import BatchPlan
+from inferd.schedulers.execution import MAX_WAITING, Answer, Execution, Outcome
+from inferd.schedulers.pace import FixedPace, Pace
+from inferd.schedulers.queue import RequestQueue, Waiting
+
+
+class Timer(Protocol):
+    """The time, and what wakes the scheduler; see Alarm."""
+
+    clock: Callable[[], int]
+
+    def set(self, due_ns: int) -> None:
+        """Wake at `due_ns` of `clock`, or earlier."""
+        ...
+
+    def set_soon(self) -> None:
+        """Wake when everybody else has had their turn."""
+        ...
+
+    def close(self) -> None:
+        """Never wake again."""
+        ...
+
+
+class DynamicScheduler:
+    """Runs the requests of one model version in batches.
+
+    With `keeps_order` answers leave in the order in which their requests came.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        queue: RequestQueue,
+        pace: Pace,
+        plan: BatchPlan,
+        *,
+        keeps_order: bool = False,
+        alarm: Callable[[Callable[[], None]], Timer] = Alarm,
+    ) -> None:
+        self._execution = execution
+        self._queue = queue
+        self._pace = pace
+        self._plan = plan
+        self._alarm = alarm(self._advance)
+        self._clock = self._alarm.clock
+        self._free_count = execution.instance_count
+        self._starts_at_once = pace.starts_at_once and not keeps_order
+        self._order = _Order() if keeps_order else None
+        self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing runs
+
+    @property
+    def pending_count(self) -> int:
+        """See Scheduler.pending_count."""
+        return len(self._queue)
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """See Scheduler.run. Raises Unavailable when the queue is full or waiting took too long."""
+        if self._starts_at_once and not self._queue.size:
+            answers = self._execution.run_inline((request,))
+            if answers is not None:
+                [answer] = answers
+                if isinstance(answer, InferdError):
+                    try:
+                        raise answer
+                    finally:
+                        del answer, answers  # its traceback holds this frame, and that the request
+                return answer
+        waiting = self._enqueue(request)
+        try:
+            assert waiting.done is not None
+            return await waiting.done
+        finally:
+            self._leave(waiting)
+
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See Scheduler.stream; there is one answer."""
+        yield await self.run(request)
+
+    async def close(self, timeout_s: float) -> None:
+        """See Scheduler.close. Those who still wait when the time is over are refused."""
+        give_up_ns = self._clock() + int(timeout_s * 1e9)
+        self._quiet = asyncio.get_running_loop().create_future()
+        self._starts_at_once = False
+        self._pace = FixedPace(self._plan.max_batch_size, (), 0)  # nobody else will come
+        self._advance()
+        await asyncio.wait((self._quiet,), timeout=timeout_s)
+        for waiting in self._queue.take(len(self._queue)):
+            self._answer(waiting, self._execution.unloading())
+        self._alarm.close()
+        await self._execution.close(max(0, give_up_ns - self._clock()) / 1e9)
+
+    # --- into the queue, and out of it ---
+
+    def _enqueue(self, request: InferRequest) -> Waiting:
+        if self._quiet is not None:
+            raise self._execution.unloading()
+        if self._order is not None:
+            self._order.check_room()
+        done = asyncio.get_running_loop().create_future()
+        waiting = Waiting(request, self._plan.kind(request), done)
+        self._queue.add(waiting, self._clock())
+        if self._order is not None:
+            self._order.add(waiting)
+        self._advance()
+        return waiting
+
+    def _leave(self, waiting: Waiting) -> None:
+        """Forget a request whose caller waits no longer: it has its answer, or was cancelled.
+
+        One that waits in the queue never runs; the answer of one that runs is dropped.
+        """
+        done, waiting.done = waiting.done, None  # it may hold an error, whose traceback leads here
+        if done is not None and done.done() and not done.cancelled():
+            done.exception()  # seen, though its caller was cancelled in the same moment
+            return
+        self._queue.remove(waiting)
+        if self._order is not None:
+            self._order.remove(waiting)
+        self._note_quiet()
+
+    def _advance(self) -> None:
+        """Do what can be done now, and set the alarm for what comes next."""
+        queue, now_ns = self._queue, self._clock()
+        for late in queue.expire(now_ns):
+            self._answer(late, queue.too_late(late))
+        due_ns = self._start_batches(now_ns)
+        late_ns = queue.next_late_ns()
+        if late_ns and not 0 < due_ns < late_ns:
+            due_ns = late_ns
+        if due_ns > now_ns:
+            self._alarm.set(due_ns)
+        elif due_ns:
+            self._alarm.set_soon()
+        self._note_quiet()
+
+    def _note_quiet(self) -> None:
+        quiet = self._quiet
+        is_quiet = not self._queue.size and self._free_count == self._execution.instance_count
+        if quiet is not None and is_quiet and not quiet.done():
+            quiet.set_result(None)
+
+    # --- batches ---
+
+    def _start_batches(self, now_ns: int) -> int:
+        """Give each free instance a batch; return when to look again, 0: when something happens."""
+        queue = self._queue
+        while self._free_count and queue.size:
+            count, due_ns = self._pace.choose(queue, now_ns)
+            if not count:
+                return due_ns
+            if self._start(queue.take(count)):
+                return now_ns if queue.size else 0  # after others had their turn
+        return 0
+
+    def _start(self, batch: Sequence[Waiting]) -> bool:
+        """Run a batch; tell whether that was done here, on the event loop."""
+        requests = [waiting.request for waiting in batch]
+        try:
+            answers = self._execution.run_inline(requests)
+        except InferdError as error:
+            self._deliver(batch, error)
+            return True
+        if answers is not None:
+            self._deliver(batch, answers)
+            return True
+        self._free_count -= 1
+        self._execution.start(requests, partial(self._finish, batch))
+        return False
+
+    def _finish(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
+        self._free_count += 1
+        self._advance()  # the instance first, then those who wait for what it did
+        self._deliver(batch, outcome)
+
+    def _deliver(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
+        if isinstance(outcome, InferdError):
+            outcome = [outcome, *(_twin(outcome) for _ in batch[1:])]
+        for waiting, answer in zip(batch, outcome, strict=True):
+            self._answer(waiting, answer)
+
+    def _answer(self, waiting: Waiting, answer: Answer) -> None:
+        if self._order is None:
+            _tell(waiting, answer)
+        else:
+            self._order.answer(waiting, answer)
+
+
+class _Order:
+    """The requests that have no answer yet, and answers that wait for those of requests before."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[int, Waiting] = OrderedDict()
+        self._answers: dict[int, Answer] = {}
+
+    def check_room(self) -> None:
+        """Raise Unavailable when more answers are held back than may be."""
+        if len(self._waiting) >= MAX_WAITING:
+            msg = f"{MAX_WAITING} requests wait for the answers of those before; try again later"
+            raise Unavailable(msg)
+
+    def add(self, waiting: Waiting) -> None:
+        """Note a request that comes after all others."""
+        self._waiting[waiting.number] = waiting
+
+    def answer(self, waiting: Waiting, answer: Answer) -> None:
+        """Give `answer` to who waits for it, as soon as all before have theirs."""
+        if waiting.number in self._waiting:
+            self._answers[waiting.number] = answer
+            self._release()
+
+    def remove(self, waiting: Waiting) -> None:
+        """Forget a request, and let nobody wait for its answer."""
+        if self._waiting.pop(waiting.number, None) is not None:
+            self._answers.pop(waiting.number, None)
+            self._release()
+
+    def _release(self) -> None:
+        while self._waiting:
+            number, waiting = next(iter(self._waiting.items()))
+            if number not in self._answers:
+                return
+            del self._waiting[number]
+            _tell(waiting, self._answers.pop(number))
+
+
+def _tell(waiting: Waiting, answer: Answer) -> None:
+    done = waiting.done
+    if done is None or done.done():
+        return
+    if isinstance(answer, InferdError):
+        done.set_exception(answer)
+    else:
+        done.set_result(answer)
+
+
+def _twin(error: InferdError) -> InferdError:
+    """Return the same error for somebody else: each is raised in a place of its own."""
+    twin = copy(error)
+    twin.__cause__ = error.__cause__
+    return twin

@@ -1,0 +1,79 @@
+"""FixedPace: how many of those that wait run next, and when, as the configuration says.
+
+Triton's rules (docs: dynamic batcher): a batch is the longest beginning of the queue whose batch
+sizes together do not exceed max_batch_size and whose requests are of one kind. Nobody is overtaken
+to fill a batch, and no request is split. A beginning that adds up to a preferred size is sent at
+once. Otherwise the batch waits for more until its oldest request has waited for the queue delay,
+unless none can join any more.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from inferd.schedulers.queue import RequestQueue
+
+
+class Beginning(NamedTuple):
+    """The longest beginning of a queue that may run as one batch.
+
+    `preferred_count` requests of it add up to the largest preferred size they can, 0: to none.
+    No other request can join when it `is_closed`. Times are nanoseconds.
+    """
+
+    request_count: int
+    size: int
+    preferred_count: int
+    is_closed: bool
+    oldest_ns: int
+
+
+def beginning(queue: RequestQueue, most: int, preferred: frozenset[int]) -> Beginning:
+    """Walk through `queue`, which is not empty, until a batch of size `most` is full."""
+    requests = iter(queue)
+    first = next(requests)
+    count, size, oldest_ns = 1, first.request.batch_size, first.request.queued_ns
+    preferred_count = 1 if size in preferred else 0
+    for waiting in requests:
+        request = waiting.request
+        if size + request.batch_size > most or waiting.kind != first.kind:
+            return Beginning(count, size, preferred_count, True, oldest_ns)
+        count += 1
+        size += request.batch_size
+        oldest_ns = min(oldest_ns, request.queued_ns)
+        if size in preferred:
+            preferred_count = count
+    return Beginning(count, size, preferred_count, size >= most, oldest_ns)
+
+
+class Pace(Protocol):
+    """How many of those that wait run next, and when."""
+
+    starts_at_once: bool
+    """Whether a request that finds nobody waiting and an instance free runs at once."""
+
+    def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
+        """Return how many requests of `queue`, which is not empty, are the next batch.
+
+        0 means to wait until the time that is returned with it, or until another request comes.
+        """
+        ...
+
+
+class FixedPace:
+    """The numbers in the configuration: preferred sizes, and a delay."""
+
+    def __init__(self, max_batch_size: int, preferred: Sequence[int], delay_us: int) -> None:
+        self._most = max(1, max_batch_size)
+        self._preferred = frozenset(preferred)
+        self._delay_ns = 1000 * delay_us
+        self.starts_at_once = not delay_us
+
+    def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
+        """See Pace.choose."""
+        found = beginning(queue, self._most, self._preferred)
+        if found.preferred_count:
+            return found.preferred_count, 0
+        due_ns = found.oldest_ns + self._delay_ns
+        if found.is_closed or due_ns <= now_ns:
+            return found.request_count, 0
+        return 0, due_ns

@@ -1,0 +1,186 @@
+"""RequestQueue: the requests of one model that wait, by priority and in order of arrival.
+
+It knows the queue policies of Triton's model configuration and no clock: whoever asks says what
+time it is, in nanoseconds of a clock that never goes back. All steps but a walk through the queue
+take the same time however many requests wait.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from heapq import heapify, heappop, heappush
+
+import msgspec
+
+from inferd.config.model import DynamicBatching, QueuePolicy
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, Unavailable
+from inferd.schedulers.execution import MAX_WAITING
+
+
+class Waiting(msgspec.Struct, eq=False):
+    """A request that waits for its answer.
+
+    `kind` is what it must have in common with others of one batch. `done` is
+    None when nobody waits for the answer any longer. `late_ns` is when it has waited too long, 0:
+    never.
+    """
+
+    request: InferRequest
+    kind: Hashable
+    done: asyncio.Future[InferResponse] | None
+    number: int = 0
+    level: int = 0
+    late_ns: int = 0
+
+
+class RequestQueue:
+    """The requests that wait for an instance of one model."""
+
+    def __init__(self, model: str, batching: DynamicBatching) -> None:
+        self._model = model
+        self._level_count = batching.priority_levels
+        self._default_level = batching.default_priority_level if batching.priority_levels else 0
+        self._default_policy = batching.default_queue_policy or QueuePolicy()
+        self._policies = batching.priority_queue_policy if batching.priority_levels else {}
+        default = self._new_level(self._default_level)
+        self._levels = {self._default_level: default}
+        self._order = [default]  # by priority, which is the order of the numbers
+        self._deadlines: list[tuple[int, int, int]] = []  # a heap of late_ns, number, level
+        self._next_number = 0
+        self._count = 0
+        self.size = 0
+        """The sum of the batch sizes of all that wait."""
+
+    def __len__(self) -> int:
+        """How many requests wait."""
+        return self._count
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """Walk through the queue in the order in which it is served."""
+        for level in self._order:
+            yield from level.in_time.values()
+            yield from level.late.values()
+
+    def add(self, waiting: Waiting, now_ns: int) -> None:
+        """Let a request wait. Raises Unavailable when as many wait as its level's policy allows.
+
+        A policy that sets no limit allows MAX_WAITING.
+        A priority of 0, or of no level there is, is the default level. A timeout of the request's
+        own counts when the policy allows that and it is shorter than the policy's.
+        """
+        request = waiting.request
+        number = request.priority
+        if not 0 < number <= self._level_count:
+            number = self._default_level
+        level = self._levels.get(number) or self._insert_level(number)
+        policy = level.policy
+        if len(level.in_time) + len(level.late) >= (policy.max_queue_size or MAX_WAITING):
+            raise self._full(level)
+        self._next_number += 1
+        waiting.number, waiting.level, request.queued_ns = self._next_number, number, now_ns
+        timeout_us = policy.default_timeout_microseconds
+        if policy.allow_timeout_override and 0 < request.timeout_us < timeout_us:
+            timeout_us = request.timeout_us
+        if timeout_us:
+            waiting.late_ns = now_ns + 1000 * timeout_us
+            self._note_deadline(waiting)
+        level.in_time[waiting.number] = waiting
+        self._count += 1
+        self.size += waiting.request.batch_size
+
+    def take(self, count: int) -> list[Waiting]:
+        """Take the first `count` requests out of the queue."""
+        taken: list[Waiting] = []
+        while len(taken) < count:
+            level = next(filter(None, self._order))
+            one = (level.in_time or level.late).popitem(last=False)[1]
+            self._forget(one, level)
+            taken.append(one)
+        return taken
+
+    def remove(self, waiting: Waiting) -> bool:
+        """Take one request out, wherever it stands; tell whether it was still there."""
+        level = self._levels.get(waiting.level)
+        if level is None:
+            return False
+        found = level.in_time.pop(waiting.number, None) or level.late.pop(waiting.number, None)
+        if found is None:
+            return False
+        self._forget(found, level)
+        return True
+
+    def expire(self, now_ns: int) -> list[Waiting]:
+        """Take out and return those that have waited too long.
+
+        Where the policy says DELAY they stay, behind all others of their level.
+        """
+        rejected = []
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= now_ns:
+            _, number, level_number = heappop(deadlines)
+            level = self._levels.get(level_number)
+            late = level.in_time.pop(number, None) if level is not None else None
+            if late is None or level is None:
+                continue  # it was taken in time
+            if level.policy.timeout_action == "DELAY":
+                level.late[number] = late
+            else:
+                self._forget(late, level)
+                rejected.append(late)
+        return rejected
+
+    def next_late_ns(self) -> int:
+        """Return when `expire` is to be asked next, 0: not before another request comes."""
+        return self._deadlines[0][0] if self._deadlines else 0
+
+    def too_late(self, waiting: Waiting) -> InferdError:
+        """Return what a request that `expire` took out is told."""
+        waited_us = (waiting.late_ns - waiting.request.queued_ns) // 1000
+        return Unavailable(
+            f"model '{self._model}': the request has waited for {waited_us} microseconds, "
+            f"which is its timeout in the queue"
+        )
+
+    def _full(self, level: "_Level") -> InferdError:
+        most = level.policy.max_queue_size
+        said = f"its max_queue_size is {most}" if most else f"{MAX_WAITING} requests wait"
+        return Unavailable(f"the queue of model '{self._model}' is full: {said}; try again later")
+
+    def _note_deadline(self, waiting: Waiting) -> None:
+        deadlines = self._deadlines
+        if len(deadlines) > 2 * self._count + 64:  # most of them are of requests long gone
+            deadlines[:] = [(w.late_ns, w.number, w.level) for w in self if w.late_ns]
+            heapify(deadlines)
+        heappush(deadlines, (waiting.late_ns, waiting.number, waiting.level))
+
+    def _new_level(self, number: int) -> "_Level":
+        return _Level(number, self._policies.get(number, self._default_policy))
+
+    def _insert_level(self, number: int) -> "_Level":
+        # Levels come and go: a configuration may allow more of them than there is memory for.
+        level = self._levels[number] = self._new_level(number)
+        self._order = sorted(self._levels.values(), key=lambda one: one.number)
+        return level
+
+    def _forget(self, waiting: Waiting, level: "_Level") -> None:
+        self._count -= 1
+        self.size -= waiting.request.batch_size
+        if not level and level.number != self._default_level:
+            del self._levels[level.number]
+            self._order.remove(level)
+
+
+class _Level:
+    """The requests of one priority, by number: those in time, and behind them the delayed ones."""
+
+    __slots__ = ("in_time", "late", "number", "policy")
+
+    def __init__(self, number: int, policy: QueuePolicy) -> None:
+        self.number = number
+        self.policy = policy
+        self.in_time: OrderedDict[int, Waiting] = OrderedDict()
+        self.late: OrderedDict[int, Waiting] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self.in_time or self.late)

@@ -1,0 +1,192 @@
+"""The URLs of the generate extension: one answer as an object, or any number as a stream of events.
+
+Events are Server-sent events (HTML Standard), each with one object.
+"""
+
+import functools
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from time import perf_counter_ns
+from typing import TypeVar
+
+from inferd.core.request import InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError, InvalidRequest
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+from inferd.transport.failure import FailureLog
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import Route
+from inferd.transport.lane import Lane
+from inferd.transport.tracing import begin_http
+from inferd.wire.inline import NotFast
+from inferd.wire.v2_generate import (
+    EVENT_STREAM,
+    NO_EVENT,
+    Asked,
+    V2Generate,
+    encode_error_event,
+    encode_event,
+)
+from inferd.wire.v2_rest import HTTP_STATUS, JsonRules
+
+_MODEL = "/v2/models/{model}"
+_VERSION = "/v2/models/{model}/versions/{version}"
+_UNEXPECTED = "the server failed in a way it does not understand; see its log"
+
+Responses = AsyncGenerator[InferResponse, None]
+_Result = TypeVar("_Result")
+
+
+class GenerateRoutes:
+    """Answers generate and generate_stream, by models that answer once or any number of times."""
+
+    def __init__(self, engine: Engine, rules: JsonRules, failures: FailureLog) -> None:
+        self._engine = engine
+        self._codec = V2Generate(rules)
+        self._failures = failures
+        self._lane = Lane("inferd-generate")
+
+    def routes(self) -> list[Route]:
+        """Return the lines of the URL table."""
+        return [
+            Route("POST", f"{path}/{name}", "inference", call)
+            for path in (_MODEL, _VERSION)
+            for name, call in (("generate", self.generate), ("generate_stream", self.stream))
+        ]
+
+    async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """Answer with the one response of the model; another number of them is an error."""
+        asked = await self._decoded(request, model, version)
+        async with aclosing(self._responses(asked, request)) as responses:
+            first = await anext(responses, None)
+            if first is None or (not first.final and await anext(responses, None) is not None):
+                count = "none" if first is None else "more"
+                msg = (
+                    f"generate takes exactly one answer, model '{model}' gave {count}; "
+                    f"generate_stream takes any number"
+                )
+                raise InferdError(msg)
+            return HttpAnswer(200, [await self.encoded(asked, first)])
+
+    async def stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """Answer with an event for each response; what fails later is an event as well.
+
+        The first event is awaited, because the status depends on it.
+        """
+        asked = await self._decoded(request, model, version)
+        responses = self._responses(asked, request)
+        events = Events(self, asked, responses, request.target.decode("latin-1"))
+        try:
+            first = await anext(events, b"")
+        except BaseException:
+            await events.aclose()
+            raise
+        return HttpAnswer(events.status, [first], EVENT_STREAM, rest=events)
+
+    async def _decoded(self, request: HttpRequest, model: str, version: str) -> Asked:
+        inputs = self._engine.model_metadata(model, version).inputs
+        coding = request.headers.get(b"content-encoding", b"identity")
+        if coding != b"identity":  # Triton's 400, unlike the 501 of infer
+            name = coding[:40].decode("latin-1")
+            msg = f"Content-Encoding '{name}' is not taken here, send the body as it is"
+            raise InvalidRequest(msg)
+        decode = functools.partial(self._codec.decode_request, model, version, request.body, inputs)
+        return await self._run(decode)
+
+    def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
+        """Return what the engine gives. Raises at once what is wrong with the request."""
+        tracer = self._engine.tracer
+        model = asked.request.model
+        if not tracer.is_on or not (trace := begin_http(tracer, model, http.headers)):
+            return self._engine.stream(asked.request)
+        now_ns = perf_counter_ns()
+        trace.stamp(moments.HTTP_RECV_START, http.began_ns or now_ns)
+        trace.stamp(moments.HTTP_RECV_END, now_ns)
+        try:
+            responses = TracedEngine(self._engine, trace).stream(asked.request)
+        except BaseException as error:
+            trace.fail(error)
+            tracer.finish(trace)
+            raise
+        return self._traced(responses, trace)
+
+    async def _traced(self, answers: Responses, trace: Trace) -> Responses:
+        is_final = False
+        try:
+            async with aclosing(answers) as responses:
+                async for response in responses:
+                    trace.stamp(moments.HTTP_SEND_START)
+                    is_final = response.final
+                    yield response
+                    trace.stamp(moments.HTTP_SEND_END)
+        except BaseException as error:
+            if is_final and isinstance(error, GeneratorExit):  # nothing was given up
+                trace.stamp(moments.HTTP_SEND_END)
+            else:
+                trace.fail(error)
+            raise
+        finally:
+            self._engine.tracer.finish(trace)
+
+    async def encoded(self, asked: Asked, response: InferResponse) -> bytes:
+        """Return `response` as JSON text."""
+        return await self._run(functools.partial(self._codec.encode_response, asked, response))
+
+    def note(self, where: str, error: Exception) -> tuple[int, str]:
+        """Log `error`, if it is the server's or the model's, and return its status and text."""
+        self._failures.note(where, error)
+        if isinstance(error, InferdError):
+            return HTTP_STATUS[error.code], error.message
+        return 500, _UNEXPECTED
+
+    async def _run(self, work: functools.partial[_Result]) -> _Result:
+        """Return what the codec makes, here or, if that takes long, in a thread."""
+        try:
+            return work(on_loop=True)
+        except NotFast:
+            return await self._lane.run(work)
+
+
+class Events:
+    """The events of one call, read by the connection as fast as its client reads.
+
+    `status` is that of the first one. The wall: whatever fails becomes the last event.
+    """
+
+    filler = NO_EVENT
+
+    def __init__(
+        self, routes: GenerateRoutes, asked: Asked, responses: Responses, where: str
+    ) -> None:
+        self.status = 200
+        self._routes = routes
+        self._asked = asked
+        self._responses = responses
+        self._where = where
+        self._is_first = True
+
+    def __aiter__(self) -> "Events":
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next event. Raises StopAsyncIteration, and nothing else but cancellation."""
+        try:
+            response = await anext(self._responses)
+            event = encode_event(await self._routes.encoded(self._asked, response))
+        except StopAsyncIteration:
+            raise
+        except Exception as error:  # noqa: BLE001  the wall
+            await self._responses.aclose()
+            status, text = self._routes.note(self._where, error)
+            if self._is_first:
+                self.status = status
+            event = encode_error_event(text)
+        self._is_first = False
+        return event
+
+    async def aclose(self) -> None:
+        """Give up what has not come yet: the model stops at its next answer."""
+        await self._responses.aclose()

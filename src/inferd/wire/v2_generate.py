@@ -1,0 +1,189 @@
+"""The generate extension: a flat JSON object in, flat JSON objects out, tensors by their names.
+
+Each member that has an input's name is that input, the others are parameters. A body that has an
+array of `inputs` is an inference request instead, and is answered like one.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import msgspec
+import orjson
+
+from inferd.core.metadata import TensorMetadata
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import INLINE_EXACT_BYTES, NotFast
+from inferd.wire.json_data import decode_data, encode_data, flatten
+from inferd.wire.json_document import MAX_EXACT_BYTES, loads_exact
+from inferd.wire.v2_rest import JsonRules, V2Rest, encode_error, is_long, no_halves, set_parameters
+
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+"""The content type of a stream of events."""
+
+NO_EVENT = b":\n\n"
+"""A comment: readers of a stream of events pass over it (HTML Standard, Server-sent events)."""
+
+_HALVES = (DataType.FP16, DataType.BF16)
+
+
+class Asked(msgspec.Struct, gc=False):
+    """What a generate body asks: `is_v2` says that it was an inference request."""
+
+    request: InferRequest
+    is_v2: bool
+
+
+class V2Generate:
+    """The codec of the generate calls. Its methods may be called in any thread."""
+
+    def __init__(self, rules: JsonRules) -> None:
+        self._rules = rules
+        self._rest = V2Rest(rules)
+
+    def decode_request(
+        self,
+        model: str,
+        version: str,
+        body: memoryview,
+        inputs: Sequence[TensorMetadata],
+        *,
+        on_loop: bool = False,
+    ) -> Asked:
+        """Return what `body` asks of a model that has `inputs`.
+
+        Raises InvalidRequest; NotFast, if `on_loop`, for what should be done in a thread.
+        """
+        limit = min(MAX_EXACT_BYTES, self._rules.max_json_bytes)
+        if len(body) > limit:
+            msg = f"a body of generate may have {limit} bytes, this has {len(body)}; use infer"
+            raise InvalidRequest(msg)
+        if on_loop and len(body) > INLINE_EXACT_BYTES:
+            raise NotFast
+        values = loads_exact(body)
+        if type(values) is not dict:
+            msg = "the request body is JSON, but not an object"
+            raise InvalidRequest(msg)
+        by_name = {one.name: one for one in inputs}
+        if type(values.get("inputs")) is list and "inputs" not in by_name:
+            request = self._rest.request_of(model, version, values)
+            request.binary_output = False
+            for wanted in request.outputs:
+                wanted.binary = None
+            return Asked(request, is_v2=True)
+        return Asked(self._request(model, version, values, by_name), is_v2=False)
+
+    def _request(
+        self, model: str, version: str, values: dict[str, Any], inputs: dict[str, TensorMetadata]
+    ) -> InferRequest:
+        request = InferRequest(model, version)
+        parameters: dict[str, Any] = {}
+        seen: set[str] = set()
+        for key, value in _members(values, inputs):
+            if key in seen:
+                msg = f"'{key}' is given twice, in the request and in its parameters"
+                raise InvalidRequest(msg)
+            seen.add(key)
+            if key in inputs:
+                request.inputs.append(self._tensor(inputs[key], value))
+            elif value is None:
+                msg = f"parameter '{key}' is null, expected a string, a number or a boolean"
+                raise InvalidRequest(msg)
+            else:
+                parameters[key] = value
+        set_parameters(request, parameters)
+        if "id" not in inputs and (identifier := values.get("id")) is not None:
+            if type(identifier) is not str:
+                msg = "the request's id must be a string"
+                raise InvalidRequest(msg)
+            request.id = identifier
+        return request
+
+    def _tensor(self, declared: TensorMetadata, value: Any) -> Tensor:
+        name, datatype = declared.name, declared.datatype
+        if datatype in _HALVES and not self._rules.half_floats:
+            msg = f"input '{name}': {datatype.value} as JSON numbers is turned off on this server"
+            raise InvalidRequest(msg)
+        elements = flatten(value) if type(value) is list else [value]
+        return decode_data(name, datatype, _shape_for(declared, len(elements)), elements)
+
+    def encode_response(
+        self, asked: Asked, response: InferResponse, *, on_loop: bool = False
+    ) -> bytes:
+        """Return `response` as JSON text: outputs and parameters by name, in alphabetical order.
+
+        An output of one element is that element, a larger one a flat array. Raises InvalidRequest
+        when an output cannot be said in JSON; NotFast, if `on_loop`, when that is long.
+        """
+        if asked.is_v2:
+            buffers, _ = self._rest.encode_infer_response(
+                asked.request, response, in_thread=not on_loop
+            )
+            return b"".join(buffers)
+        fields: dict[str, bytes] = {
+            "model_name": orjson.dumps(response.model),
+            "model_version": orjson.dumps(response.version),
+        }
+        if response.id:
+            fields["id"] = orjson.dumps(response.id)
+        for key, value in response.parameters.items():
+            fields[key] = orjson.dumps(value)
+        for tensor in response.outputs:
+            fields[tensor.name] = self._text(tensor, on_loop=on_loop)
+        members = (b"%b:%b" % (orjson.dumps(key), fields[key]) for key in sorted(fields))
+        return b"{%b}" % b",".join(members)
+
+    def _text(self, tensor: Tensor, *, on_loop: bool) -> bytes:
+        if tensor.datatype in _HALVES and not self._rules.half_floats:
+            raise no_halves(tensor)
+        count = prod(tensor.shape)
+        if on_loop and is_long(tensor, count):
+            raise NotFast
+        text = encode_data(tensor, self._rules.non_finite)
+        return text[1:-1] if count == 1 else text
+
+
+def encode_event(text: bytes) -> bytes:
+    """Return JSON `text` as one event of a stream."""
+    return b"data: %b\n\n" % text
+
+
+def encode_error_event(message: str) -> bytes:
+    """Return the event that tells of a failure."""
+    return encode_event(encode_error(message))
+
+
+def _members(
+    values: dict[str, Any], inputs: dict[str, TensorMetadata]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the members of a body, and those of its `parameters` as if they stood beside them."""
+    for key, value in values.items():
+        if key != "parameters" or key in inputs:
+            yield key, value
+        elif type(value) is dict:
+            yield from value.items()
+        elif value is not None:
+            msg = "'parameters' must be an object"
+            raise InvalidRequest(msg)
+
+
+def _shape_for(declared: TensorMetadata, count: int) -> tuple[int, ...]:
+    """Return the shape `count` elements have: the last variable dim takes what there is.
+
+    Other variable dims are 1. Raises InvalidRequest when the elements do not fill the fixed dims.
+    """
+    shape = list(declared.shape)
+    rest, left_over = divmod(count, prod(dim for dim in shape if dim != -1))
+    last = max((index for index, dim in enumerate(shape) if dim == -1), default=None)
+    if left_over or (last is None and rest != 1):
+        msg = (
+            f"input '{declared.name}' takes {declared.datatype.value} {shape}, "
+            f"which {count} elements do not fill"
+        )
+        raise InvalidRequest(msg)
+    if last is not None:
+        shape[last] = rest
+    return tuple(1 if dim == -1 else dim for dim in shape)

@@ -1,0 +1,167 @@
+import asyncio
+
+import pytest
+
+from inferd.config.model import (
+    BatchInput,
+    DynamicBatching,
+    ModelConfig,
+    ModelInput,
+    ModelOutput,
+    QueuePolicy,
+)
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.scheduling import build_scheduler
+from inferd.errors import Unavailable
+from inferd.observe.stats import Counts
+from inferd.schedulers.direct import DirectScheduler
+from inferd.schedulers.dynamic import DynamicScheduler
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+PATIENCE_S = 30
+DELAY_US = 20_000
+
+
+class Separate:
+    """A backend that takes the requests of a batch one by one."""
+
+
+class Joining:
+    joins = True
+
+
+class Noting:
+    """An instance that notes of each execution the shapes of its requests' inputs."""
+
+    def __init__(self):
+        self.seen = []
+
+    def execute(self, requests):
+        self.seen.append([[tensor.shape for tensor in request.inputs] for request in requests])
+        return [
+            InferResponse(
+                "m", "1", request.id, [Tensor("Y", DataType.INT8, (rows, 1), bytes(rows))]
+            )
+            for request in requests
+            if (rows := self.rows(request))
+        ]
+
+    def rows(self, request):
+        return request.inputs[0].shape[0]
+
+    def close(self):
+        pass
+
+
+def config_of(batching=None, *, ragged=False, decoupled=False, batch_input=()):
+    dims = (-1,) if ragged else (1,)
+    return ModelConfig(
+        "m",
+        max_batch_size=8,
+        input=(ModelInput("A", DataType.INT8, dims, allow_ragged_batch=ragged),),
+        output=(ModelOutput("Y", DataType.INT8, (1,)),),
+        dynamic_batching=batching,
+        decoupled=decoupled,
+        batch_input=batch_input,
+    )
+
+
+def request_of(*shape):
+    size = 1
+    for dim in shape:
+        size *= dim
+    return InferRequest(
+        "m", inputs=[Tensor("A", DataType.INT8, shape, bytes(size))], batch_size=shape[0]
+    )
+
+
+def executions(config, backend, *requests, instance=None):
+    """Return what the instance saw, and how many rows each answer has."""
+    instance = instance or Noting()
+
+    async def serve():
+        scheduler = build_scheduler(config, backend, [instance], Counts(), may_run_inline=False)
+        answers = await asyncio.gather(*map(scheduler.run, requests))
+        await scheduler.close(PATIENCE_S)
+        return [answer.outputs[0].shape[0] for answer in answers]
+
+    return instance.seen, asyncio.run(serve())
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (config_of(), DirectScheduler),
+        (config_of(DynamicBatching()), DynamicScheduler),
+        (config_of(DynamicBatching(), decoupled=True), DirectScheduler),
+    ],
+)
+def test_the_configuration_chooses_the_scheduler(config, kind):
+    scheduler = build_scheduler(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+    assert type(scheduler) is kind
+
+
+def test_a_configured_model_without_a_scheduler_runs_each_request_alone():
+    seen, _ = executions(config_of(), Joining(), request_of(1, 1), request_of(2, 1))
+    assert seen == [[[(1, 1)]], [[(2, 1)]]]
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [(Separate(), [[[(1, 1)], [(2, 1)]]]), (Joining(), [[[(3, 1)]]])],
+)
+def test_a_batch_is_joined_for_backends_that_say_so(backend, expected):
+    batching = DynamicBatching(max_queue_delay_microseconds=DELAY_US)
+    seen, rows = executions(config_of(batching), backend, request_of(1, 1), request_of(2, 1))
+    assert (seen, rows) == (expected, [1, 2])
+
+
+def test_preferred_sizes_delay_and_policies_are_the_configurations():
+    policy = QueuePolicy(max_queue_size=3)
+    batching = DynamicBatching((2,), 10**9, default_queue_policy=policy)
+
+    async def serve():
+        instance = Noting()
+        scheduler = build_scheduler(
+            config_of(batching), Separate(), [instance], Counts(), may_run_inline=False
+        )
+        await asyncio.gather(*(scheduler.run(request_of(1, 1)) for _ in range(2)))
+        late = [asyncio.ensure_future(scheduler.run(request_of(3, 1))) for _ in range(2)]
+        await asyncio.wait(late, timeout=0)
+        assert not any(one.done() for one in late)
+        await scheduler.close(PATIENCE_S)
+        return instance.seen
+
+    assert asyncio.run(serve()) == [[[(1, 1)], [(1, 1)]], [[(3, 1)], [(3, 1)]]]
+
+
+def test_a_full_queue_is_the_configurations_too():
+    batching = DynamicBatching(
+        max_queue_delay_microseconds=10**9, default_queue_policy=QueuePolicy(max_queue_size=1)
+    )
+
+    async def serve():
+        scheduler = build_scheduler(
+            config_of(batching), Separate(), [Noting()], Counts(), may_run_inline=False
+        )
+        waits = asyncio.ensure_future(scheduler.run(request_of(1, 1)))
+        await asyncio.wait([waits], timeout=0)
+        with pytest.raises(Unavailable, match="max_queue_size is 1"):
+            await scheduler.run(request_of(1, 1))
+        await scheduler.close(PATIENCE_S)
+        await waits
+
+    asyncio.run(serve())
+
+
+@pytest.mark.parametrize("batching", [None, DynamicBatching()])
+def test_a_ragged_model_gets_its_batch_inputs_whatever_schedules_it(batching):
+    class Ragged(Noting):
+        def rows(self, request):
+            return request.inputs[1].shape[0]
+
+    counts = BatchInput("BATCH_ELEMENT_COUNT", ("N",), DataType.INT32, ("A",))
+    config = config_of(batching, ragged=True, batch_input=(counts,))
+    seen, rows = executions(config, Joining(), request_of(1, 5), instance=Ragged())
+    assert (seen, rows) == ([[[(5,), (1,)]]], [1])

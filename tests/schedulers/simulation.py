@@ -1,0 +1,132 @@
+"""An event loop whose time passes only while everybody waits, and instances that run in that time.
+
+What takes seconds takes none, and what is due at a time happens at that very nanosecond.
+"""
+
+import asyncio
+import selectors
+
+from inferd.core.request import InferResponse
+from inferd.errors import InferdError, Unavailable
+
+MS = 1_000_000
+
+
+class _Selector(selectors.DefaultSelector):
+    """Lets time pass instead of waiting."""
+
+    def __init__(self):
+        super().__init__()
+        self.now_ns = MS
+
+    def select(self, timeout=None):
+        events = super().select(0)
+        if not events:
+            assert timeout is not None, "everybody waits for ever"
+            if timeout:
+                self.now_ns += max(1, round(timeout * 1e9))
+        return events
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """Time stands still while something is ready to run."""
+
+    def __init__(self):
+        self._selector_of_time = _Selector()
+        super().__init__(self._selector_of_time)
+
+    def time(self):
+        return self._selector_of_time.now_ns / 1e9
+
+    def now_ns(self):
+        return self._selector_of_time.now_ns
+
+
+def simulate(serve):
+    """Run the coroutine function `serve` in simulated time."""
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        return runner.run(serve())
+
+
+async def passes(milliseconds):
+    """Let so much time pass."""
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(milliseconds / 1e3, future.set_result, None)
+    await future
+
+
+def now_ms():
+    return round(asyncio.get_running_loop().now_ns() / MS - 1, 6)
+
+
+class SimulatedAlarm:
+    """See Alarm."""
+
+    def __init__(self, wake):
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._handles = []
+        self.clock = self._loop.now_ns
+
+    def set(self, due_ns):
+        self._handles.append(self._loop.call_at(due_ns / 1e9, self._wake))
+
+    def set_soon(self):
+        self._handles.append(self._loop.call_soon(self._wake))
+
+    def close(self):
+        for handle in self._handles:
+            handle.cancel()
+
+
+class SimulatedExecution:
+    """See Execution. A batch takes `takes_ms(requests)`; with `is_quick` it runs on the loop.
+
+    `started` holds (when, ids) of each batch. An answer has its request's id; `outcome`, if set,
+    makes another outcome of the requests.
+    """
+
+    def __init__(self, count=1, takes_ms=10, *, is_quick=False):
+        self.instance_count = count
+        self.takes_ms = takes_ms if callable(takes_ms) else lambda _requests: takes_ms
+        self.is_quick = is_quick
+        self.outcome = None
+        self.running = 0
+        self.started = []
+        self.is_closed = False
+
+    def run_inline(self, requests):
+        if not self.is_quick:
+            return None
+        return self._outcome_of(requests)
+
+    def start(self, requests, finish):
+        assert self.running < self.instance_count
+        self.running += 1
+        outcome, took_ms = self._outcome_of(requests, raises=False), self.takes_ms(requests)
+        loop = asyncio.get_running_loop()
+        loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
+
+    def unloading(self):
+        return Unavailable("unloading")
+
+    async def close(self, timeout_s):
+        self.is_closed = True
+        self.close_timeout_s = timeout_s
+
+    def batches(self):
+        """The ids of each batch."""
+        return ["".join(ids) for _, ids in self.started]
+
+    def _outcome_of(self, requests, *, raises=True):
+        self.started.append((now_ms(), [request.id for request in requests]))
+        outcome = [InferResponse("m", "1", request.id) for request in requests]
+        if self.outcome is not None:
+            outcome = self.outcome(requests)
+        if raises and isinstance(outcome, InferdError):
+            raise outcome
+        return outcome
+
+    def _finish(self, finish, outcome):
+        self.running -= 1
+        finish(outcome)

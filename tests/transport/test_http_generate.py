@@ -1,0 +1,443 @@
+"""generate and generate_stream over real sockets, by models the test plays."""
+
+import asyncio
+import json
+import ssl
+
+import numpy as np
+import pytest
+
+from inferd.errors import BackendFailed, InvalidRequest, Unavailable
+
+GENERATE = "/v2/models/{}/generate"
+STREAM = "/v2/models/{}/generate_stream"
+EVENTS = "text/event-stream; charset=utf-8"
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: there\r\n\r\n"
+
+
+@pytest.fixture
+def asking(post):
+    """asking(path, body, lines...) is the bytes of a request to model s."""
+
+    def build(path, body=None, *lines, model="s", **how):
+        content = body if isinstance(body, bytes) else json.dumps(body or {"T": 1.5}).encode()
+        return post(path.format(model), content, *lines, **how)
+
+    return build
+
+
+@pytest.fixture
+def talking(serving, scripted, add_model):
+    """`async with talking() as site`: model s is the scripted one."""
+
+    class Talking:
+        def __init__(self, **options):
+            self._serving = serving(**options)
+
+        async def __aenter__(self):
+            site = await self._serving.__aenter__()
+            add_model(site.engine, "s", scripted, decoupled=True)
+            return site
+
+        async def __aexit__(self, *error):
+            scripted.say.put_nowait(None)
+            return await self._serving.__aexit__(*error)
+
+    return Talking
+
+
+class Stream:
+    """What a client reads of one answer that comes in chunks."""
+
+    def __init__(self, client):
+        self.client = client
+
+    async def head(self):
+        """Read status line and headers."""
+        text = await self.client._until(b"\r\n\r\n")
+        line, *lines = text[:-4].decode().split("\r\n")
+        self.headers = dict(one.lower().split(": ", 1) for one in lines)
+        return int(line.split(" ")[1])
+
+    async def chunk(self):
+        """Read one chunk, b"" at the end."""
+        size = int((await self.client._until(b"\r\n"))[:-2], 16)
+        while len(self.client.received) < size + 2:
+            await self.client._more()
+        data, rest = self.client.received[:size], self.client.received[size:]
+        assert rest[:2] == b"\r\n"
+        self.client.received = rest[2:]
+        return data
+
+    async def event(self):
+        """Read one event, None at the end."""
+        chunk = await self.chunk()
+        if not chunk:
+            return None
+        assert chunk.startswith(b"data: ") and chunk.endswith(b"\n\n")
+        return json.loads(chunk[6:-2])
+
+
+async def opened(site, request):
+    """Send `request` on a connection of its own."""
+    client = await site.connect()
+    await client.send(request)
+    return Stream(client)
+
+
+def answer(value):
+    return {"model_name": "s", "model_version": "1", "T": value}
+
+
+async def until(is_so):
+    """Let the loop run until `is_so()`."""
+    while not is_so():  # noqa: ASYNC110  what is awaited is the server's state, which tells nobody
+        await asyncio.sleep(0)
+
+
+# --- generate ---
+
+
+@pytest.mark.parametrize("path", [GENERATE, "/v2/models/{}/versions/1/generate"])
+async def test_a_model_that_answers_once_is_asked_by_name(serving, asking, path):
+    async with serving() as site:
+        found = await site.ask(asking(path, {"T": [1.5, 2], "id": "7"}, model="id"))
+        assert found.status == 200
+        version = "1" if "versions" in path else "3"
+        assert found.json == {
+            "T": [1.5, 2.0],
+            "id": "7",
+            "model_name": "id",
+            "model_version": version,
+        }
+        assert int(found.headers["content-length"]) == len(found.body)
+
+
+async def test_a_decoupled_model_may_answer_once(talking, asking, scripted):
+    async with talking() as site:
+        scripted.say.put_nowait(2.5)
+        scripted.say.put_nowait(None)
+        found = await site.ask(asking(GENERATE, {"T": 1, "n": 3}))
+        assert (found.status, found.json) == (200, answer(2.5))
+        assert scripted.requests[0].parameters == {"n": 3}
+
+
+@pytest.mark.parametrize(("said", "count"), [([None], "none"), ([1, 2, 3], "more")])
+async def test_another_number_of_answers_fails(talking, asking, scripted, said, count):
+    async with talking() as site:
+        for one in said:
+            scripted.say.put_nowait(one)
+        found = await site.ask(asking(GENERATE))
+        assert found.status == 500
+        assert found.error == (
+            f"generate takes exactly one answer, model 's' gave {count}; "
+            f"generate_stream takes any number"
+        )
+        await scripted.left.wait()
+        assert scripted.taken == min(len(said), 2) - (count == "none")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(InvalidRequest("no"), 400), (Unavailable("no"), 503), (BackendFailed("no"), 500)],
+)
+async def test_what_a_model_raises_has_its_status(talking, asking, scripted, error, status):
+    async with talking() as site:
+        scripted.say.put_nowait(error)
+        found = await site.ask(asking(GENERATE))
+        assert (found.status, found.error) == (status, "no")
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{", "not JSON"),
+        (b"{}", "also needs input 'T'"),
+        ({"T": "a"}, "input 'T'"),
+        ({"T": 1, "x": {}}, "parameter 'x'"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_a_plain_error(talking, asking, path, body, words):
+    async with talking() as site:
+        found = await site.ask(asking(path, body))
+        assert found.status == 400
+        assert words in found.error
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM])
+async def test_an_unknown_model_is_the_greater_mistake(talking, asking, path):
+    async with talking() as site:
+        found = await site.ask(asking(path, b"{", "Content-Encoding: br", model="nope"))
+        assert (found.status, found.error) == (404, "there is no model 'nope' on this server")
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM])
+async def test_a_coded_body_is_refused_and_no_answer_is_coded(talking, asking, path):
+    async with talking() as site:
+        assert (await site.ask(asking(path, {}, "Content-Encoding: gzip"))).status == 400
+        assert (await site.ask(asking(path, b"{", "Content-Encoding: identity"))).status == 400
+
+
+async def test_an_inference_request_is_answered_as_one(serving, asking):
+    body = {"inputs": [{"name": "T", "datatype": "FP32", "shape": [1], "data": [1.5]}]}
+    async with serving() as site:
+        found = await site.ask(asking(GENERATE, body, model="id"))
+        assert found.json["outputs"][0]["data"] == [1.5]
+
+
+async def test_long_bodies_and_answers_go_through_a_thread(serving, asking):
+    values = np.arange(70_000, dtype=np.float32).tolist()
+    async with serving() as site:
+        found = await site.ask(asking(GENERATE, {"T": values}, model="id"))
+        assert found.json["T"] == values
+
+
+# --- generate_stream ---
+
+
+async def test_each_answer_is_an_event_as_soon_as_it_comes(talking, asking, scripted):
+    async with talking() as site:
+        stream = await opened(site, asking(STREAM, {"T": 1, "id": "z"}))
+        scripted.say.put_nowait(0.5)
+        assert await stream.head() == 200
+        assert stream.headers == {"content-type": EVENTS, "transfer-encoding": "chunked"}
+        assert await stream.event() == {**answer(0.5), "id": "z"}
+        for value in (1.5, 2.5):
+            scripted.say.put_nowait(value)
+            assert await stream.event() == {**answer(value), "id": "z"}
+        scripted.say.put_nowait(None)
+        assert await stream.event() is None
+        # The connection lives on.
+        assert (await stream.client.ask(LIVE)).status == 200
+
+
+async def test_a_model_that_answers_once_gives_one_event(serving, asking):
+    async with serving() as site:
+        stream = await opened(site, asking(STREAM, {"T": [1.5]}, model="id"))
+        assert await stream.head() == 200
+        assert (await stream.event())["T"] == 1.5
+        assert await stream.event() is None
+
+
+async def test_no_answer_is_an_empty_stream(talking, asking, scripted):
+    async with talking() as site:
+        scripted.say.put_nowait(None)
+        stream = await opened(site, asking(STREAM))
+        assert await stream.head() == 200
+        assert await stream.event() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(BackendFailed("it broke"), "it broke"), (ArithmeticError("a secret"), "does not understand")],
+)
+async def test_a_late_failure_is_the_last_event(talking, asking, scripted, error, text):
+    async with talking() as site:
+        for one in (0.5, error, 1.5):
+            scripted.say.put_nowait(one)
+        stream = await opened(site, asking(STREAM))
+        assert await stream.head() == 200
+        assert await stream.event() == answer(0.5)
+        failed = await stream.event()
+        assert list(failed) == ["error"] and text in failed["error"]
+        assert await stream.event() is None
+        assert scripted.left.is_set()
+
+
+async def test_a_first_failure_has_its_status_and_is_an_event_still(talking, asking, scripted):
+    async with talking() as site:
+        scripted.say.put_nowait(Unavailable("busy"))
+        stream = await opened(site, asking(STREAM))
+        assert await stream.head() == 503
+        assert stream.headers["content-type"] == EVENTS
+        assert await stream.event() == {"error": "busy"}
+        assert await stream.event() is None
+
+
+async def test_what_json_cannot_say_ends_the_stream_in_words(talking, asking, scripted):
+    async with talking(non_finite="error") as site:
+        scripted.say.put_nowait(0.5)
+        scripted.say.put_nowait(float("nan"))
+        stream = await opened(site, asking(STREAM))
+        assert await stream.head() == 200
+        assert await stream.event() == answer(0.5)
+        assert "output 'T' holds nan" in (await stream.event())["error"]
+        assert await stream.event() is None
+        assert scripted.left.is_set()
+
+
+async def test_http_10_gets_events_until_the_connection_ends(talking, asking, scripted):
+    async with talking() as site:
+        for one in (0.5, 1.5, None):
+            scripted.say.put_nowait(one)
+        stream = await opened(site, asking(STREAM, None, "Connection: keep-alive", version="1.0"))
+        assert await stream.head() == 200
+        assert "transfer-encoding" not in stream.headers
+        assert stream.headers["connection"] == "close"
+        rest = await stream.client.rest()
+        assert [json.loads(event[6:])["T"] for event in rest.decode().split("\n\n")[:-1]] == [
+            0.5,
+            1.5,
+        ]
+
+
+async def test_connection_close_is_honoured_after_the_last_event(talking, asking, scripted):
+    async with talking() as site:
+        for one in (0.5, None):
+            scripted.say.put_nowait(one)
+        stream = await opened(site, asking(STREAM, None, "Connection: close"))
+        assert await stream.head() == 200
+        assert stream.headers["connection"] == "close"
+        assert await stream.event() == answer(0.5)
+        assert await stream.event() is None
+        assert await stream.client.rest() == b""
+
+
+async def test_what_is_asked_meanwhile_is_answered_afterwards(talking, asking, scripted):
+    async with talking() as site:
+        stream = await opened(site, asking(STREAM) + LIVE)
+        scripted.say.put_nowait(0.5)
+        assert await stream.head() == 200
+        assert await stream.event() == answer(0.5)
+        scripted.say.put_nowait(None)
+        assert await stream.event() is None
+        assert (await stream.client.answer()).json == {"live": True}
+
+
+async def test_a_draining_server_lets_a_stream_end_and_then_closes(talking, asking, scripted):
+    async with talking() as site:
+        stream = await opened(site, asking(STREAM))
+        scripted.say.put_nowait(0.5)
+        assert await stream.head() == 200
+        assert await stream.event() == answer(0.5)
+        site.server.stop_accepting()
+        scripted.say.put_nowait(1.5)
+        assert await stream.event() == answer(1.5)
+        scripted.say.put_nowait(None)
+        assert await stream.event() is None
+        assert await stream.client.rest() == b""
+
+
+# --- clients that are slow, or leave ---
+
+
+def flood(scripted):
+    """Have the model say more than any socket takes, 80 KB at a time."""
+    values = np.ones(20_000, np.float32)
+    for _ in range(300):
+        scripted.say.put_nowait(values)
+
+
+@pytest.mark.slow
+async def test_a_slow_client_holds_its_model_up_and_memory_is_bounded(talking, asking, scripted):
+    async with talking() as site:
+        client = await site.connect(SO_RCVBUF=4096)
+        await client.send(asking(STREAM))
+        flood(scripted)
+        [connection] = site.server.connections
+        await until(lambda: connection._is_paused)
+        taken = scripted.taken
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert scripted.taken - taken <= 1
+        assert connection._transport.get_write_buffer_size() < 500_000
+        assert (await site.ask(LIVE)).status == 200
+        # It reads again, and the model goes on.
+        stream = Stream(client)
+        assert await stream.head() == 200
+        for _ in range(taken + 5):
+            assert len((await stream.event())["T"]) == 20_000
+        assert scripted.taken > taken
+        client.reset()
+        await scripted.left.wait()
+
+
+@pytest.mark.slow
+async def test_a_client_that_reads_nothing_for_long_is_cut(talking, asking, scripted):
+    async with talking(write_timeout_s=10.0) as site:
+        client = await site.connect(SO_RCVBUF=4096)
+        await client.send(asking(STREAM))
+        flood(scripted)
+        [connection] = site.server.connections
+        await until(lambda: connection._is_paused)
+        site.pass_time(0)
+        site.pass_time(9)
+        assert not scripted.left.is_set()
+        site.pass_time(2)
+        await scripted.left.wait()
+        assert await site.server.drain(30)
+
+
+async def test_a_client_that_reads_is_not_cut_however_slow_the_model(talking, asking, scripted):
+    async with talking(write_timeout_s=10.0, idle_timeout_s=10.0) as site:
+        stream = await opened(site, asking(STREAM))
+        for value in (0.5, 1.5):
+            scripted.say.put_nowait(value)
+            if value == 0.5:
+                assert await stream.head() == 200
+            assert await stream.event() == answer(value)
+            for _ in range(100):
+                site.pass_time(1)
+
+
+@pytest.mark.parametrize("how", ["reset", pytest.param("close", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_client_that_leaves_ends_its_models_stream(
+    talking, asking, scripted, how, is_begun
+):
+    async with talking() as site:
+        stream = await opened(site, asking(STREAM))
+        await scripted.started.wait()
+        if is_begun:
+            scripted.say.put_nowait(0.5)
+            assert await stream.head() == 200
+        getattr(stream.client, how)()
+        await asyncio.wait_for(scripted.left.wait(), 10)  # though the model says nothing
+        assert await site.server.drain(30)
+
+
+@pytest.mark.parametrize("said", [[], [0.5], [0.5, None], [BackendFailed("no")]])
+async def test_a_client_that_leaves_at_once_leaves_nothing_behind(talking, asking, scripted, said):
+    async with talking() as site:
+        for one in said:
+            scripted.say.put_nowait(one)
+        client = await site.connect()
+        await client.send(asking(STREAM))
+        client.reset()
+        assert await site.server.drain(30)
+        await until(lambda: not scripted.requests or scripted.left.is_set())
+
+
+async def test_a_half_closed_client_reads_on_and_sees_no_interim_answer(talking, asking, scripted):
+    async with talking() as site:
+        stream = await opened(site, asking(STREAM))
+        scripted.say.put_nowait(0.5)
+        assert await stream.head() == 200
+        assert await stream.event() == answer(0.5)
+        stream.client.end()
+        assert await stream.chunk() == b":\n\n"  # is it still there?
+        scripted.say.put_nowait(1.5)
+        scripted.say.put_nowait(None)
+        chunks = [chunk async for chunk in rest_of(stream)]
+        assert [chunk for chunk in chunks if chunk != b":\n\n"] == [
+            b'data: {"T":1.5,"model_name":"s","model_version":"1"}\n\n'
+        ]
+        assert await stream.client.rest() == b""
+
+
+async def rest_of(stream):
+    while chunk := await stream.chunk():
+        yield chunk
+
+
+async def test_a_stream_over_tls(talking, asking, scripted, tls_context):
+    async with talking(ssl_context=tls_context) as site:
+        for one in (0.5, 1.5, None):
+            scripted.say.put_nowait(one)
+        trusting = ssl._create_unverified_context()
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=trusting)
+        writer.write(asking(STREAM, None, "Connection: close"))
+        body = (await reader.read()).partition(b"\r\n\r\n")[2]
+        writer.close()
+        assert body.count(b"data: ") == 2 and body.endswith(b"\r\n0\r\n\r\n")
