@@ -130,7 +130,8 @@ def test_what_a_span_holds_is_fetched_and_flushed(regions, gpu):
     regions.register_cuda("g", HANDLE, 0, 48)
     gpu.memory[16 + 8] = 5
     span = regions.span("g", 8, 4)
-    assert (span.is_copy, span.start, bytes(span.view)) == (True, 8, bytes(4))
+    assert (span.is_copy, span.extent[1:], bytes(span.view)) == (True, (8, 12), bytes(4))
+    span.look()
     span.fetch()
     assert bytes(span.view) == b"\5\0\0\0"
     span.view[:] = b"abcd"
@@ -158,7 +159,7 @@ def test_memory_stays_open_for_who_uses_it(regions, gpu):
 def test_the_same_memory_under_two_names_is_the_same(regions):
     for name in "ab":
         regions.register_cuda(name, HANDLE, 0, 48)
-    assert regions.span("a", 0, 4).memory == regions.span("b", 0, 4).memory
+    assert regions.span("a", 0, 4).extent == regions.span("b", 0, 4).extent
 
 
 def test_a_region_larger_than_its_memory_is_refused(regions, gpu):

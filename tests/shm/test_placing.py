@@ -111,7 +111,7 @@ def test_much_is_copied_off_the_event_loop(shared):
 class Elsewhere:
     """A span whose memory is out of reach: `view` is a copy, `flushed` what was written back."""
 
-    is_copy, memory, start = True, (1,), 0
+    is_copy = True
 
     def __init__(self):
         self.view = memoryview(bytearray(32))

@@ -183,10 +183,11 @@ def test_long_strings_are_copied_in_a_thread(regions):
 class Elsewhere:
     """A span whose memory is out of reach."""
 
-    is_copy, memory, start = True, (1,), 0
+    is_copy, region = True, None
 
     def __init__(self, size):
         self.view = memoryview(bytearray(size))
+        self.extent = ((1,), 0, size)
 
     def fetch(self):
         self.view[:] = b"\1" * len(self.view)

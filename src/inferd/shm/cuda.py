@@ -168,7 +168,7 @@ class CudaRegion:
         self._memory: _GpuMemory | None = memory
 
     def span(self, offset: int, size_bytes: int) -> "CudaSpan":
-        """Return that piece of the region."""
+        """Return that piece, which lies inside the region."""
         memory = self._memory
         if memory is None:  # unregistered this very moment, by another thread
             msg = f"shared memory region '{self.status.name}' is no longer registered"
@@ -183,32 +183,30 @@ class CudaRegion:
 class CudaSpan:
     """See Span: `view` is a copy."""
 
-    __slots__ = ("_gpu", "start", "view")
+    __slots__ = ("_address", "extent", "region", "view")
 
     is_copy = True
 
-    def __init__(self, gpu: "_GpuMemory", start: int, size_bytes: int) -> None:
+    def __init__(self, gpu: "_GpuMemory", offset: int, size_bytes: int) -> None:
         self.view = memoryview(bytearray(size_bytes))
-        self.start = start
-        self._gpu = gpu
+        memory = (-1, gpu.device_id, gpu.address)  # no file system is number -1
+        self.extent = (memory, offset, offset + size_bytes)
+        self.region = gpu
+        self._address = gpu.address + offset
 
-    @property
-    def memory(self) -> tuple[int, ...]:
-        """See Span.memory."""
-        return (-1, self._gpu.device_id, self._gpu.address)  # no file system is number -1
+    def look(self) -> None:
+        """See Span.look: each copy says whether it could be made."""
 
     def fetch(self) -> None:
         """See Span.fetch."""
-        gpu = self._gpu
-        gpu.driver.read(self.view, gpu.address + self.start, gpu.device_id)
+        self.region.driver.read(self.view, self._address, self.region.device_id)
 
     def flush(self, size_bytes: int) -> None:
         """See Span.flush."""
-        gpu = self._gpu
-        gpu.driver.write(self.view[:size_bytes], gpu.address + self.start, gpu.device_id)
+        self.region.driver.write(self.view[:size_bytes], self._address, self.region.device_id)
 
     def check(self) -> None:
-        """See Span.check: each copy has said whether it could be made."""
+        """See Span.check: each copy has said so."""
 
 
 class _GpuMemory:
