@@ -10,7 +10,7 @@ from inferd.config.server import ServerConfig
 from inferd.engine.engine import EXTENSIONS, Engine
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.http_routes import HttpRoutes
-from inferd.wire import v2_grpc_parameters, v2_rest
+from inferd.wire import v2_grpc_parameters, v2_rest_parameters
 from inferd.wire.json_document import OutputParameters
 from inferd.wire.v2_rest import JsonRules
 
@@ -126,7 +126,7 @@ def test_each_parameter_that_is_offered_is_known_to_the_wire(name):
 
 def test_each_parameter_the_wire_knows_is_on_the_page():
     known = {
-        *v2_rest._RESERVED,
+        *v2_rest_parameters._RESERVED,
         *v2_grpc_parameters._KINDS,
         *re.findall(r'^    "([a-z_]+)": _Setting\(', WIRE, re.MULTILINE),
         *OutputParameters.__struct_fields__,
