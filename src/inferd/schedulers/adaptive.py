@@ -71,10 +71,14 @@ class Costs:
         class_count = 1 + (most - 1).bit_length()
         self._costs = [0.0] * class_count  # 0: not known yet
         self._counts = [0] * class_count
+        self._on_loop = [False] * class_count
 
-    def note(self, size: int, cost_ns: int) -> None:
-        """Take in what a batch of `size` items cost."""
+    def note(self, size: int, cost_ns: int, *, on_loop: bool = False) -> None:
+        """Take in what a batch of `size` items cost, in a thread or on the event loop."""
         size_class = self.class_of(size)
+        if on_loop is not self._on_loop[size_class]:
+            self.forget(size)  # it costs something else now
+            self._on_loop[size_class] = on_loop
         cost, known = cost_ns / size, self._costs[size_class]
         self._counts[size_class] += 1
         # The first runs of a size are slow: memory is allocated, caches are cold.
@@ -155,11 +159,13 @@ class AdaptivePace:
         """See Pace.ended."""
         self._busy_count -= 1
         self._running_size -= size
-        self._note(count, size, took_ns, took_ns + HANDED_OVER_NS + QUEUED_NS * count)
+        cost_ns = took_ns + HANDED_OVER_NS + QUEUED_NS * count
+        self._note(count, size, took_ns, cost_ns, on_loop=False)
 
     def ran(self, count: int, size: int, took_ns: int) -> None:
         """See Pace.ran."""
-        self._note(count, size, took_ns, took_ns + QUEUED_NS * count if count > 1 else took_ns)
+        cost_ns = took_ns + QUEUED_NS * count if count > 1 else took_ns
+        self._note(count, size, took_ns, cost_ns, on_loop=True)
 
     def looked(self, count: int, size: int) -> None:
         """See Pace.looked."""
@@ -226,7 +232,7 @@ class AdaptivePace:
 
     # --- what it knows ---
 
-    def _note(self, count: int, size: int, took_ns: int, cost_ns: int) -> None:
+    def _note(self, count: int, size: int, took_ns: int, cost_ns: int, *, on_loop: bool) -> None:
         if not took_ns:
             return  # it failed
         if count == 1:
@@ -234,7 +240,7 @@ class AdaptivePace:
             is_least = not alone_ns or took_ns < alone_ns
             self._alone_ns = took_ns if is_least else alone_ns + (took_ns - alone_ns) // 8
             self._trial_runs = self._trial_runs - 1 if took_ns <= TRIAL_NS else 0
-        self._costs.note(size, cost_ns)
+        self._costs.note(size, cost_ns, on_loop=on_loop)
         best = self._costs.best()
         if best != self._best:
             self._probes_larger = best < self._best  # the next probe goes on where this one led
