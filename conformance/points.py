@@ -15,7 +15,6 @@ SECRET = ("conformance-key", "open sesame")
 STREAMING = "ModelStreamInfer and decoupled models"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
-METRICS = "the metrics endpoint"
 
 NOT_YET_COVERED = {
     93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
@@ -26,7 +25,6 @@ NOT_YET_COVERED = {
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),
     114: ("a sequence id that is a string", SEQUENCE),
-    121: ("GET /metrics", METRICS),
 }
 """Number -> what the point asks, and the part of the server it waits for."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from inferd.core.metadata import SystemRegionStatus
-from inferd.errors import InvalidRequest, RegionFailed, Unavailable
+from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import Watch, guard
 
 RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
@@ -19,7 +19,7 @@ RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
 MAX_KEY_BYTES = 255
 """What the system allows a name."""
 
-MAX_REMEMBERED = 256
+MAX_REMEMBERED = 64
 """So many spans of a region are kept: clients use the same places again and again."""
 
 _FOLDER = "/dev/shm"  # where Linux keeps what shm_open makes
@@ -190,7 +190,7 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> _Mapping:
     return mapping
 
 
-def _cannot_open(key: str, error: Exception | None = None) -> Exception:
+def _cannot_open(key: str, error: Exception | None = None) -> InferdError:
     # One text for what is not there and what is not ours: clients are not told which names exist.
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return Unavailable("the server has no room for another shared memory region")

@@ -26,6 +26,9 @@ SIZE = "shared_memory_byte_size"
 PARAMETERS = frozenset((REGION, OFFSET, SIZE))
 """The parameters of a tensor that is in shared memory."""
 
+MAX_COPY_BYTES = 2**31
+"""The largest input that is copied out of shared memory: as large as a request may be."""
+
 MAX_BODY_BYTES = 64 << 10
 """The longest body of the small calls that is read."""
 
@@ -48,7 +51,7 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
     if offset is None:
         offset = 0
     is_right = type(region) is str and type(offset) is int and type(size_bytes) is int
-    if is_right and offset >= 0 <= size_bytes:
+    if is_right and offset >= 0 and size_bytes >= 0:
         return region, offset, size_bytes
     if type(region) is not str:
         msg = f"{what}: {REGION} must be a region's name"
@@ -71,8 +74,15 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
     """
     size_bytes = len(span.view)
     is_text = tensor.datatype is DataType.BYTES
-    if on_loop and size_bytes > INLINE_STRING_BYTES and (is_text or span.is_copy):
-        raise NotFast
+    if is_text or span.is_copy:
+        if size_bytes > MAX_COPY_BYTES:
+            msg = (
+                f"input '{tensor.name}' has {size_bytes} bytes of shared memory; of BYTES and of "
+                f"GPU memory at most {MAX_COPY_BYTES} are taken, because they are copied"
+            )
+            raise InvalidRequest(msg)
+        if on_loop and size_bytes > INLINE_STRING_BYTES:
+            raise NotFast
     if min(tensor.shape, default=0) < 0:
         msg = f"input '{tensor.name}' has shape {list(tensor.shape)}: -1 belongs to metadata"
         raise InvalidRequest(msg)
