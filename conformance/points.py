@@ -12,7 +12,6 @@ LAST = 123
 SECRET = ("conformance-key", "open sesame")
 """The header that opens what a server under test restricts, and its value."""
 
-STREAMING = "ModelStreamInfer and decoupled models"
 REPOSITORY = "the model repository extension"
 CONFIGURATION = "the model configuration extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
@@ -20,10 +19,6 @@ SEQUENCE = "the sequence extension"
 METRICS = "the metrics endpoint"
 
 NOT_YET_COVERED = {
-    93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
-    94: ("ModelStreamInfer, a bad request then a good one", STREAMING),
-    95: ("ModelStreamInfer on a decoupled model, empty final answer", STREAMING),
-    96: ("ModelInfer on a decoupled model is UNIMPLEMENTED", STREAMING),
     102: ("repository index, empty body", REPOSITORY),
     103: ("repository index of ready models", REPOSITORY),
     104: ("load a known and an unknown model", REPOSITORY),
