@@ -25,7 +25,8 @@ class Case:
 
     protocol: str  # json, bin or grpc
     kind: str  # a key of MODELS
-    shape: str = ""  # streams: all calls on one connection; changing: no two heads are alike
+    shape: str = ""  # streams: all calls on one connection; changing: no two heads are alike;
+    # regions: tensors in shared memory
 
     @property
     def name(self) -> str:
@@ -55,6 +56,7 @@ ALL_CASES = [
     Case("grpc", "simple", "streams"),
     Case("grpc", "simple", "changing"),
     Case("bin", "identity"),
+    Case("bin", "identity", "regions"),
     Case("json", "identity"),
     Case("grpc", "identity"),
     Case("bin", "convnet"),

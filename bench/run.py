@@ -39,6 +39,7 @@ VARIED_LIMIT = 0.15
 READY_LIMIT_S = 0.5
 RESIDENT_LIMIT_MB = 90
 CONVNET_LIMIT = 1.03  # times bare ONNX Runtime
+REGIONS_LIMIT = 1 / 3  # of the same tensors through a socket
 TOOLS = {
     "wrk": "wrk (Debian: apt-get install wrk)",
     "h2load": "h2load (Debian: apt-get install nghttp2-client)",
@@ -153,7 +154,7 @@ class Bench:
             floors = {
                 case: stack.enter_context(servers.run_floor(floor, self._first(inferd, case), WORK))
                 for case in self._cases
-                if case.kind in REFERENCE_FLOOR_US
+                if case.kind in REFERENCE_FLOOR_US and case.shape != "regions"
             }
             for repeat in range(self._settings.repeats):
                 for case in self._cases:
@@ -245,6 +246,9 @@ class Bench:
         """Return the name and figure of what a row is compared with, and the highest ratio."""
         if case.kind == "convnet":
             return "bare ONNX Runtime", statistics.median(self.bare_onnx_us), CONVNET_LIMIT
+        if case.shape == "regions":
+            rows = self._select("inferd", f"{case.protocol}/{case.kind}", connections)
+            return "sockets", statistics.median(row.cpu_us for row in rows), REGIONS_LIMIT
         # The floor has the row's own body sizes, but for 150,000 numbers as text: the reference
         # floor is known for the 600 KB that they are in binary.
         name = "bin/identity" if case.name == "json/identity" else case.name
@@ -377,7 +381,9 @@ def main() -> int:
     settings = Settings(options.seconds, options.repeats)
     if options.quick:
         settings = Settings(2, 1)
-    only = [case for case in cases.ALL_CASES if not options.case or case.name in options.case]
+    wanted = set(options.case or [case.name for case in cases.ALL_CASES])
+    wanted |= {name.removesuffix("-regions") for name in wanted}  # what those are compared with
+    only = [case for case in cases.ALL_CASES if case.name in wanted]
 
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir()

@@ -26,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--unshared-url", help="REST address of a server whose shared memory is turned off"
     )
+    group.addoption(
+        "--explicit-url", help="REST address of a server of v2 whose models clients load and unload"
+    )
     group.addoption("--report", type=Path, help="write the outcome of every point here, as JSON")
     group.addoption(
         "--break",
@@ -144,6 +147,19 @@ def unshared(request: pytest.FixtureRequest) -> Iterator[Rest]:
         pytest.skip("needs --unshared-url: a server whose shared memory is turned off")
     else:
         with serve(REPOS / "v2", "--allow-client-shm=false") as own:
+            yield Rest(own.url)
+
+
+@pytest.fixture(scope="session")
+def explicit(request: pytest.FixtureRequest) -> Iterator[Rest]:
+    """A server of the repository v2 whose models clients load and unload."""
+    url = request.config.getoption("--explicit-url")
+    if url:
+        yield Rest(url)
+    elif request.config.getoption("--url"):
+        pytest.skip("needs --explicit-url: a server whose models clients load and unload")
+    else:
+        with serve(REPOS / "v2", "--model-control-mode=explicit") as own:
             yield Rest(own.url)
 
 

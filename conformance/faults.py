@@ -499,6 +499,16 @@ FAULTS: dict[str, Fault] = {
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
     "100": each_value(lambda value: value.rpartition(":")[0]),
+    "102": on_answer(lambda answer: setattr(answer, "body", b'{"models":[]}')),
+    "103": reads(lambda request: setattr(request, "body", b"")),
+    "104": on_answer(lambda answer: setattr(answer, "status", 200)),
+    "105": refuses(),
+    "106": on_answer(
+        lambda answer: setattr(answer, "body", answer.body.replace(b"UNAVAILABLE", b"READY"))
+    ),
+    "107": on_answer(
+        lambda answer: setattr(answer, "body", answer.body.replace(b"TYPE_FP32", b"FP32"))
+    ),
     "115": sets(trace_rate="1000"),
     "116": drops("log_format"),
     "108": each_row(lambda row: row.update(execution_count=3)),

@@ -12,19 +12,11 @@ LAST = 123
 SECRET = ("conformance-key", "open sesame")
 """The header that opens what a server under test restricts, and its value."""
 
-REPOSITORY = "the model repository extension"
-CONFIGURATION = "the model configuration extension"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
 METRICS = "the metrics endpoint"
 
 NOT_YET_COVERED = {
-    102: ("repository index, empty body", REPOSITORY),
-    103: ("repository index of ready models", REPOSITORY),
-    104: ("load a known and an unknown model", REPOSITORY),
-    105: ("load with config and files", REPOSITORY),
-    106: ("unload with unload_dependents", REPOSITORY),
-    107: ("GET .../config", CONFIGURATION),
     110: ("a request that times out in the queue", SCHEDULE),
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),

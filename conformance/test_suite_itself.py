@@ -33,7 +33,8 @@ def run_suite(addresses: Addresses, report: Path, *options: str) -> dict[str, An
         "--url", addresses["url"], "--grpc", addresses["grpc"],
         "--unready-url", addresses["unready"],
         "--restricted-url", addresses["restricted"],
-        "--unshared-url", addresses["unshared"], *options,
+        "--unshared-url", addresses["unshared"],
+        "--explicit-url", addresses["explicit"], *options,
     ]  # fmt: skip
     ended = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=False)
     assert report.exists(), ended.stdout + ended.stderr

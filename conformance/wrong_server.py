@@ -4,7 +4,8 @@
 
 It prints one JSON line with its addresses: `url` and `grpc` serve the repository v2, `unready` the
 repository broken, `restricted` v2 with its metadata restricted, `unshared` v2 without shared
-memory. POST /fault/POINT on `control` switches the fault (POST /fault/none: right).
+memory, `explicit` v2 with models that clients load and unload. POST /fault/POINT on `control`
+switches the fault (POST /fault/none: right).
 """
 
 import argparse
@@ -40,6 +41,8 @@ class Faulty:
         self._unready = models.broken()
         self._unshared = models.fixture()
         self._unshared.shares_memory = False
+        self._explicit = models.fixture()
+        self._explicit.explicit = True
         self._service = Service(self._server)
 
     def rest(self, request: Request) -> Answer:
@@ -53,6 +56,10 @@ class Faulty:
     def unshared(self, request: Request) -> Answer:
         """Answer for the repository v2, without shared memory."""
         return self._spoil(self._unshared, request)
+
+    def explicit(self, request: Request) -> Answer:
+        """Answer for the repository v2, under the control of clients."""
+        return self._spoil(self._explicit, request)
 
     def restricted(self, request: Request) -> Answer:
         """Answer for the repository v2; metadata only to those who know the secret."""
@@ -220,6 +227,7 @@ async def serve(fault: str) -> None:
     _, unready = await listen(Http(faulty, faulty.unready).converse)
     _, restricted = await listen(Http(faulty, faulty.restricted).converse)
     _, unshared = await listen(Http(faulty, faulty.unshared).converse)
+    _, explicit = await listen(Http(faulty, faulty.explicit).converse)
     _, control = await listen(Http(Faulty(), faulty.control).converse)
     grpc_server, port = open_server(faulty)
     announce(
@@ -228,6 +236,7 @@ async def serve(fault: str) -> None:
         unready=unready,
         restricted=restricted,
         unshared=unshared,
+        explicit=explicit,
         control=control,
     )
     try:

@@ -78,6 +78,8 @@ class Server:
     log: dict[str, Any] = field(default_factory=LOG.copy)
     regions: dict[str, dict[str, Any]] = field(default_factory=dict)
     shares_memory: bool = True
+    explicit: bool = False
+    unloaded: set[str] = field(default_factory=set)
     trace: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """What was set of the trace settings, by model, "" for all models."""
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
@@ -90,7 +92,7 @@ class Server:
     def find(self, name: str, version: str) -> tuple[Model, str]:
         """Return a model and the version that answers."""
         model = self.models.get(name)
-        if model is None:
+        if model is None or name in self.unloaded:
             msg = f"there is no model '{name}'"
             raise Refused(msg, "not found")
         if model.broken:

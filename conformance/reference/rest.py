@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from conformance.checks import flat
-from conformance.reference import settings, shared_memory
+from conformance.reference import repository, settings, shared_memory
 from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.values import (
@@ -20,7 +20,13 @@ from conformance.reference.values import (
     read_float,
 )
 
-STATUS = {"invalid": 400, "not found": 404, "unsupported": 501}
+STATUS = {
+    "invalid": 400,
+    "not found": 404,
+    "internal": 500,
+    "unsupported": 501,
+    "unavailable": 503,
+}
 INFERENCE_HEADER = "inference-header-content-length"
 METADATA = {
     "name": "reference",
@@ -97,16 +103,25 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return request.method, lambda: log_settings(server, request)
         case ["v2", "systemsharedmemory" | "cudasharedmemory", *rest]:
             return shared_memory_route(server, rest, request)
+        case ["v2", "repository", *rest]:
+            return repository_route(server, rest, request)
         case ["v2", "trace", "setting"]:
             return request.method, lambda: trace_settings(server, "", request)
-        case ["v2", "models"]:
-            return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
-        case ["v2", "models", "stats"]:
-            return "GET", lambda: statistics(server, "", "")
-        case ["v2", "models", name, *rest]:
-            return model_route(server, name, rest, request)
+        case ["v2", "models", *rest]:
+            return models_route(server, rest, request)
     msg = "no such path"
     raise Refused(msg, "not found")
+
+
+def models_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:
+    """Return the verb of a path below /v2/models, and the call that answers it."""
+    match rest:
+        case []:
+            return "GET", lambda: Answer(200, to_json({"models": list(server.models)}))
+        case ["stats"]:
+            return "GET", lambda: statistics(server, "", "")
+        case _:
+            return model_route(server, rest[0], rest[1:], request)
 
 
 def model_route(server: Server, name: str, rest: list[str], request: Request) -> tuple[str, Any]:
@@ -119,6 +134,8 @@ def model_route(server: Server, name: str, rest: list[str], request: Request) ->
             return "GET", lambda: metadata(server, name, version)
         case ["stats"]:
             return "GET", lambda: statistics(server, name, version)
+        case ["config"]:
+            return "GET", lambda: Answer(200, to_json(repository.config(server, name, version)))
         case ["ready"]:
             return "GET", lambda: model_ready(server, name, version)
         case ["generate"]:
@@ -137,6 +154,19 @@ def statistics(server: Server, name: str, version: str) -> Answer:
     """Answer .../stats."""
     rows = [row | {"response_stats": {}} for row in server.statistics(name, version)]
     return Answer(200, to_json({"model_stats": rows}))
+
+
+def repository_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:
+    """Return the verb of a path of the model repository extension, and the call that answers it."""
+    match rest:
+        case ["index"]:
+            return "POST", lambda: Answer(200, to_json(repository.index(server, request.body)))
+        case ["models", name, "load"]:
+            return "POST", lambda: done(repository.load(server, name, request.body))
+        case ["models", name, "unload"]:
+            return "POST", lambda: done(repository.unload(server, name))
+    msg = "no such path"
+    raise Refused(msg, "not found")
 
 
 def shared_memory_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:

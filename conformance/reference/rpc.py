@@ -5,11 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from conformance.reference import rest, settings
+from conformance.reference import repository, rest, settings
 from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Refused, Server, Tensor
 from conformance.reference.values import encode_element, encode_elements
 from conformance.rpc import FIELDS, SERVICE
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 
@@ -52,6 +53,14 @@ class Service:
         except Refused:
             return pb.ModelReadyResponse(ready=False)
         return pb.ModelReadyResponse(ready=True)
+
+    def RepositoryIndex(self, request: Any) -> Any:  # noqa: N802
+        body = rest.to_json({"ready": request.ready})
+        return pb.RepositoryIndexResponse(models=repository.index(self._server, body))
+
+    def ModelConfig(self, request: Any) -> Any:  # noqa: N802
+        found = repository.config(self._server, request.name, request.version)
+        return json_format.ParseDict({"config": found}, pb.ModelConfigResponse())
 
     def ServerMetadata(self, _: Any) -> Any:  # noqa: N802
         return pb.ServerMetadataResponse(**rest.METADATA)

@@ -316,6 +316,23 @@ def start(repository):
         process.kill()
 
 
+@pytest.fixture(scope="module")
+def start_for_module():
+    """start_for_module(arguments..., models) starts a server all tests of a module use."""
+    started = []
+
+    def run(*arguments, models):
+        started.append(ServerProcess(models, *arguments))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.terminate()
+        code = process.end()
+        process.kill()
+        assert (code, "unexpected" in process.said) == (0, False), process.said
+
+
 @pytest.fixture(scope="session")
 def broken_server(tmp_path_factory):
     """A server one of whose two models cannot be loaded."""
@@ -325,6 +342,30 @@ def broken_server(tmp_path_factory):
     process = ServerProcess(root)
     yield process
     process.kill()
+
+
+@pytest.fixture(scope="session")
+def explicit_server(tmp_path_factory):
+    """A server whose models clients control; what lies in `root` is for the tests to say."""
+    root = tmp_path_factory.mktemp("explicit")
+    process = ServerProcess(root, "--model-control-mode=explicit")
+    process.root = root
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def write_identity(explicit_server):
+    """write_identity(name, dims, more config) puts an identity model, FP32, into its repository."""
+
+    def write(name, dims="1", *more):
+        text = "\n".join([_identity(["FP32"], dims=dims), *more])
+        if (explicit_server.root / name).exists():
+            (explicit_server.root / name / "config.pbtxt").write_text(text)
+        else:
+            _write(explicit_server.root, name, text)
+
+    return write
 
 
 def _parameter(key, value):

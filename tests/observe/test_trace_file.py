@@ -78,6 +78,12 @@ def test_elements_are_separated_by_commas(datatype, values, text):
     assert told["tensor"]["dtype"] == datatype.value
 
 
+def test_bytes_with_wrong_lengths_have_no_elements_to_tell():
+    trace = trace_of()
+    trace.note_tensors("X", [Tensor("T", DataType.BYTES, (1,), b"\xff\0\0\0a")])
+    assert json.loads(b"[%b]" % encode_trace(trace))[1]["tensor"]["data"] == ""
+
+
 def test_a_scalar_and_a_tensor_too_large_to_be_kept():
     trace = trace_of()
     scalar = Tensor("S", DataType.INT32, (), np.int32(5).tobytes())

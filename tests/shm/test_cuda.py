@@ -9,7 +9,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint
 import pytest
 
 from inferd.core.metadata import CudaRegionStatus
-from inferd.errors import InvalidRequest, RegionFailed
+from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.cuda import CudaDriver, CudaRegion, cuda_driver
 from inferd.shm.regions import Regions
 
@@ -130,7 +130,8 @@ def test_what_a_span_holds_is_fetched_and_flushed(regions, gpu):
     regions.register_cuda("g", HANDLE, 0, 48)
     gpu.memory[16 + 8] = 5
     span = regions.span("g", 8, 4)
-    assert (span.is_copy, span.start, bytes(span.view)) == (True, 8, bytes(4))
+    assert (span.is_copy, span.extent[1:], len(span.view)) == (True, (8, 12), 4)
+    span.look()
     span.fetch()
     assert bytes(span.view) == b"\5\0\0\0"
     span.view[:] = b"abcd"
@@ -147,6 +148,12 @@ def test_a_span_of_nothing_copies_nothing(regions, gpu):
     span.flush(0)
 
 
+def test_a_copy_there_is_no_memory_for_is_refused(gpu):
+    region = CudaRegion(CudaRegionStatus("g", 0, 1), HANDLE, CudaDriver(gpu))
+    with pytest.raises(Unavailable, match="no memory for a copy"):
+        region.span(0, 2**60)
+
+
 def test_memory_stays_open_for_who_uses_it(regions, gpu):
     regions.register_cuda("g", HANDLE, 0, 48)
     span = regions.span("g", 0, 4)
@@ -158,7 +165,7 @@ def test_memory_stays_open_for_who_uses_it(regions, gpu):
 def test_the_same_memory_under_two_names_is_the_same(regions):
     for name in "ab":
         regions.register_cuda(name, HANDLE, 0, 48)
-    assert regions.span("a", 0, 4).memory == regions.span("b", 0, 4).memory
+    assert regions.span("a", 0, 4).extent == regions.span("b", 0, 4).extent
 
 
 def test_a_region_larger_than_its_memory_is_refused(regions, gpu):

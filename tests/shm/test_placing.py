@@ -108,10 +108,26 @@ def test_much_is_copied_off_the_event_loop(shared):
     regions.close()
 
 
+def test_a_place_where_the_data_are_already_is_not_written_to():
+    class ReadOnly:
+        is_copy = False
+        view = memoryview(VALUES.tobytes())
+
+        def check(self):
+            pass
+
+    place = ReadOnly()
+    there = np.frombuffer(place.view, np.int32)
+    [output] = placed([place], [WantedOutput("Y", place=place)], [tensor("Y", there)])
+    assert output.data == b""
+    with pytest.raises(TypeError, match="read-only"):
+        placed([place], [WantedOutput("Y", place=place)], [tensor("Y", there.copy())])
+
+
 class Elsewhere:
     """A span whose memory is out of reach: `view` is a copy, `flushed` what was written back."""
 
-    is_copy, memory, start = True, (1,), 0
+    is_copy = True
 
     def __init__(self):
         self.view = memoryview(bytearray(32))

@@ -10,7 +10,7 @@ import pytest
 
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import guard
-from inferd.shm.system import SystemRegion, check_key
+from inferd.shm.system import MAX_REMEMBERED, SystemRegion, check_key
 
 PAGE = mmap.PAGESIZE
 
@@ -28,7 +28,7 @@ def test_a_span_is_the_memory_itself(shared):
     assert np.frombuffer(span.view, np.int32).tolist() == [0, 1, 2, 3]
     span.view[:4] = b"abcd"
     assert given.memory[8:12] == b"abcd"
-    assert (len(span.view), span.start, span.is_copy) == (16, 8, False)
+    assert (len(span.view), span.extent[1:], span.is_copy) == (16, (8, 24), False)
 
 
 @pytest.mark.parametrize("offset", [1, PAGE - 1, PAGE, 3 * PAGE + 5])
@@ -37,14 +37,24 @@ def test_a_region_may_begin_anywhere(shared, offset):
     span = region(given, offset, PAGE).span(2, 4)
     given.memory[offset + 2 : offset + 6] = b"here"
     assert bytes(span.view) == b"here"
-    assert span.start == offset + 2
+    assert span.extent[1:] == (offset + 2, offset + 6)
 
 
 def test_the_same_object_is_the_same_memory_under_any_name(shared):
     one, other = shared(), shared()
     spans = [region(one, name="a").span(0, 4), region(one, name="b").span(0, 4)]
-    assert spans[0].memory == spans[1].memory
-    assert spans[0].memory != region(other).span(0, 4).memory
+    assert spans[0].extent == spans[1].extent
+    assert spans[0].extent != region(other).span(0, 4).extent
+
+
+def test_requests_that_use_the_same_place_share_its_span(shared):
+    made = region(shared())
+    span = made.span(0, 4)
+    assert made.span(0, 4) is span
+    assert made.span(0, 8) is not span
+    for size in range(MAX_REMEMBERED):  # but it does not remember all there ever were
+        made.span(1, size)
+    assert made.span(0, 4) is not span
 
 
 @pytest.mark.parametrize("lead", ["", "/", "///"])
@@ -130,9 +140,11 @@ def test_an_object_that_shrank_is_told_until_it_has_grown_again(shared):
     made = region(given)
     given.resize(PAGE)
     with pytest.raises(InvalidRequest, match=f"'r' has shrunk to {PAGE} bytes"):
-        made.span(0, 4)
+        made.span(0, 4).look()
     given.resize(2 * PAGE)
-    assert bytes(made.span(PAGE, 4).view) == bytes(4)
+    span = made.span(PAGE, 4)
+    span.look()
+    assert bytes(span.view) == bytes(4)
 
 
 def test_an_object_that_was_removed_is_told_even_if_another_took_its_name(shared):
@@ -140,10 +152,10 @@ def test_an_object_that_was_removed_is_told_even_if_another_took_its_name(shared
     made = region(given)
     given.remove()
     with pytest.raises(InvalidRequest, match="'r' has been removed"):
-        made.span(0, 4)
+        made.span(0, 4).look()
     given.path.write_bytes(bytes(4096))
     with pytest.raises(InvalidRequest, match="'r' has been removed"):
-        made.span(0, 4)
+        made.span(0, 4).look()
 
 
 def test_memory_lost_while_in_use_is_told_by_the_span_and_ever_after(shared):
@@ -157,7 +169,7 @@ def test_memory_lost_while_in_use_is_told_by_the_span_and_ever_after(shared):
         span.check()
     given.resize(PAGE)
     with pytest.raises(InvalidRequest, match="'r' shrank while the region was in use"):
-        made.span(0, 4)
+        made.span(0, 4).look()
 
 
 def test_a_closed_region_stays_mapped_for_who_uses_it(shared):

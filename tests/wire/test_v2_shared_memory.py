@@ -17,7 +17,7 @@ from inferd.tensor.tensor import Tensor
 from inferd.wire import v2_grpc, v2_shared_memory
 from inferd.wire.inline import INLINE_STRING_BYTES, NotFast
 from inferd.wire.v2_rest import JsonRules, V2Rest
-from inferd.wire.v2_shared_memory import CudaRegistration, SystemRegistration
+from inferd.wire.v2_shared_memory import CudaRegistration, SystemRegistration, read_input
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
 VALUES = np.arange(4, dtype=np.int32)
@@ -183,10 +183,11 @@ def test_long_strings_are_copied_in_a_thread(regions):
 class Elsewhere:
     """A span whose memory is out of reach."""
 
-    is_copy, memory, start = True, (1,), 0
+    is_copy, region = True, None
 
     def __init__(self, size):
         self.view = memoryview(bytearray(size))
+        self.extent = ((1,), 0, size)
 
     def fetch(self):
         self.view[:] = b"\1" * len(self.view)
@@ -200,6 +201,14 @@ def test_memory_out_of_reach_is_fetched(kind):
     count = INLINE_STRING_BYTES + 1
     [large] = codec.decode([input_at(0, count, shape=(count,), datatype="INT8")]).inputs
     assert large.numpy().all()
+
+
+def test_what_is_to_be_copied_has_a_limit():
+    class Large:
+        is_copy, view = True, range(2**31 + 1)
+
+    with pytest.raises(InvalidRequest, match="'x' has 2147483649 bytes of shared memory"):
+        read_input(Tensor("x", DataType.INT8, (2**31 + 1,), b""), Large(), on_loop=False)
 
 
 @pytest.mark.parametrize(

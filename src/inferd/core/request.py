@@ -13,8 +13,9 @@ class Span(Protocol):
 
     `view` are its bytes, writable; they stay mapped as long as anybody holds a view of them. With
     `is_copy` the memory itself is out of the CPU's reach and `view` stands in for it: `fetch`
-    fills it, `flush` writes it back. `memory` and `start`, in bytes, tell where the piece lies:
-    the same memory under another region's name is the same `memory`.
+    fills it, `flush` writes it back. `extent` tells where the piece lies: in which memory, which is
+    the same under another region's name, and its first byte there and the one behind its last.
+    Spans of one `region` are there together, or not.
     """
 
     @property
@@ -28,13 +29,17 @@ class Span(Protocol):
         ...
 
     @property
-    def memory(self) -> tuple[int, ...]:
-        """Which memory this is a piece of."""
+    def extent(self) -> tuple[tuple[int, ...], int, int]:
+        """Which memory this is a piece of, and its start and end there in bytes."""
         ...
 
     @property
-    def start(self) -> int:
-        """Where in that memory it begins."""
+    def region(self) -> object:
+        """The region, to be compared with another span's."""
+        ...
+
+    def look(self) -> None:
+        """Raise InvalidRequest when the region's memory is no longer what was registered."""
         ...
 
     def fetch(self) -> None:
@@ -46,15 +51,15 @@ class Span(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise InvalidRequest when the memory went away meanwhile, and `view` holds zeros."""
+        """Raise InvalidRequest when the memory went away since, and `view` holds zeros."""
         ...
 
 
 Resolve = Callable[[str, int, int], Span]
 """Gives (region name, offset in the region, size in bytes) a span.
 
-Raises RegionNotFound, InvalidRequest for what is not inside the region or no longer there, and
-Unsupported where clients may not use shared memory.
+Raises RegionNotFound, InvalidRequest for what is not inside the region, and Unsupported where
+clients may not use shared memory.
 """
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from inferd.errors import InvalidRequest
 from inferd.observe.allowed import open_plain
 from inferd.observe.backlog import MAX_WAITING_BYTES, Backlog, Complaints
 from inferd.observe.log import printable
@@ -167,7 +168,10 @@ def _told(one: TracedTensor) -> dict[str, str]:
 def _data_text(tensor: Tensor) -> str:
     """Return the elements, separated by commas; BYTES as text, without separators of their own."""
     if tensor.datatype is DataType.BYTES:
-        return ",".join(one.decode(errors="backslashreplace") for one in tensor.strings())
+        try:
+            return ",".join(one.decode(errors="backslashreplace") for one in tensor.strings())
+        except InvalidRequest:  # a model may give lengths that are wrong
+            return ""
     array = tensor.numpy().reshape(prod(tensor.shape))
     if tensor.datatype in (DataType.FP16, DataType.BF16):
         array = half_to_float32(array, tensor.datatype)

@@ -22,18 +22,18 @@ GLOBAL = ""
 
 
 class Sink(Protocol):
-    """Where finished traces go. All of it is called on the event loop, and nothing there waits."""
+    """Where finished traces go."""
 
     def open(self) -> None:
         """Get ready. Raises InvalidConfig when that cannot be."""
         ...
 
     def take(self, trace: Trace) -> None:
-        """Keep a finished trace, or drop it when too many are waiting already."""
+        """Keep a finished trace, or drop it when too many wait; called on the event loop."""
         ...
 
     def close(self, timeout_s: float) -> None:
-        """Write what is left, called in a thread; after `timeout_s` seconds give up."""
+        """Write what is left, and after `timeout_s` seconds give up; called in a thread."""
         ...
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
+
 from inferd.core.metadata import CudaRegionStatus
-from inferd.errors import InvalidRequest, RegionFailed
+from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 
 HANDLE_BYTES = 64
 """The size of a cudaIpcMemHandle_t."""
@@ -168,12 +170,16 @@ class CudaRegion:
         self._memory: _GpuMemory | None = memory
 
     def span(self, offset: int, size_bytes: int) -> "CudaSpan":
-        """Return that piece of the region."""
+        """Return that piece, which lies inside the region. Raises Unavailable."""
         memory = self._memory
         if memory is None:  # unregistered this very moment, by another thread
             msg = f"shared memory region '{self.status.name}' is no longer registered"
             raise InvalidRequest(msg)
-        return CudaSpan(memory, offset, size_bytes)
+        try:
+            return CudaSpan(memory, offset, size_bytes)
+        except MemoryError:
+            msg = f"the server has no memory for a copy of {size_bytes} bytes of GPU memory"
+            raise Unavailable(msg) from None
 
     def close(self) -> None:
         """Let go of the memory; it is closed when no request uses it any more."""
@@ -183,32 +189,31 @@ class CudaRegion:
 class CudaSpan:
     """See Span: `view` is a copy."""
 
-    __slots__ = ("_gpu", "start", "view")
+    __slots__ = ("_address", "extent", "region", "view")
 
     is_copy = True
 
-    def __init__(self, gpu: "_GpuMemory", start: int, size_bytes: int) -> None:
-        self.view = memoryview(bytearray(size_bytes))
-        self.start = start
-        self._gpu = gpu
+    def __init__(self, gpu: "_GpuMemory", offset: int, size_bytes: int) -> None:
+        # Not a bytearray: that would touch all of it, however little an output may fill.
+        self.view = np.empty(size_bytes, np.uint8).data
+        memory = (-1, gpu.device_id, gpu.address)  # no file system is number -1
+        self.extent = (memory, offset, offset + size_bytes)
+        self.region = gpu
+        self._address = gpu.address + offset
 
-    @property
-    def memory(self) -> tuple[int, ...]:
-        """See Span.memory."""
-        return (-1, self._gpu.device_id, self._gpu.address)  # no file system is number -1
+    def look(self) -> None:
+        """See Span.look: each copy says whether it could be made."""
 
     def fetch(self) -> None:
         """See Span.fetch."""
-        gpu = self._gpu
-        gpu.driver.read(self.view, gpu.address + self.start, gpu.device_id)
+        self.region.driver.read(self.view, self._address, self.region.device_id)
 
     def flush(self, size_bytes: int) -> None:
         """See Span.flush."""
-        gpu = self._gpu
-        gpu.driver.write(self.view[:size_bytes], gpu.address + self.start, gpu.device_id)
+        self.region.driver.write(self.view[:size_bytes], self._address, self.region.device_id)
 
     def check(self) -> None:
-        """See Span.check: each copy has said whether it could be made."""
+        """See Span.check: each copy has said so."""
 
 
 class _GpuMemory:

@@ -9,7 +9,7 @@ from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
 from inferd.errors import RegionFailed
 from inferd.tensor.tensor import Tensor
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Array = np.ndarray[Any, Any]
 
 INLINE_BYTES = 4 << 20
 """So much is copied on the event loop at once: about a millisecond."""
@@ -24,65 +24,71 @@ async def place_outputs(request: InferRequest, response: InferResponse) -> None:
     Raises RegionFailed when an output does not fit in its place, before anything is copied, and
     InvalidRequest when memory the request uses went away.
     """
-    assert request.spans is not None
-    wanted = request.outputs or [WantedOutput(tensor.name) for tensor in response.outputs]
-    pairs = list(zip(wanted, response.outputs, strict=True))
-    for one, tensor in pairs:
-        if one.place is not None:
-            check_room(one.name, one.place, tensor.size_bytes)
-    if sum(tensor.size_bytes for tensor in response.outputs) > INLINE_BYTES:
-        outputs = await asyncio.to_thread(_placed, pairs, request.spans)
+    spans = request.spans
+    assert spans is not None
+    outputs = response.outputs
+    wanted = request.outputs or [WantedOutput(tensor.name) for tensor in outputs]
+    views = [tensor.view() for tensor in outputs]
+    size_bytes = 0
+    for one, view in zip(wanted, views, strict=True):
+        size_bytes += len(view)
+        if one.place is not None and len(view) > len(one.place.view):
+            raise _no_room(one.name, len(view), len(one.place.view))
+    if size_bytes > INLINE_BYTES:
+        placed = await asyncio.to_thread(_placed, wanted, outputs, views, spans)
     else:
-        outputs = _placed(pairs, request.spans)
-    for span in request.spans:
+        placed = _placed(wanted, outputs, views, spans)
+    for span in spans:
         span.check()
-    response.outputs = outputs
+    response.outputs = placed
 
 
-def check_room(name: str, place: Span, size_bytes: int) -> None:
-    """Check that an output of `size_bytes` fits in its place. Raises RegionFailed."""
-    if size_bytes > len(place.view):
-        msg = (
-            f"output '{name}' has {size_bytes} bytes, "
-            f"the shared memory it was given has {len(place.view)}"
-        )
-        raise RegionFailed(msg)
+def _placed(
+    wanted: list[WantedOutput], outputs: list[Tensor], views: list[memoryview], spans: list[Span]
+) -> list[Tensor]:
+    placed = []
+    for one, tensor, view in zip(wanted, outputs, views, strict=True):
+        data: Any = tensor.data
+        if one.place is not None:
+            _fill(one.place, view, is_there=_is_there(data, one.place))
+            data = b""
+        elif _is_shared(view, spans):
+            data = bytes(view)
+        placed.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, tensor.parameters))
+    return placed
 
 
-def _placed(pairs: list[tuple[WantedOutput, Tensor]], spans: list[Span]) -> list[Tensor]:
-    outputs = []
-    for wanted, tensor in pairs:
-        place = wanted.place
-        if place is not None:
-            _fill(place, tensor)
-            tensor = _with_data(tensor, b"")
-        elif _is_shared(tensor, spans):
-            tensor = _with_data(tensor, bytes(tensor.view()))
-        outputs.append(tensor)
-    return outputs
+def _fill(place: Span, data: memoryview, *, is_there: bool) -> None:
+    """Copy `data` to its place, unless the backend has put it there itself."""
+    size_bytes = len(data)
+    if not is_there and size_bytes > INLINE_BYTES:  # here numpy lets other threads run
+        np.copyto(_bytes_of(place.view)[:size_bytes], _bytes_of(data))
+    elif not is_there:
+        place.view[:size_bytes] = data
+    if place.is_copy:
+        place.flush(size_bytes)
 
 
-def _fill(place: Span, tensor: Tensor) -> None:
-    data = _bytes_of(tensor.view())
-    room = _bytes_of(place.view)[: len(data)]
-    if _address(room) != _address(data):  # a backend may have written there itself
-        np.copyto(room, data)
-    place.flush(len(data))
+def _is_there(data: Any, place: Span) -> bool:
+    """Tell whether a backend has written its array straight into the place."""
+    return isinstance(data, np.ndarray) and _address(data) == _address(_bytes_of(place.view))
 
 
-def _is_shared(tensor: Tensor, spans: list[Span]) -> bool:
-    data = _bytes_of(tensor.view())
-    return any(np.may_share_memory(data, _bytes_of(span.view)) for span in spans)
-
-
-def _bytes_of(view: memoryview) -> Bytes:
-    return np.frombuffer(view, np.uint8)
-
-
-def _address(array: Bytes) -> int:
+def _address(array: Array) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
 
 
-def _with_data(tensor: Tensor, data: bytes) -> Tensor:
-    return Tensor(tensor.name, tensor.datatype, tensor.shape, data, tensor.parameters)
+def _is_shared(data: memoryview, spans: list[Span]) -> bool:
+    array = _bytes_of(data)
+    return any(np.may_share_memory(array, _bytes_of(span.view)) for span in spans)
+
+
+def _bytes_of(view: memoryview) -> Array:
+    return np.frombuffer(view, np.uint8)
+
+
+def _no_room(name: str, size_bytes: int, room_bytes: int) -> RegionFailed:
+    return RegionFailed(
+        f"output '{name}' has {size_bytes} bytes, the shared memory it was given has {room_bytes}"
+    )

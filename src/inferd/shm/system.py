@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from inferd.core.metadata import SystemRegionStatus
-from inferd.errors import InvalidRequest, RegionFailed, Unavailable
+from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import Watch, guard
 
 RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
@@ -18,6 +18,9 @@ RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
 
 MAX_KEY_BYTES = 255
 """What the system allows a name."""
+
+MAX_REMEMBERED = 64
+"""So many spans of a region are kept: clients use the same places again and again."""
 
 _FOLDER = "/dev/shm"  # where Linux keeps what shm_open makes
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -34,39 +37,51 @@ class SystemRegion:
         check_key(key)
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
         self._mapping: _Mapping | None = _open_mapping(key, offset, size_bytes)
+        self._spans: dict[tuple[int, int], SystemSpan] = {}
 
     def span(self, offset: int, size_bytes: int) -> "SystemSpan":
-        """Return that piece of the region. Raises InvalidRequest when it no longer exists."""
-        mapping = self._mapping
-        status = self.status
-        if mapping is None:  # unregistered this very moment, by another thread
-            msg = f"shared memory region '{status.name}' is no longer registered"
-            raise InvalidRequest(msg)
-        mapping.check(status)
-        start = mapping.skipped + offset
-        view = memoryview(mapping)[start : start + size_bytes]
-        return SystemSpan(view, mapping, status, status.offset + offset)
+        """Return that piece, which lies inside the region; requests may share one.
+
+        Raises InvalidRequest when the region has been closed.
+        """
+        span = self._spans.get((offset, size_bytes))
+        if span is None:
+            mapping = self._mapping
+            if mapping is None:  # unregistered this very moment, by another thread
+                msg = f"shared memory region '{self.status.name}' is no longer registered"
+                raise InvalidRequest(msg)
+            span = SystemSpan(mapping, self.status, offset, size_bytes)
+            if len(self._spans) >= MAX_REMEMBERED:
+                self._spans.clear()
+            self._spans[offset, size_bytes] = span
+        return span
 
     def close(self) -> None:
         """Let go of the memory; it is unmapped when no request uses it any more."""
         self._mapping = None
+        self._spans = {}
 
 
 class SystemSpan:
     """See Span: `view` is the shared memory itself."""
 
-    __slots__ = ("_mapping", "_status", "memory", "start", "view")
+    __slots__ = ("_name", "extent", "region", "view")
 
     is_copy = False
 
     def __init__(
-        self, view: memoryview, mapping: "_Mapping", status: SystemRegionStatus, start: int
+        self, mapping: "_Mapping", status: SystemRegionStatus, offset: int, size_bytes: int
     ) -> None:
-        self.view = view
-        self.memory = mapping.memory
-        self.start = start
-        self._mapping = mapping
-        self._status = status
+        at = mapping.skipped + offset
+        self.view = memoryview(mapping)[at : at + size_bytes]
+        start = status.offset + offset
+        self.extent = (mapping.memory, start, start + size_bytes)
+        self.region = mapping
+        self._name = status.name
+
+    def look(self) -> None:
+        """See Span.look."""
+        self.region.check(self._name)
 
     def fetch(self) -> None:
         """See Span.fetch: nothing to do."""
@@ -76,8 +91,8 @@ class SystemSpan:
 
     def check(self) -> None:
         """See Span.check."""
-        if self._mapping.watch.is_lost:
-            raise _lost(self._status.name)
+        if self.region.watch.is_lost:
+            raise _lost(self._name)
 
 
 class _Mapping(mmap.mmap):
@@ -89,20 +104,20 @@ class _Mapping(mmap.mmap):
     skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
     needed: int  # the size the object must have
 
-    def check(self, status: SystemRegionStatus) -> None:
-        """Raise InvalidRequest when the object was removed, or shrank."""
+    def check(self, name: str) -> None:
+        """Raise InvalidRequest when the object of region `name` was removed, or shrank."""
         now = os.fstat(self.fd)
         if self.watch.is_lost:
-            raise _lost(status.name)
+            raise _lost(name)
         if now.st_nlink == 0:
             msg = (
-                f"the object of shared memory region '{status.name}' has been removed; "
+                f"the object of shared memory region '{name}' has been removed; "
                 f"unregister the region and register a new one"
             )
             raise InvalidRequest(msg)
         if now.st_size < self.needed:
             msg = (
-                f"the object of shared memory region '{status.name}' has shrunk to {now.st_size} "
+                f"the object of shared memory region '{name}' has shrunk to {now.st_size} "
                 f"bytes, the region ends at byte {self.needed}"
             )
             raise InvalidRequest(msg)
@@ -175,7 +190,7 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> _Mapping:
     return mapping
 
 
-def _cannot_open(key: str, error: Exception | None = None) -> Exception:
+def _cannot_open(key: str, error: Exception | None = None) -> InferdError:
     # One text for what is not there and what is not ours: clients are not told which names exist.
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return Unavailable("the server has no room for another shared memory region")

@@ -39,7 +39,7 @@ from inferd.wire.v2_shared_memory import (
     REGION,
     SIZE,
     Reference,
-    check_apart,
+    check_spans,
     decode_reference,
     no_regions,
     place_output,
@@ -257,7 +257,7 @@ class _Shared(msgspec.Struct):
         for index, reference in self.outputs:
             spans.append(place_output(request.outputs[index], reference, resolve))
             request.binary_output = True  # typed contents and places do not go together
-        check_apart(spans, request.outputs)
+        check_spans(spans, request.outputs)
         request.spans = spans
 
 

@@ -31,7 +31,7 @@ from inferd.wire.v2_shared_memory import (
     PARAMETERS,
     REGION,
     SIZE,
-    check_apart,
+    check_spans,
     decode_reference,
     no_regions,
     place_output,
@@ -160,7 +160,7 @@ class V2Rest:
         if document.parameters:
             set_parameters(request, document.parameters)
         if blobs.spans is not None:
-            check_apart(blobs.spans, request.outputs)
+            check_spans(blobs.spans, request.outputs)
             request.spans = blobs.spans
         return request
 

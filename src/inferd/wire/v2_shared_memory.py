@@ -26,16 +26,15 @@ SIZE = "shared_memory_byte_size"
 PARAMETERS = frozenset((REGION, OFFSET, SIZE))
 """The parameters of a tensor that is in shared memory."""
 
+MAX_COPY_BYTES = 2**31
+"""The largest input that is copied out of shared memory: as large as a request may be."""
+
 MAX_BODY_BYTES = 64 << 10
 """The longest body of the small calls that is read."""
 
 
-class Reference(NamedTuple):
-    """What a tensor's parameters say."""
-
-    region: str
-    offset: int
-    size_bytes: int
+Reference = tuple[str, int, int]
+"""What a tensor's parameters say: the region, and offset and size in it in bytes."""
 
 
 def no_regions(_region: str, _offset: int, _size_bytes: int) -> Span:
@@ -49,21 +48,20 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
 
     Raises InvalidRequest naming `what` and the parameter.
     """
+    if offset is None:
+        offset = 0
+    is_right = type(region) is str and type(offset) is int and type(size_bytes) is int
+    if is_right and offset >= 0 and size_bytes >= 0:
+        return region, offset, size_bytes
     if type(region) is not str:
         msg = f"{what}: {REGION} must be a region's name"
         raise InvalidRequest(msg)
     if size_bytes is None:
         msg = f"{what} names shared memory region '{region}' without {SIZE}"
         raise InvalidRequest(msg)
-    offset = 0 if offset is None else offset
-    return Reference(region, _count(what, OFFSET, offset), _count(what, SIZE, size_bytes))
-
-
-def _count(what: str, key: str, value: Any) -> int:
-    if type(value) is not int or value < 0:
-        msg = f"{what}: {key} must be a number of bytes, 0 or more"
-        raise InvalidRequest(msg)
-    return value
+    wrong = SIZE if type(offset) is int and offset >= 0 else OFFSET
+    msg = f"{what}: {wrong} must be a number of bytes, 0 or more"
+    raise InvalidRequest(msg)
 
 
 def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
@@ -71,13 +69,20 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
 
     What has been checked of BYTES must not change while the model reads them.
 
-    Raises InvalidRequest when the span has another size than datatype and shape take, and NotFast,
-    if `on_loop`, for what takes long to copy.
+    Raises InvalidRequest when the span has another size than datatype and shape take, or what was
+    to be copied is no longer there, and NotFast, if `on_loop`, for what takes long to copy.
     """
     size_bytes = len(span.view)
     is_text = tensor.datatype is DataType.BYTES
-    if on_loop and size_bytes > INLINE_STRING_BYTES and (is_text or span.is_copy):
-        raise NotFast
+    if is_text or span.is_copy:
+        if size_bytes > MAX_COPY_BYTES:
+            msg = (
+                f"input '{tensor.name}' has {size_bytes} bytes of shared memory; of BYTES and of "
+                f"GPU memory at most {MAX_COPY_BYTES} are taken, because they are copied"
+            )
+            raise InvalidRequest(msg)
+        if on_loop and size_bytes > INLINE_STRING_BYTES:
+            raise NotFast
     if min(tensor.shape, default=0) < 0:
         msg = f"input '{tensor.name}' has shape {list(tensor.shape)}: -1 belongs to metadata"
         raise InvalidRequest(msg)
@@ -92,6 +97,7 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
         span.fetch()
     tensor.data = span.view
     if is_text:
+        span.look()
         tensor.data = bytes(span.view)
         check_strings(tensor.data, count, tensor.name)
 
@@ -109,32 +115,39 @@ def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -
     return span
 
 
-def check_apart(spans: list[Span], outputs: list[WantedOutput]) -> None:
-    """Check that no output of a request is to be written over another, or over an input.
+def check_spans(spans: list[Span], outputs: list[WantedOutput]) -> None:
+    """Check that the memory a request refers to is still there, and its outputs lie apart.
 
-    `spans` are those of inputs and outputs together. Raises InvalidRequest naming the output.
+    `spans` are those of its inputs, then those of its outputs. Raises InvalidRequest naming the
+    region, or the output that is to be written over another or over an input.
     """
-    names = {id(one.place): one.name for one in outputs if one.place is not None}
-    pieces = sorted(
-        (span.memory, span.start, span.start + len(span.view), names.get(id(span), ""))
-        for span in spans
-        if len(span.view)
-    )
+    looked_at: object = None
+    for span in spans:
+        if span.region is not looked_at:
+            span.look()
+            looked_at = span.region
+    names = [one.name for one in outputs if one.place is not None]
+    input_count = len(spans) - len(names)
     memory: tuple[int, ...] = ()
     end_of_all = end_of_outputs = 0
     last_output = ""
-    for where, start, end, name in pieces:
+    for where, start, end, index in sorted([(*s.extent, i) for i, s in enumerate(spans)]):
+        if start == end:
+            continue
         if where != memory:
             memory, end_of_all, end_of_outputs = where, 0, 0
-        if start < (end_of_all if name else end_of_outputs):
+        is_output = index >= input_count
+        if is_output:
+            last_output = names[index - input_count]
+        if start < (end_of_all if is_output else end_of_outputs):
             msg = (
-                f"output '{name or last_output}' is to be written to shared memory "
+                f"output '{last_output}' is to be written to shared memory "
                 f"that another tensor of the same request uses"
             )
             raise InvalidRequest(msg)
         end_of_all = max(end_of_all, end)
-        if name:
-            end_of_outputs, last_output = max(end_of_outputs, end), name
+        if is_output:
+            end_of_outputs = max(end_of_outputs, end)
 
 
 # --- the small calls over REST ---

@@ -17,8 +17,6 @@ ROWS = np.arange(8, dtype=np.float32).reshape(2, 4)
 class Place:
     """A span over plain memory, from the byte `offset` of 256 on."""
 
-    is_copy, memory, start = False, (1,), 0
-
     def __init__(self, size=256, offset=0):
         self.whole = np.zeros(512, np.uint8)
         self.view = self.whole.data[offset : offset + size]

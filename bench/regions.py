@@ -1,0 +1,79 @@
+"""Requests through shared memory: the region, what lies in it, and what must lie there after."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.shared_memory import SharedMemory
+
+import cases
+import numpy as np
+from cases import Case, Request
+from servers import HOST, Server
+
+NAME = "bench"
+
+
+class Places:
+    """`count` requests of a case, each with an input and a place for its output of its own."""
+
+    def __init__(self, case: Case, model: str, count: int, memory: SharedMemory) -> None:
+        size = cases.SIZES[case.kind][0]
+        self._numbers = np.ndarray((2, count, size), np.float32, memory.buf)
+        self._numbers[0] = np.random.default_rng(7).random((count, size), dtype=np.float32)
+        self.requests = [self._request(model, index) for index in range(count)]
+
+    def _request(self, model: str, index: int) -> Request:
+        _, count, size = self._numbers.shape
+
+        def at(place: int) -> dict[str, object]:
+            size_bytes = 4 * size
+            values = {"region": NAME, "byte_size": size_bytes, "offset": place * size_bytes}
+            return {f"shared_memory_{key}": value for key, value in values.items()}
+
+        given = {"name": "INPUT0", "shape": [size], "datatype": "FP32", "parameters": at(index)}
+        wanted = {"name": "OUTPUT0", "parameters": at(count + index)}
+        document = {"inputs": [given], "outputs": [wanted]}
+        body = json.dumps(document, separators=(",", ":")).encode()
+        headers = {"Content-Type": "application/json"}
+        return Request(f"/v2/models/{model}/infer", headers, body, {})
+
+    def are_right(self) -> bool:
+        """Tell whether every output is in its place."""
+        return bool(np.array_equal(self._numbers[0], self._numbers[1]))
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        del self._numbers
+
+
+@contextmanager
+def registered(server: Server, case: Case, model: str, count: int) -> Iterator[Places]:
+    """Register a region for `count` requests with `server`, and take everything away again."""
+    size_bytes = 2 * count * 4 * cases.SIZES[case.kind][0]
+    memory = SharedMemory(create=True, size=size_bytes)
+    places = Places(case, model, count, memory)
+    try:
+        key = memory.name if memory.name.startswith("/") else f"/{memory.name}"
+        call(server, "register", {"key": key, "byte_size": size_bytes})
+        yield places
+        call(server, "unregister", {})
+    finally:
+        places.close()
+        memory.close()
+        memory.unlink()
+
+
+def call(server: Server, verb: str, document: dict[str, object]) -> None:
+    """Register or unregister. Raises RuntimeError for any status but success."""
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
+    try:
+        path = f"/v2/systemsharedmemory/region/{NAME}/{verb}"
+        connection.request("POST", path, json.dumps(document))
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    if response.status != 200:
+        msg = f"{server.label} answers {verb} with {response.status}: {body[:300]!r}"
+        raise RuntimeError(msg)
