@@ -5,8 +5,10 @@ PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8000
 GRPC_PORT ?= 8001
+METRICS_PORT ?= 8002
 URL ?=
 GRPC ?=
+METRICS ?=
 CHECK ?=
 QUICK ?=
 ONLY ?=
@@ -28,7 +30,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUNTIME) ## start a server and ask it which digit it sees (CHECK=1: stop after that)
-	@$(BIN)/python examples/run.py --port $(PORT) --grpc-port $(GRPC_PORT) $(if $(CHECK),--check)
+	@$(BIN)/python examples/run.py --port $(PORT) --grpc-port $(GRPC_PORT) --metrics-port $(METRICS_PORT) $(if $(CHECK),--check)
 
 check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/ruff format --check .
@@ -47,8 +49,9 @@ test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks o
 test-clients: $(DEV) ## other projects' clients: KServe, MLServer, httpx, grpc-js (ONLY=kserve: one)
 	$(BIN)/python clients/run.py $(ONLY)
 
-conform: $(DEV) ## the protocol tests against URL= and GRPC=, or a server they start themselves
-	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) $(ARGS)
+conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a server they start themselves
+	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \
+	  $(if $(METRICS),--metrics-url $(METRICS)) $(ARGS)
 
 bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minutes)
 	$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)

@@ -139,7 +139,7 @@ def run_inferd(repository: Path, work: Path, grpc_transport: str = "own") -> Ite
     ports = (free_port(), free_port())
     command = [sys.executable, "-m", "inferd", "serve", str(repository)]
     command += ["--http-address", HOST, "--grpc-address", HOST]
-    command += ["--http-port", str(ports[0]), "--grpc-port", str(ports[1])]
+    command += ["--http-port", str(ports[0]), "--grpc-port", str(ports[1]), "--metrics-port", "0"]
     command += ["--grpc-transport", grpc_transport]
     label = "inferd" if grpc_transport == "own" else grpc_transport
     with run_server(label, command, ports, work / f"{label}.log") as server:

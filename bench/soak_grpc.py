@@ -113,6 +113,7 @@ def serve(repository: Path, transport: str, port: int) -> None:
         model_repository=(str(repository),),
         allow_http=False,
         grpc_port=port,
+        metrics_port=0,
         grpc_transport=transport,
     )
 

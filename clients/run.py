@@ -74,7 +74,7 @@ def free_ports(count: int) -> list[int]:
 def serving(repository: Path, log: Path, *flags: str, tls: Path | None = None) -> Iterator[None]:
     """Run a server until the block ends; its log must not tell of anything unexpected."""
     command = [sys.executable, "-m", "inferd", "serve", str(repository), *flags]
-    command += [f"--http-address={HOST}", f"--grpc-address={HOST}"]
+    command += [f"--http-address={HOST}", f"--grpc-address={HOST}", "--metrics-port=0"]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:

@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--url", help="REST address of the server under test: http://host:port")
     group.addoption("--grpc", help="gRPC address of the server under test: host:port")
+    group.addoption("--metrics-url", help="where its metrics are: http://host:port/metrics")
     group.addoption("--unready-url", help="REST address of a server whose model `broken` failed")
     group.addoption(
         "--restricted-url",
@@ -90,7 +91,8 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     """The server under test: the one named by --url, else our own, started for the run."""
     url = request.config.getoption("--url")
     if url:
-        yield Target(url, request.config.getoption("--grpc"))
+        option = request.config.getoption
+        yield Target(url, option("--grpc"), option("--metrics-url"))
     else:
         with serve(REPOS / "v2") as own:
             yield own
@@ -108,6 +110,14 @@ def rpc(target: Target) -> Iterator[Rpc]:
     client = Rpc(target.grpc)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def metrics(target: Target) -> str:
+    """The URL of the server's metrics."""
+    if not target.metrics:
+        pytest.skip("needs --metrics-url http://host:port/metrics")
+    return target.metrics
 
 
 @pytest.fixture(scope="session")

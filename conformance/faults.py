@@ -260,6 +260,11 @@ def widened(text: bytes) -> bytes:
     return text.replace(b"1.1", b"1.100000023841858")
 
 
+def renamed(text: bytes) -> bytes:
+    """Begin each metric with a word of its own."""
+    return text.replace(b"nv_inference_", b"nv_model_")
+
+
 def swap_metadata(body: dict[str, Any]) -> None:
     """Describe the strings of model all by their old name."""
     for tensor in body.get("inputs", []) + body.get("outputs", []):
@@ -515,6 +520,7 @@ FAULTS: dict[str, Fault] = {
     "109": edits(lambda body: body.get("model_stats", [None]).pop()),
     "117": reads(forgets_outputs),
     "118": fails_with(404),
+    "121": on_answer(lambda answer: setattr(answer, "body", renamed(answer.body))),
     "123": habit("drops the pipeline"),
     "S1": each_output(lambda tensor: tensor.update(shape=[2, 3])),
     "S2": on_answer(lambda answer: setattr(answer, "body", widened(answer.body))),

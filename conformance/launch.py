@@ -19,10 +19,11 @@ DEADLINE_S = 60.0
 
 @dataclass
 class Target:
-    """Where a server listens; `grpc` is None when only REST is tested."""
+    """Where a server listens; `grpc` and `metrics`, a URL, are None when they are not tested."""
 
     url: str
     grpc: str | None
+    metrics: str | None
 
 
 @contextmanager
@@ -35,7 +36,8 @@ def serve(repository: Path, *options: str, ready: bool = True) -> Iterator[Targe
     command = [
         sys.executable, "-m", "inferd", "serve", str(repository),
         "--http-address", "127.0.0.1", "--http-port", "0",
-        "--grpc-address", "127.0.0.1", "--grpc-port", "0", *options,
+        "--grpc-address", "127.0.0.1", "--grpc-port", "0",
+        "--metrics-port", "0", *options,
     ]  # fmt: skip
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -59,8 +61,9 @@ def wait(process: subprocess.Popen[bytes], log: int, *, ready: bool) -> Target:
         said = os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
         http = re.search(r"^HTTP +(http://\S+)$", said, re.MULTILINE)
         grpc = re.search(r"^gRPC +(\S+)$", said, re.MULTILINE)
-        if http and grpc:
-            target = Target(http[1], grpc[1])
+        metrics = re.search(r"^Metrics +(\S+)$", said, re.MULTILINE)
+        if http and grpc and metrics:
+            target = Target(http[1], grpc[1], metrics[1])
             if not ready or Rest(target.url).get("/v2/health/ready").status == 200:
                 return target
         time.sleep(0.05)

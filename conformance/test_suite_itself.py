@@ -31,6 +31,7 @@ def run_suite(addresses: Addresses, report: Path, *options: str) -> dict[str, An
     command = [
         sys.executable, "-m", "pytest", str(HERE), "-q", "--tb=no", "--report", str(report),
         "--url", addresses["url"], "--grpc", addresses["grpc"],
+        "--metrics-url", addresses["metrics"],
         "--unready-url", addresses["unready"],
         "--restricted-url", addresses["restricted"],
         "--unshared-url", addresses["unshared"],

@@ -233,6 +233,7 @@ async def serve(fault: str) -> None:
     announce(
         url=url,
         grpc=f"127.0.0.1:{port}",
+        metrics=f"{url}/metrics",
         unready=unready,
         restricted=restricted,
         unshared=unshared,

@@ -2,7 +2,7 @@
 
 make run                 and leave the server running until Ctrl-C
 make run CHECK=1         stop after the three answers; exit 1 if one is wrong
-make run PORT=9000 GRPC_PORT=9001      other ports; 0 picks free ones
+make run PORT=9000 GRPC_PORT=9001 METRICS_PORT=9002      other ports; 0 picks free ones
 """
 
 import argparse
@@ -151,10 +151,11 @@ def choose_port(option: str, port: int) -> int:
         return int(probe.getsockname()[1])
 
 
-def start_server(port: int, grpc_port: int) -> subprocess.Popen[bytes]:
+def start_server(port: int, grpc_port: int, metrics_port: int) -> subprocess.Popen[bytes]:
     """Start the server as a child; of its output only what goes wrong reaches this terminal."""
     where = ["--http-address", HOST, "--grpc-address", HOST]
     ports = ["--http-port", str(port), "--grpc-port", str(grpc_port)]
+    ports += ["--metrics-port", str(metrics_port)]
     quiet = ["--log-info=false", "--exit-on-error"]
     return subprocess.Popen(
         [sys.executable, "-m", "inferd", "serve", str(MODELS), *where, *ports, *quiet],
@@ -221,13 +222,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=8000, help="HTTP port, 0 for a free one")
     parser.add_argument("--grpc-port", type=int, default=8001, help="gRPC port, 0 for a free one")
+    parser.add_argument(
+        "--metrics-port", type=int, default=8002, help="metrics port, 0 for a free one"
+    )
     parser.add_argument("--check", action="store_true", help="stop after the three answers")
     options = parser.parse_args()
     port = choose_port("PORT", options.port)
     grpc_port = choose_port("GRPC_PORT", options.grpc_port)
+    metrics_port = choose_port("METRICS_PORT", options.metrics_port)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    server = start_server(port, grpc_port)
+    server = start_server(port, grpc_port, metrics_port)
     try:
         right = show(server, port, grpc_port)
         if options.check:
@@ -235,8 +240,8 @@ def main() -> int:
             return 0 if right else 1
         print(
             "\nThe server goes on until Ctrl-C. From another terminal, try:\n\n"
-            f"  curl -s -d @{DIGIT_FILE.relative_to(HERE.parent)} http://{HOST}:{port}{INFER_PATH}"
-            "\n",
+            f"  curl -s -d @{DIGIT_FILE.relative_to(HERE.parent)} http://{HOST}:{port}{INFER_PATH}\n"
+            f"  curl -s http://{HOST}:{metrics_port}/metrics\n",
             flush=True,
         )
         return server.wait()

@@ -107,6 +107,8 @@ def route(server: Server, parts: list[str], request: Request) -> tuple[str, Any]
             return repository_route(server, rest, request)
         case ["v2", "trace", "setting"]:
             return request.method, lambda: trace_settings(server, "", request)
+        case ["metrics"]:
+            return "GET", lambda: metrics(server)
         case ["v2", "models", *rest]:
             return models_route(server, rest, request)
     msg = "no such path"
@@ -154,6 +156,16 @@ def statistics(server: Server, name: str, version: str) -> Answer:
     """Answer .../stats."""
     rows = [row | {"response_stats": {}} for row in server.statistics(name, version)]
     return Answer(200, to_json({"model_stats": rows}))
+
+
+def metrics(server: Server) -> Answer:
+    """Answer /metrics."""
+    name = "nv_inference_request_success"
+    lines = [f"# HELP {name} requests", f"# TYPE {name} counter"]
+    for row in server.statistics("", ""):
+        labels = f'model="{row["name"]}",version="{row["version"]}"'
+        lines.append(f"{name}{{{labels}}} {row['inference_stats']['success']['count']}")
+    return Answer(200, "\n".join([*lines, ""]).encode(), {"Content-Type": "text/plain"})
 
 
 def repository_route(server: Server, rest: list[str], request: Request) -> tuple[str, Any]:

@@ -158,7 +158,6 @@ TRITON_DEFAULTS = {
     "allow_metrics": True,
     "allow_gpu_metrics": True,
     "allow_cpu_metrics": True,
-    "metrics_port": 8002,
     "metrics_interval_ms": 2000,
     "rate_limit": "off",
     "pinned_memory_pool_byte_size": 268435456,

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 PRINTED = [1.0, 1.1, 2.0, 2.1, 3.0, 3.1]
 BFLOAT16 = ml_dtypes.bfloat16
-PLACE = r"^(HTTP|gRPC)  (?:https?://)?([0-9.]+:\d+)"
+PLACE = r"^(HTTP|gRPC|Metrics)  (?:https?://)?([0-9.]+:\d+)"
 
 
 @dataclass
@@ -212,7 +212,7 @@ class ServerProcess:
 
     def __init__(self, *arguments):
         address = ("--http-address=127.0.0.1", "--grpc-address=127.0.0.1")
-        ports = ("--http-port=0", "--grpc-port=0")
+        ports = ("--http-port=0", "--grpc-port=0", "--metrics-port=0")
         command = (sys.executable, "-m", "inferd", "serve", *address, *ports)
         self.process = subprocess.Popen(
             [*command, *map(str, arguments)],
@@ -227,6 +227,7 @@ class ServerProcess:
         self.wait_for(r"\b(not )?ready\b")
         places = dict(re.findall(PLACE, self.said, re.MULTILINE))
         self.http, self.grpc = places["HTTP"], places["gRPC"]
+        self.metrics = places["Metrics"]
 
     @property
     def http_port(self):

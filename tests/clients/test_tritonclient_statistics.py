@@ -49,7 +49,7 @@ def test_http_tells_what_http_asked_for(over_http):
         found = after["inference_stats"][phase]
         assert found["count"] - before["inference_stats"][phase]["count"] == 2
     ns = {phase: after["inference_stats"][phase]["ns"] for phase in PHASES}
-    assert ns["success"] == sum(ns[phase] for phase in PHASES[1:])
+    assert ns["success"] >= sum(ns[phase] for phase in PHASES[1:])
     assert ns["compute_infer"] > 0
     assert batches_of(after)[3] - batches_of(before).get(3, 0) == 2
 

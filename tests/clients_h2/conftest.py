@@ -261,7 +261,8 @@ class Running:
 def running(repository, *flags):
     """Run `inferd serve` until the block ends."""
     command = [sys.executable, "-m", "inferd", "serve", str(repository)]
-    command += ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", *flags]
+    command += ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
+    command += ["--allow-metrics=false", *flags]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
     )

@@ -164,6 +164,11 @@ def test_a_restriction_spelled_wrong_is_refused_by_the_name_of_its_flag(name):
     read_settings([flag(name, "inference:key=value")], {})
 
 
+def test_metrics_settings_are_checked():
+    with pytest.raises(InvalidConfig, match=r"^--metrics-config: 'nothing=1' is no SETTING=VALUE"):
+        check_server_config(ServerConfig(metrics_config=("nothing=1",)))
+
+
 @pytest.mark.parametrize(
     ("control", "complaint"),
     [

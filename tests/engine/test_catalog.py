@@ -1,9 +1,12 @@
 """Which versions there are, and which of them answer."""
 
+import pytest
+
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.engine.catalog import NO_VERSION, Catalog
 from inferd.engine.served import Served
+from inferd.errors import ModelNotFound
 
 
 class NoScheduler:
@@ -36,6 +39,20 @@ def test_a_catalog_is_sound_when_what_is_not_ready_is_excused():
     assert catalog.is_sound()
     catalog.set_state("m", 2, ModelState.UNAVAILABLE, "broken")
     assert not catalog.is_sound()
+
+
+def test_what_serves_is_told_of_all_models_of_one_or_of_one_version():
+    catalog = Catalog()
+    first, third, other = served(1), served(3), served(2, "a")
+    catalog.add(third, first)
+    catalog.add(other)
+    catalog.set_state("m", 4, ModelState.UNAVAILABLE, "broken")
+    assert catalog.served() == [other, first, third]
+    assert catalog.served("m") == [first, third]
+    assert catalog.served("m", "v3") == [third]
+    for name, version in (("nope", ""), ("m", "9"), ("nope", "1")):
+        with pytest.raises(ModelNotFound):
+            catalog.served(name, version)
 
 
 def test_clearing_returns_what_served():

@@ -1,13 +1,25 @@
 import asyncio
 import logging
 import threading
+import time
 
 import pytest
 
+from inferd.config.model import MetricControl, ModelConfig
 from inferd.core.request import WantedOutput
 from inferd.engine.engine import Engine
-from inferd.engine.load import MAX_IGNORED_SHOWN, Loader, LoadOptions, gpu_count, tell_ignored
+from inferd.engine.load import (
+    MAX_IGNORED_SHOWN,
+    Loader,
+    LoadOptions,
+    counts_of,
+    gpu_count,
+    tell_ignored,
+)
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
+from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
+from inferd.observe.stats import Counts
+from inferd.observe.summary import SummaryCounts
 
 PATIENCE_S = 30
 PARAMETER = '\nparameters {{ key: "{}" value: {{ string_value: "{}" }} }}'
@@ -335,3 +347,47 @@ def test_a_load_that_ends_after_its_loop_hurts_nobody(theirs, repository):
     [thread] = theirs.threads
     thread.join(PATIENCE_S)  # an exception in it would be a warning, and those are errors
     assert ("open", "m_0") in theirs.log
+
+
+# --- what is counted of it ---
+
+
+def test_a_version_knows_how_long_it_took_to_load(repository):
+    began_s = time.monotonic()
+    served = load(repository(m=ECHO))
+    assert 0 < served.load_s <= time.monotonic() - began_s
+    assert served.is_on_gpu is False
+
+
+def test_summaries_are_counted_when_the_options_say_so(repository):
+    root = repository(m=ECHO)
+    assert type(load(root).counts) is Counts
+    assert type(load(root, summary_latencies=True).counts) is SummaryCounts
+
+
+def decoupled(*buckets, family=FIRST_RESPONSES):
+    controls = (MetricControl(family, buckets),)
+    return ModelConfig("m", decoupled=True, model_metrics=controls)
+
+
+@pytest.mark.parametrize(
+    ("config", "bounds"),
+    [
+        (ModelConfig("m", decoupled=True), FIRST_RESPONSE_BUCKETS_MS),
+        (decoupled(0.5, 10.0), (0.5, 10.0)),
+        (decoupled(), FIRST_RESPONSE_BUCKETS_MS),
+        (decoupled(1.0, family="another"), FIRST_RESPONSE_BUCKETS_MS),
+    ],
+)
+def test_a_decoupled_model_counts_its_first_answers_in_its_buckets(config, bounds):
+    assert counts_of(config, with_summaries=False).first_responses.bounds == bounds
+
+
+def test_a_model_that_is_not_decoupled_has_no_first_answers():
+    assert counts_of(ModelConfig("m"), with_summaries=False).first_responses is None
+
+
+@pytest.mark.parametrize("buckets", [(2.0, 1.0), (1.0, 1.0), (1.0, float("inf")), (float("nan"),)])
+def test_buckets_out_of_order_are_refused(buckets):
+    with pytest.raises(InvalidConfig, match=r"model 'm': the buckets of nv_\w+ are not in order"):
+        counts_of(decoupled(*buckets), with_summaries=False)

@@ -101,7 +101,7 @@ def running(repository, *flags):
     command = [sys.executable, "-m", "inferd", "serve", str(repository)]
     command += ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=0"]
     chosen = [f"--grpc-transport={TRANSPORT}"] if TRANSPORT else []
-    command += ["--grpc-port=0", *chosen, *flags]
+    command += ["--grpc-port=0", "--metrics-port=0", *chosen, *flags]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
     )

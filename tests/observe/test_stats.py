@@ -75,6 +75,17 @@ def test_the_time_in_the_queue_is_part_of_the_request():
     assert stats.success == Duration(1, 1500)
 
 
+def test_the_way_back_from_a_thread_is_part_of_the_request_alone():
+    counts = Counts()
+    given = request(*QUEUED)
+    given.answered_ns = 2600
+    counts.add_success(given)
+    stats = told(counts).inference_stats
+    assert stats.success == Duration(1, 2100)
+    assert stats.compute_output == Duration(1, 100)
+    assert counts.request_histogram[12] == 1  # 2048 ns and more
+
+
 def test_a_backend_that_tells_no_phases_has_all_its_time_in_infer():
     counts = Counts()
     counts.add_success(request(started=1000, ended=1700))

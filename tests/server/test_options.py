@@ -13,6 +13,7 @@ from inferd.server.options import (
     load_options,
     log_folder,
     log_settings,
+    metrics_port,
     tracer,
 )
 
@@ -165,7 +166,34 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "log_info",
         "log_warning",
         "log_error",
+        "allow_metrics",
+        "allow_cpu_metrics",
+        "allow_gpu_metrics",
+        "metrics_address",
+        "metrics_port",
+        "metrics_interval_ms",
+        "metrics_config",
     }
     acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
     assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)
     assert acted_on <= {each.name for each in fields(ServerConfig)}
+
+
+@pytest.mark.parametrize(
+    ("given", "port"),
+    [
+        ({}, 8002),
+        ({"http_port": 9000, "grpc_port": 9001}, 8002),
+        ({"http_port": 0}, 0),
+        ({"grpc_port": 0}, 0),
+        ({"http_port": 0, "metrics_port": 9002}, 9002),
+        ({"metrics_port": 0}, 0),
+    ],
+)
+def test_the_metrics_port_is_fixed_where_the_others_are(given, port):
+    assert metrics_port(ServerConfig(**given)) == port
+
+
+def test_summaries_are_a_matter_of_loading():
+    config = ServerConfig(metrics_config=("summary_latencies=true",))
+    assert load_options(config).summary_latencies is True

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 LIVE = r"is live at http://127\.0\.0\.1:(\d+) and 127\.0\.0\.1:(\d+)"
 ON_FREE_PORTS = ["--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
-ON_FREE_PORTS += ["--http-port=0", "--grpc-port=0"]
+ON_FREE_PORTS += ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
 
 
 SERVE = ("-m", "inferd", "serve")

@@ -47,13 +47,13 @@ def test_two_servers_fit_in_one_process(config, ask):
 
 
 def test_a_server_without_a_name_is_called_inferd(config, ask):
-    with server_in_thread(config(allow_grpc=False)) as server:
+    with server_in_thread(config(allow_grpc=False, allow_metrics=False)) as server:
         assert ask(server.http_port, "/v2")[1]["name"] == "inferd"
         assert server.places() == [("HTTP", f"http://127.0.0.1:{server.http_port}")]
 
 
 def test_without_http_only_grpc_listens(config):
-    with server_in_thread(config(allow_http=False)) as server:
+    with server_in_thread(config(allow_http=False, allow_metrics=False)) as server:
         assert server.http_port == 0
         assert server.places() == [("gRPC", f"127.0.0.1:{server.grpc_port}")]
 
@@ -200,6 +200,72 @@ def test_an_unusable_certificate_is_named_by_its_flag(config, certificates, give
         server_in_thread(config(**(usable | given))),
     ):
         pass
+
+
+# --- metrics ---
+
+
+def scrape(server):
+    client = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=30)
+    try:
+        client.request("GET", "/metrics")
+        answer = client.getresponse()
+        assert answer.status == 200
+        return answer.read().decode()
+    finally:
+        client.close()
+
+
+def test_metrics_have_a_port_of_their_own(config, ask, body):
+    with server_in_thread(config()) as server:
+        assert ask(server.http_port, "/v2/models/m/infer", body)[0] == 200
+        text = scrape(server)
+        where = f"http://127.0.0.1:{server.metrics_port}/metrics"
+        assert ("Metrics", where) in server.places()
+        assert 'nv_inference_request_success{model="m",version="1"} 1\n' in text
+        assert "nv_cpu_utilization" in text
+        assert ask(server.http_port, "/metrics")[0] == 404
+    assert server.metrics_port == 0
+
+
+def test_metrics_go_where_http_goes_unless_told_otherwise(config):
+    assert Server(config(http_address="127.0.0.2")).metrics_address == "127.0.0.2"
+    assert Server(config(metrics_address="127.0.0.3")).metrics_address == "127.0.0.3"
+
+
+def test_metrics_of_the_processors_may_be_left_out(config):
+    with server_in_thread(config(allow_cpu_metrics=False, allow_gpu_metrics=False)) as server:
+        assert "nv_cpu_utilization" not in scrape(server)
+
+
+def test_summaries_may_be_asked_for(config):
+    with server_in_thread(config(metrics_config=("summary_latencies=true",))) as server:
+        assert 'nv_inference_queue_summary_us{model="m",version="1",quantile="0.5"}' in scrape(
+            server
+        )
+
+
+def test_a_metrics_port_that_is_taken_stops_the_start(config):
+    async def serve():
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            server = Server(config(metrics_port=taken.getsockname()[1]))
+            with pytest.raises(InvalidConfig, match=r"for metrics: address .*--metrics-port"):
+                await server.start()
+            return server
+
+    assert asyncio.run(serve()).places() == []
+
+
+def test_metrics_are_told_while_the_server_drains(config):
+    async def serve():
+        async with Server(config()) as server:
+            drain = asyncio.create_task(server.drain(timeout_s=60, delay_s=60))
+            await asyncio.sleep(0)
+            text = await asyncio.to_thread(scrape, server)
+            drain.cancel()
+            return text
+
+    assert "nv_inference_count" in asyncio.run(serve())
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,8 @@ def pytest_pyfunc_call(pyfuncitem):
 class Identity:
     """A scheduler whose model gives back input T as output T."""
 
+    pending_count = 0
+
     async def run(self, request):
         outputs = [Tensor("T", t.datatype, t.shape, t.data) for t in request.inputs]
         return InferResponse("", "", outputs=outputs)

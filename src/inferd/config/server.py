@@ -447,13 +447,13 @@ class ServerConfig:
     # Metrics and traces
 
     allow_metrics: bool = option(
-        True, "Serve Prometheus metrics.", group="Metrics and traces", acted_on=False
+        True,
+        "Serve Prometheus metrics at /metrics, on a port of their own.",
+        group="Metrics and traces",
     )
-    allow_gpu_metrics: bool = option(
-        True, "Metrics of the GPUs.", group="Metrics and traces", acted_on=False
-    )
+    allow_gpu_metrics: bool = option(True, "Metrics of the GPUs.", group="Metrics and traces")
     allow_cpu_metrics: bool = option(
-        True, "Metrics of the CPUs.", group="Metrics and traces", acted_on=False
+        True, "Metrics of the processors and the memory.", group="Metrics and traces"
     )
     metrics_address: str | None = option(
         None,
@@ -461,10 +461,13 @@ class ServerConfig:
         group="Metrics and traces",
         word="ADDRESS",
         shown="that of HTTP",
-        acted_on=False,
     )
-    metrics_port: int = option(
-        8002, "Port of the metrics.", group="Metrics and traces", **_PORT, acted_on=False
+    metrics_port: int | None = option(
+        None,
+        "Port of the metrics.",
+        group="Metrics and traces",
+        shown="8002; if --http-port or --grpc-port is 0, one that is free",
+        **_PORT,
     )
     metrics_interval_ms: int = option(
         2000,
@@ -472,14 +475,12 @@ class ServerConfig:
         group="Metrics and traces",
         minimum=1,
         **_MILLISECONDS,
-        acted_on=False,
     )
     metrics_config: tuple[str, ...] = option(
         (),
-        "[KIND,]SETTING=VALUE. May be repeated.",
+        "SETTING=VALUE: which metrics there are beside the counts. May be repeated.",
         group="Metrics and traces",
         word="SETTING",
-        acted_on=False,
     )
     trace_config: tuple[str, ...] = option(
         (),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of
 from inferd.config.origin import read_origins
 from inferd.config.restriction import read_restrictions
@@ -66,6 +67,7 @@ def check_server_config(config: ServerConfig) -> None:
     read_restrictions("--http-restricted-api", config.http_restricted_api)
     read_origins(config.http_cors_origin)
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
+    read_metrics_config(config.metrics_config)
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

@@ -100,8 +100,9 @@ class InferRequest(msgspec.Struct, gc=False):
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
     not get to: `queued_ns` when a scheduler made it wait, `started_ns` and `ended_ns` around its
     execution, and between them, by a backend that can tell, `computing_ns` when the inputs were
-    where the framework wants them and `computed_ns` when the framework had done its work. `shared`:
-    other requests were in the same execution (inferd.observe.stats).
+    where the framework wants them and `computed_ns` when the framework had done its work. Of an
+    execution in a thread, `answered_ns` is when the event loop had its answer. `shared`: other
+    requests were in the same execution (inferd.observe.stats).
     """
 
     model: str
@@ -125,6 +126,7 @@ class InferRequest(msgspec.Struct, gc=False):
     computing_ns: int = 0
     computed_ns: int = 0
     ended_ns: int = 0
+    answered_ns: int = 0
     shared: bool = False
 
 

@@ -19,6 +19,7 @@ from inferd.engine.load import LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.observe.log import Log
+from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import AnswerCount
 from inferd.observe.trace_file import TraceWriter
@@ -203,6 +204,10 @@ class Engine:
     def model_names(self) -> list[str]:
         """Return the names of the models that have a ready version."""
         return self._catalog.names()
+
+    def observed(self) -> list[Observed]:
+        """Return what metrics tell of: every version that serves, by name and number."""
+        return [one.observed() for one in self._catalog.served()]
 
     def index(self, *, ready: bool = False) -> list[IndexEntry]:
         """Return one row per known model version, by name and number; only the `ready` ones."""

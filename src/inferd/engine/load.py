@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from math import isfinite
 from pathlib import Path
 
 import msgspec
@@ -25,7 +27,9 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
-from inferd.observe.stats import Counts
+from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
+from inferd.observe.stats import Counts, Histogram
+from inferd.observe.summary import SummaryCounts
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_model
@@ -43,7 +47,10 @@ MAX_IGNORED_SHOWN = 5
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
-    """Which models are loaded, and how; the fields are the server options of the same names."""
+    """Which models are loaded, and how; the fields are the server options of the same names.
+
+    `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
+    """
 
     model_config_name: str = ""
     disable_auto_complete_config: bool = False
@@ -56,6 +63,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     model_control_mode: str = "none"
     load_model: tuple[str, ...] = ()
     repository_poll_secs: float = 15.0
+    summary_latencies: bool = False
 
 
 class Loader:
@@ -87,6 +95,7 @@ class Loader:
 
         When one instance cannot be opened, those before it are closed.
         """
+        began_s = time.monotonic()
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
@@ -111,11 +120,13 @@ class Loader:
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
             inline = _may_run_inline(config, backend, instances)
-            counts = Counts()
+            counts = counts_of(config, with_summaries=self._options.summary_latencies)
             scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=inline)
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
+        served.is_on_gpu = any(place.gpu for place in places)
+        served.load_s = time.monotonic() - began_s
         return served
 
     async def load_in_thread(self, model: FoundModel, version: int) -> Served:
@@ -164,6 +175,25 @@ class Loader:
             if backend is None:
                 backend = self._backends[name] = backend_named(name)
             return backend
+
+
+def counts_of(config: ModelConfig, *, with_summaries: bool) -> Counts:
+    """Return the block that counts what the model does. Raises InvalidConfig for odd buckets."""
+    counts = SummaryCounts() if with_summaries else Counts()
+    if config.decoupled:
+        counts.first_responses = Histogram(_first_response_buckets(config))
+    return counts
+
+
+def _first_response_buckets(config: ModelConfig) -> Sequence[float]:
+    for control in config.model_metrics:
+        if control.metric_identifier == FIRST_RESPONSES and control.histogram_options:
+            buckets = control.histogram_options
+            if list(buckets) != sorted(set(buckets)) or not all(map(isfinite, buckets)):
+                msg = f"model '{config.name}': the buckets of {FIRST_RESPONSES} are not in order"
+                raise InvalidConfig(msg)
+            return buckets
+    return FIRST_RESPONSE_BUCKETS_MS
 
 
 def _check_scheduling(config: ModelConfig) -> None:

@@ -10,6 +10,7 @@ from inferd.core.interfaces import Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
+from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import Counts
 from inferd.tensor.classification import Labels, check_classifiable, classified
@@ -59,7 +60,8 @@ class Served:
     """A version that answers requests, and its `counts`. Built once, when the version has loaded.
 
     `counts` is to be given when the scheduler, too, counts there. `labels` are those of the
-    outputs, by name.
+    outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
+    instance on a GPU.
     """
 
     def __init__(
@@ -77,6 +79,8 @@ class Served:
         self.platform = platform
         self.scheduler = scheduler
         self.counts = counts or Counts()
+        self.load_s = 0.0
+        self.is_on_gpu = False
         self._labels = labels or {}
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
@@ -101,6 +105,18 @@ class Served:
     def statistics(self) -> ModelStatistics:
         """Return what this version has done, in the words of the Statistics extension."""
         return self.counts.statistics(self.name, self.version)
+
+    def observed(self) -> Observed:
+        """Return this version as metrics tell of it."""
+        return Observed(
+            self.name,
+            self.version,
+            self.counts,
+            self.scheduler.pending_count,
+            self.load_s,
+            self.config.metric_tags,
+            self.is_on_gpu,
+        )
 
     def check_request(self, request: InferRequest) -> None:
         """Check `request`, put its wanted outputs in the model's order, and note its batch size.

@@ -1,8 +1,9 @@
 """Counts: what one loaded model version has done, in plain integers.
 
 A request carries its own times, each set by whoever knows it: `queued_ns` by the scheduler that
-makes it wait, `started_ns` and `ended_ns` by the Execution that runs it, `computing_ns` and
-`computed_ns` by a backend that can tell its own work on inputs and outputs from the framework's.
+makes it wait, `started_ns`, `ended_ns` and `answered_ns` by the Execution that runs it,
+`computing_ns` and `computed_ns` by a backend that can tell its own work on inputs and outputs from
+the framework's.
 The engine, through which every request goes, settles it with one call: add_success or add_failure.
 
 Most requests run alone: then their execution is the request, and that one call counts both. What
@@ -18,6 +19,7 @@ Everything here runs on the event loop, so nothing is locked.
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
@@ -55,6 +57,7 @@ class Timed(Protocol):
     computing_ns: int
     computed_ns: int
     ended_ns: int
+    answered_ns: int
     shared: bool
 
 
@@ -70,13 +73,29 @@ class Phases:
         self.output_ns = 0
 
 
+class Histogram:
+    """Counts values: counts[i] are those up to bounds[i] and above the bound before."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one more."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
 class Counts:
     """The integers of one model version; `clock` is the one its requests' times are on.
 
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
-    ones. Histograms count successful requests; one that had no queue is in none of
+    ones. `handover_ns` is the time the event loop took to get the answers of executions in threads.
+    Histograms count successful requests; one that had no queue is in none of
     `queue_histogram`'s buckets. `refused_count` counts requests that failed before a queue or an
-    instance had them, which are no failures of the model.
+    instance had them, which are no failures of the model. `first_responses`, for decoupled models
+    that shall have it, counts the milliseconds to the first answer.
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -89,12 +108,14 @@ class Counts:
         self.shared_inference_count = 0
         self.failed_execution_count = 0
         self.queue_ns = 0
+        self.handover_ns = 0
         self.fail_ns = 0
         self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
         self.refused_count = 0
         self.cache_hit = Duration()
         self.cache_miss = Duration()
         self.responses: list[ResponseStatistics] = []
+        self.first_responses: Histogram | None = None
         self.request_histogram = [0] * BUCKETS
         self.queue_histogram = [0] * BUCKETS
         self.input_histogram = [0] * BUCKETS
@@ -127,6 +148,9 @@ class Counts:
             self.queue_ns += (took_ns := started_ns - queued_ns)
             self.queue_histogram[took_ns.bit_length()] += 1
             started_ns = queued_ns
+        if answered_ns := request.answered_ns:
+            self.handover_ns += answered_ns - ended_ns
+            ended_ns = answered_ns
         self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
 
     def add_failure(self, request: Timed, error: BaseException) -> None:
@@ -155,6 +179,7 @@ class Counts:
             request.computing_ns = ran.computing_ns
             request.computed_ns = ran.computed_ns
             request.ended_ns = ran.ended_ns
+            request.answered_ns = ran.answered_ns
             request.shared = True
             batch_size += request.batch_size
         self._last_ns = ran.started_ns
@@ -187,7 +212,8 @@ class Counts:
         requests = [*self.alone.values(), self.shared_requests]
         count = sum(phases.count for phases in requests)
         compute_input, compute_infer, compute_output = _durations(requests)
-        compute_ns = compute_input.ns + compute_infer.ns + compute_output.ns
+        success_ns = self.queue_ns + self.handover_ns
+        success_ns += compute_input.ns + compute_infer.ns + compute_output.ns
         executions = [*self.alone.values(), *self.shared.values()]
         return ModelStatistics(
             name,
@@ -196,7 +222,7 @@ class Counts:
             self.shared_inference_count + sum(s * phases.count for s, phases in self.alone.items()),
             self.failed_execution_count + sum(phases.count for phases in executions),
             InferStatistics(
-                success=Duration(count, self.queue_ns + compute_ns),
+                success=Duration(count, success_ns),
                 fail=Duration(sum(self.fail_counts.values()), self.fail_ns),
                 queue=Duration(count, self.queue_ns),
                 compute_input=compute_input,
@@ -212,6 +238,19 @@ class Counts:
             ],
             [],
         )
+
+    def histograms(self) -> list[tuple[list[int], int]]:
+        """Return the buckets, and the sum in ns, of: request, queue, input, infer, output."""
+        stats = self.statistics("", "").inference_stats
+        queue = self.queue_histogram.copy()
+        queue[0] += stats.queue.count - sum(queue)  # those that had no queue
+        return [
+            (self.request_histogram.copy(), stats.success.ns),
+            (queue, stats.queue.ns),
+            (self.input_histogram.copy(), stats.compute_input.ns),
+            (self.infer_histogram.copy(), stats.compute_infer.ns),
+            (self.output_histogram.copy(), stats.compute_output.ns),
+        ]
 
     def _executions_of(self, batch_size: int) -> list[Phases]:
         return [some[batch_size] for some in (self.alone, self.shared) if batch_size in some]
@@ -231,6 +270,9 @@ class AnswerCount:
     def come(self) -> None:
         """Note that an answer is there."""
         self._came_ns = self._clock()
+        if self._index == 0 and (histogram := self._counts.first_responses):
+            began_ns = self._request.queued_ns or self._request.started_ns
+            histogram.add((self._came_ns - began_ns) / 1e6)
 
     def gone(self, *, is_empty: bool) -> None:
         """Note that it was taken: its reader asks for the next one."""

@@ -137,7 +137,7 @@ class Execution:
         try:
             answers, cpu_ns = await job.waited_for()
         finally:
-            requests[0].ended_ns = self.clock()
+            requests[0].answered_ns = self.clock()
             job.abandon()
             self._waiting_count -= 1
         # A failure may come before the model has done its work: its time says nothing.
@@ -154,7 +154,7 @@ class Execution:
 
         def finished(outcome: Outcome, cpu_ns: int) -> None:
             self._waiting_count -= 1
-            requests[0].ended_ns = self.clock()
+            requests[0].answered_ns = self.clock()
             failed = isinstance(outcome, InferdError)
             if len(requests) > 1 and requests[0].started_ns:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
@@ -183,7 +183,7 @@ class Execution:
                         del answer  # its traceback holds this frame
                 yield answer
         finally:
-            request.ended_ns = self.clock()
+            request.answered_ns = self.clock()
             job.abandon()
             job.room.release()
             self._waiting_count -= 1
@@ -305,18 +305,13 @@ class _Job:
                 outcome = _miscounted(model, len(outcome), len(self.requests))
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = failure(model, error)
-        self._note_computed(execution.clock)
+        self.requests[0].ended_ns = execution.clock()
         _tell(self.loop, self.finish, outcome, execution.cpu_clock() - started_ns)
         del outcome
 
     def refuse(self, error: InferdError) -> None:
         """Fail without having run; called on the event loop."""
         self.finish(error, 0)
-
-    def _note_computed(self, clock: Callable[[], int]) -> None:
-        """Note when the framework was done, if the backend has not: the rest is the hand-over."""
-        request = self.requests[0]
-        request.computed_ns = request.computed_ns or clock()
 
     def finish(self, outcome: Outcome, cpu_ns: int) -> None:
         """Hand the outcome to who waits for it; called on the event loop."""
@@ -387,7 +382,7 @@ class _StreamJob(_Job):
                     self._hand_over(answer)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             self._hand_over(failure(execution.name, error))
-        self._note_computed(execution.clock)
+        self.requests[0].ended_ns = execution.clock()
         self._hand_over(None)
 
     def refuse(self, error: InferdError) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.log import LogSettings
+from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
 from inferd.config.server import ServerConfig
 from inferd.config.trace import OPENTELEMETRY, read_trace_config
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from inferd.transport.http_server import HttpOptions
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
+_METRICS_PORT = 8002
+_METRICS_CONNECTIONS = 100
+_METRICS_BODY_BYTES = 1000
 
 
 def log_settings(config: ServerConfig) -> LogSettings:
@@ -66,6 +70,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         model_control_mode=config.model_control_mode,
         load_model=config.load_model,
         repository_poll_secs=config.repository_poll_secs,
+        summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
     )
 
 
@@ -140,4 +145,36 @@ def http_options(
         ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
+    )
+
+
+def metrics_port(config: ServerConfig) -> int:
+    """Return the port to bind for metrics, 0 for any.
+
+    Who lets the system choose a port starts several servers: one fixed port among them would let
+    only the first of them start.
+    """
+    if config.metrics_port is not None:
+        return config.metrics_port
+    return 0 if 0 in (config.http_port, config.grpc_port) else _METRICS_PORT
+
+
+def metrics_options(config: ServerConfig) -> "HttpOptions":
+    """Return the options of the metrics port: no TLS, no keys, few and small requests."""
+    from inferd.transport.http_server import HttpOptions
+
+    return HttpOptions(
+        max_header_bytes=config.http_max_header_bytes,
+        max_body_bytes=_METRICS_BODY_BYTES,
+        max_input_bytes=_METRICS_BODY_BYTES,
+        max_inflight_bytes=_METRICS_BODY_BYTES * _METRICS_CONNECTIONS,
+        max_connections=_METRICS_CONNECTIONS,
+        idle_timeout_s=config.http_idle_timeout_secs,
+        header_timeout_s=config.http_header_timeout_secs,
+        body_timeout_s=config.http_body_timeout_secs,
+        write_timeout_s=config.http_write_timeout_secs,
+        half_floats_in_json=False,
+        non_finite="error",
+        not_ready_status=config.not_ready_status,
+        ssl_context=None,
     )

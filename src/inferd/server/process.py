@@ -131,7 +131,9 @@ class _Process:
         return 0
 
     def _say_live(self) -> None:
-        places = " and ".join(where for _, where in self._server.places())
+        places = " and ".join(
+            where for protocol, where in self._server.places() if protocol != "Metrics"
+        )
         LOGGER.info("inferd %s is live at %s, models are loading", inferd.__version__, places)
         if self._is_default_address():
             text = "bound to %s; --http-address and --grpc-address change that"

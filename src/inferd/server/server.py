@@ -7,10 +7,13 @@ import os
 import socket
 from typing import TYPE_CHECKING, Self
 
+from inferd.config.metrics import read_metrics_config
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
+from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
+from inferd.observe.nvml import Gpus
 from inferd.server.address import host_and_port, is_loopback
 from inferd.server.options import (
     grpc_options,
@@ -19,6 +22,8 @@ from inferd.server.options import (
     load_options,
     log_folder,
     log_settings,
+    metrics_options,
+    metrics_port,
     tracer,
 )
 from inferd.server.tls import http_tls, tls_files
@@ -45,7 +50,7 @@ class Server:
     "inferd", and handles no signals: that is what `inferd.server.process` is for.
     `default_address` is bound by the ports whose address the configuration leaves open. `log` is
     the log the process has opened, if it is the server's own.
-    `http_port` and `grpc_port` are the ports bound, 0 while there is none.
+    `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none.
     """
 
     def __init__(
@@ -62,11 +67,14 @@ class Server:
             tracer=tracer(config),
             allow_client_shm=self._allows_client_shm(),
         )
+        self.metrics_address = config.metrics_address or self.http_address
         self.http_port = 0
         self.grpc_port = 0
+        self.metrics_port = 0
         self._is_one_port = is_one_port(config)
         self._http: HttpServer | None = None
         self._grpc: GrpcServer | Http2Server | None = None
+        self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
         self._watcher = FileWatcher()
 
@@ -109,6 +117,8 @@ class Server:
                 await self._open_http()
             if self.config.allow_grpc and not self._is_one_port:
                 await self._open_grpc()
+            if self.config.allow_metrics:
+                await self._open_metrics()
         except BaseException:
             await self.stop()
             raise
@@ -150,7 +160,10 @@ class Server:
         if self._grpc:
             await self._grpc.stop(0.0)
             self._grpc = None
-        self.http_port = self.grpc_port = 0
+        if self._metrics:
+            self._metrics.close()
+            self._metrics = None
+        self.http_port = self.grpc_port = self.metrics_port = 0
         await self.engine.close(_LAST_WAIT_S)
         await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
@@ -167,6 +180,9 @@ class Server:
             protocol = "http" if self._is_one_port else "grpc"
             note = " (TLS)" if tls_files(self.config, protocol) else ""
             found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
+        if self.metrics_port:
+            where = host_and_port(self.metrics_address, self.metrics_port)
+            found.append(("Metrics", f"http://{where}/metrics"))
         return found
 
     def _read_keys(self) -> None:
@@ -236,6 +252,26 @@ class Server:
         except OSError as error:
             where = host_and_port(self.grpc_address, self.config.grpc_port)
             msg = _cannot_listen("gRPC", where, "grpc", error)
+            raise InvalidConfig(msg) from error
+
+    async def _open_metrics(self) -> None:
+        from inferd.transport.http_server import HttpServer
+        from inferd.transport.metrics_routes import MetricsRoutes
+
+        config = self.config
+        devices = Devices(
+            Cpu() if config.allow_cpu_metrics else None,
+            Gpus() if config.allow_gpu_metrics else None,
+            config.metrics_interval_ms / 1000,
+        )
+        routes = MetricsRoutes(self.engine, read_metrics_config(config.metrics_config), devices)
+        self._metrics = HttpServer(self.engine, metrics_options(config), routes=routes)
+        port = metrics_port(config)
+        try:
+            self.metrics_port = await self._metrics.start(self.metrics_address, port)
+        except OSError as error:
+            where = host_and_port(self.metrics_address, port)
+            msg = _cannot_listen("metrics", where, "metrics", error)
             raise InvalidConfig(msg) from error
 
     async def _probe_grpc_port(self) -> None:

@@ -101,10 +101,10 @@ class HttpRoutes:
         try:
             target = self._targets.get(request.target) or self._router.find(request.target)
             if target is None:
-                return _not_found(request)
+                return not_found(request)
             call = target.calls.get(request.method)
             if call is None:
-                return _wrong_method(request, target)
+                return wrong_method(request, target)
             return await call(request, *target.names)
         except InferdError as error:
             self._failures.note(request.target.decode("latin-1"), error)
@@ -299,12 +299,14 @@ def json_answer(body: bytes, status: int = 200) -> HttpAnswer:
     return HttpAnswer(status, [body])
 
 
-def _not_found(request: HttpRequest) -> HttpAnswer:
+def not_found(request: HttpRequest) -> HttpAnswer:
+    """Return the answer to a target that means nothing."""
     path = request.target.partition(b"?")[0][:200].decode("latin-1")
     return error_answer(404, f"there is nothing at '{path}'")
 
 
-def _wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
+def wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
+    """Return the answer to a method that `target` does not know."""
     if target.guard is not None:  # who may not call it need not know how
         target.guard.check(request.headers)
     allowed = b", ".join(sorted(target.calls))

@@ -51,8 +51,8 @@ class HttpOptions(msgspec.Struct, frozen=True):
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
-    `clock` is for timeouts. `connect` makes the protocol of a new connection. Raises InvalidConfig
-    for a pattern that is none.
+    `routes` answer, those of V2 unless others are given. `clock` is for timeouts. `connect` makes
+    the protocol of a new connection. Raises InvalidConfig for a pattern that is none.
     """
 
     def __init__(
@@ -60,22 +60,11 @@ class HttpServer:
         engine: Engine,
         options: HttpOptions,
         *,
+        routes: "Routes | None" = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        rules = JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes)
         self.options = options
-        routes = HttpRoutes(
-            engine,
-            rules,
-            not_ready_status=options.not_ready_status,
-            forward=HeaderForward.of(
-                options.header_forward_pattern, "--http-header-forward-pattern"
-            ),
-            access=options.access,
-            hold=self.hold,
-        )
-        origins = options.cors_origins
-        self.routes: Routes = CorsRoutes(routes, origins) if origins else routes
+        self.routes: Routes = routes or self._v2_routes(engine)
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
@@ -171,3 +160,18 @@ class HttpServer:
         self.sweep()
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(SWEEP_S, self._keep_sweeping)
+
+    def _v2_routes(self, engine: Engine) -> "Routes":
+        options = self.options
+        routes = HttpRoutes(
+            engine,
+            JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),
+            not_ready_status=options.not_ready_status,
+            forward=HeaderForward.of(
+                options.header_forward_pattern, "--http-header-forward-pattern"
+            ),
+            access=options.access,
+            hold=self.hold,
+        )
+        origins = options.cors_origins
+        return CorsRoutes(routes, origins) if origins else routes

@@ -1,0 +1,100 @@
+"""Devices: how busy the machine's processors, memory and GPUs are, under Triton's names."""
+
+import time
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+from inferd.observe.family import Family
+from inferd.observe.nvml import Gpus
+
+
+class Devices:
+    """What is asked, and what it said last: asked at most once in `interval_s` seconds.
+
+    `gpu_uuid` is the name of the machine's GPU, "" while it is not known and where there are
+    several: models do not tell on which one they run.
+    """
+
+    def __init__(
+        self,
+        cpu: "Cpu | None",
+        gpus: Gpus | None,
+        interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.gpu_uuid = ""
+        self._cpu = cpu
+        self._gpus = gpus
+        self._interval_s = interval_s
+        self._clock = clock
+        self._asked_s = -inf
+        self._said: list[Family] = []
+
+    def families(self) -> list[Family]:
+        """Return the metrics of all; may take milliseconds."""
+        now_s = self._clock()
+        if now_s - self._asked_s >= self._interval_s:
+            self._asked_s = now_s
+            self._said = self._cpu.families() if self._cpu else []
+            if self._gpus:
+                self._said += self._gpus.families()
+                uuids = self._gpus.uuids()
+                self.gpu_uuid = uuids[0] if len(uuids) == 1 else ""
+        return self._said
+
+
+class Cpu:
+    """The processors and the memory of the machine, from Linux's /proc; elsewhere nothing.
+
+    How busy they are is told of the time since they were last asked.
+    """
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._busy, self._all = self._ticks() or (0, 0)
+        self._utilization = 0.0
+
+    def families(self) -> list[Family]:
+        """Return their metrics, none where nothing is told."""
+        ticks, memory = self._ticks(), self._memory_bytes()
+        if ticks is None or memory is None:
+            return []
+        busy, total = ticks[0] - self._busy, ticks[1] - self._all
+        if total > 0:
+            self._utilization = min(1.0, max(0.0, busy / total))
+        self._busy, self._all = ticks
+        total_bytes, free_bytes = memory
+        return [
+            Family("nv_" + name, "gauge", help, [("", value)])
+            for name, help, value in (
+                ("cpu_utilization", "How busy the processors are, from 0 to 1", self._utilization),
+                ("cpu_memory_total_bytes", "Memory of the machine, in bytes", total_bytes),
+                (
+                    "cpu_memory_used_bytes",
+                    "Memory that programs cannot have any more, in bytes",
+                    total_bytes - free_bytes,
+                ),
+            )
+        ]
+
+    def _ticks(self) -> tuple[int, int] | None:
+        """Return the time the processors were busy, and all time, since the machine started."""
+        try:
+            first = (self._proc / "stat").read_text().split("\n", 1)[0].split()
+            user, nice, system, idle, waiting, *others = map(int, first[1:9])
+        except (OSError, ValueError):
+            return None
+        busy = user + nice + system + sum(others)
+        return busy, busy + idle + waiting
+
+    def _memory_bytes(self) -> tuple[int, int] | None:
+        """Return the memory there is, and what programs could still have of it."""
+        try:
+            lines = (self._proc / "meminfo").read_text().splitlines()
+            sizes = {
+                name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)
+            }
+            return sizes["MemTotal"] * 1024, sizes["MemAvailable"] * 1024
+        except (OSError, ValueError, LookupError):
+            return None

@@ -1,0 +1,155 @@
+"""Gpus: the NVIDIA GPUs of the machine, as their driver's library (NVML) tells of them.
+
+The library comes with the driver; without it there are no GPUs here. It is called through ctypes:
+eight functions do not need a package.
+"""
+
+import ctypes
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from inferd.observe.family import Family, escaped
+
+log = logging.getLogger("inferd.metrics")
+
+LIBRARY = "libnvidia-ml.so.1"
+
+_UUID_BYTES = 96
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+class NvmlError(Exception):
+    """A function of the library did not succeed."""
+
+
+class Gpus:
+    """The GPUs. `load` opens the library, and is called when they are asked for the first time."""
+
+    def __init__(self, load: Callable[[str], Any] = ctypes.CDLL) -> None:
+        self._load = load
+        self._library: Any = None
+        self._handles: list[tuple[ctypes.c_void_p, str]] | None = None
+
+    def uuids(self) -> list[str]:
+        """Return the names of the GPUs for all time, in the driver's order."""
+        return [uuid for _, uuid in self._opened()]
+
+    def families(self) -> list[Family]:
+        """Return their metrics; what a GPU does not know of itself is left out."""
+        found: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _, _ in METRICS}
+        for handle, uuid in self._opened():
+            for name, _, _, read in METRICS:
+                try:
+                    value = read(self, handle)
+                except NvmlError:
+                    continue  # not every GPU has every meter
+                found[name].append((f'gpu_uuid="{escaped(uuid)}"', value))
+        return [
+            Family(name, kind, help, found[name]) for name, kind, help, _ in METRICS if found[name]
+        ]
+
+    # --- meters ---
+
+    def utilization(self, handle: ctypes.c_void_p) -> float:
+        """Return the share of time, from 0 to 1, in which something ran."""
+        value = _Utilization()
+        self._call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(value))
+        return float(value.gpu) / 100
+
+    def memory(self, handle: ctypes.c_void_p) -> _Memory:
+        """Return the sizes of memory, in bytes."""
+        value = _Memory()
+        self._call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(value))
+        return value
+
+    def power_w(self, handle: ctypes.c_void_p) -> float:
+        """Return the power drawn now."""
+        return self._number("nvmlDeviceGetPowerUsage", handle, ctypes.c_uint()) / 1000
+
+    def power_limit_w(self, handle: ctypes.c_void_p) -> float:
+        """Return the power that may be drawn."""
+        return self._number("nvmlDeviceGetEnforcedPowerLimit", handle, ctypes.c_uint()) / 1000
+
+    def energy_j(self, handle: ctypes.c_void_p) -> float:
+        """Return the energy used since the driver was loaded."""
+        value = self._number("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.c_ulonglong())
+        return value / 1000
+
+    # --- the library ---
+
+    def _opened(self) -> list[tuple[ctypes.c_void_p, str]]:
+        """Return handle and UUID of each GPU; the library is opened once, or given up once."""
+        if self._handles is None:
+            self._handles = []
+            try:
+                self._library = self._load(LIBRARY)
+                self._handles = self._find()
+            except OSError:  # no driver
+                pass
+            except NvmlError as error:
+                log.warning("no metrics of GPUs: %s", error)
+        return self._handles
+
+    def _find(self) -> list[tuple[ctypes.c_void_p, str]]:
+        self._call("nvmlInit_v2")
+        count = ctypes.c_uint()
+        self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+        found = []
+        for index in range(count.value):
+            handle = ctypes.c_void_p()
+            self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+            uuid = ctypes.create_string_buffer(_UUID_BYTES)
+            self._call("nvmlDeviceGetUUID", handle, uuid, ctypes.c_uint(_UUID_BYTES))
+            found.append((handle, uuid.value.decode(errors="replace")))
+        return found
+
+    def _number(self, function: str, handle: ctypes.c_void_p, value: Any) -> float:
+        self._call(function, handle, ctypes.byref(value))
+        return float(value.value)
+
+    def _call(self, function: str, *args: Any) -> None:
+        try:
+            status = getattr(self._library, function)(*args)
+        except AttributeError as error:  # an older driver
+            msg = f"{LIBRARY} has no {function}"
+            raise NvmlError(msg) from error
+        if status != 0:
+            msg = f"{function} of {LIBRARY} returned {status}"
+            raise NvmlError(msg)
+
+
+METRICS: tuple[tuple[str, str, str, Callable[[Gpus, ctypes.c_void_p], float]], ...] = (
+    ("nv_gpu_utilization", "gauge", "How busy the GPU is, from 0 to 1", Gpus.utilization),
+    (
+        "nv_gpu_memory_total_bytes",
+        "gauge",
+        "Memory of the GPU, in bytes",
+        lambda gpus, handle: gpus.memory(handle).total,
+    ),
+    (
+        "nv_gpu_memory_used_bytes",
+        "gauge",
+        "Memory of the GPU in use, in bytes",
+        lambda gpus, handle: gpus.memory(handle).used,
+    ),
+    ("nv_gpu_power_usage", "gauge", "Power the GPU draws, in watts", Gpus.power_w),
+    ("nv_gpu_power_limit", "gauge", "Power the GPU may draw, in watts", Gpus.power_limit_w),
+    (
+        "nv_energy_consumption",
+        "counter",
+        "Energy the GPU has used since its driver was loaded, in joules",
+        Gpus.energy_j,
+    ),
+)

@@ -1,0 +1,60 @@
+"""Metrics of the server's process, under the names Prometheus's own client libraries use.
+
+They are read from Linux's /proc; elsewhere there are none.
+"""
+
+import os
+from pathlib import Path
+
+from inferd.observe.family import Family
+
+_UTIME, _STIME, _START, _VSIZE, _RSS = 11, 12, 19, 20, 21
+"""Fields of /proc/PID/stat (proc(5)), counted from the one after the program's name."""
+
+
+def process_families(proc: Path = Path("/proc")) -> list[Family]:
+    """Return what Linux tells of this process; `proc` is where it tells it."""
+    folder = proc / "self"
+    try:
+        # The name of the program stands in brackets, and may have anything in it.
+        stat = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        boot_s = _boot_s((proc / "stat").read_text())
+        open_count = len(os.listdir(folder / "fd"))
+        most_open = _most_open((folder / "limits").read_text())
+    except (OSError, ValueError):
+        return []
+    ticks_per_s, page_bytes = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    cpu_s = (int(stat[_UTIME]) + int(stat[_STIME])) / ticks_per_s
+    started_s = boot_s + int(stat[_START]) / ticks_per_s
+    rows = [
+        ("cpu_seconds_total", "counter", "CPU time of the process, in seconds", cpu_s),
+        ("start_time_seconds", "gauge", "When the process began, in seconds since 1970", started_s),
+        (
+            "resident_memory_bytes",
+            "gauge",
+            "Memory the process holds, in bytes",
+            int(stat[_RSS]) * page_bytes,
+        ),
+        (
+            "virtual_memory_bytes",
+            "gauge",
+            "Addresses the process has taken, in bytes",
+            int(stat[_VSIZE]),
+        ),
+        ("open_fds", "gauge", "Open files and sockets", open_count),
+        ("max_fds", "gauge", "Files and sockets that may be open", most_open),
+    ]
+    return [
+        Family(f"process_{name}", kind, help, [("", value)]) for name, kind, help, value in rows
+    ]
+
+
+def _boot_s(stat: str) -> int:
+    """Return when the machine started, in seconds since 1970."""
+    [line] = [line for line in stat.splitlines() if line.startswith("btime ")]
+    return int(line.split()[1])
+
+
+def _most_open(limits: str) -> float:
+    [line] = [line for line in limits.splitlines() if line.startswith("Max open files")]
+    return float(line.split()[3].replace("unlimited", "inf"))

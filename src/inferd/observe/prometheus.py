@@ -1,0 +1,263 @@
+"""Metrics as Prometheus reads them: the counts of every model version written out as text.
+
+Names, labels and types up to `nv_` are Triton's, so that dashboards made for it work; what has no
+counterpart there begins with `inferd_`. The text is made when somebody asks (Prometheus text format
+0.0.4), in pieces: between two of them the event loop can do something else.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple, TypeVar
+
+from inferd.config.metrics import MetricsSettings
+from inferd.observe.family import Family, escaped, head, number
+from inferd.observe.statistics import Duration
+from inferd.observe.stats import Counts
+from inferd.observe.summary import Summary, SummaryCounts
+
+T = TypeVar("T")
+
+CONTENT_TYPE = b"text/plain; charset=utf-8"
+
+MODELS_IN_ONE_PIECE = 20
+
+FIRST_RESPONSES = "nv_inference_first_response_histogram_ms"
+FIRST_RESPONSE_BUCKETS_MS = (100.0, 500.0, 2000.0, 5000.0)
+
+_FIRST_BUCKET, _LAST_BUCKET = 12, 34
+_BOUNDS = [f"{2**bits / 1e9!r}" for bits in range(_FIRST_BUCKET, _LAST_BUCKET + 1)]
+"""The upper ends of the buckets in seconds: 4 µs, 8 µs, ... 17 s."""
+
+_NOT_IN_A_LABEL = re.compile("[^a-zA-Z0-9_]")
+
+
+_POOL = [
+    Family(f"nv_pinned_memory_pool_{word}_bytes", "gauge", f"Pinned host memory, {word}", [("", 0)])
+    for word in ("total", "used")
+]
+"""Triton's pool of page-locked memory. Here there is none."""
+
+
+class Observed(NamedTuple):
+    """One model version, as metrics tell of it; `tags` are the labels its configuration adds."""
+
+    name: str
+    version: str
+    counts: Counts
+    pending_count: int
+    load_s: float
+    tags: Mapping[str, str]
+    is_on_gpu: bool = False
+
+
+class _Reading:
+    """The numbers of one model version at one moment, and its labels as text."""
+
+    def __init__(self, observed: Observed, gpu_uuid: str) -> None:
+        self.counts = observed.counts
+        self.pending_count = observed.pending_count
+        self.load_s = observed.load_s
+        self.labels = _labels(observed, gpu_uuid if observed.is_on_gpu else "")
+        self.statistics = self.counts.statistics(observed.name, observed.version)
+        self.failures = dict(self.counts.fail_counts)
+        self.histograms = self.counts.histograms()
+
+    def durations(self, phase: "_Phase") -> Duration:
+        """Return how often there was this phase, and its time in all."""
+        found: Duration = getattr(self.statistics.inference_stats, phase.field)
+        return found
+
+
+def exposition(
+    observed: Sequence[Observed],
+    settings: MetricsSettings,
+    others: Sequence[Family] = (),
+    gpu_uuid: str = "",
+) -> Iterator[str]:
+    """Yield the text about these model versions, and then about `others`, in pieces.
+
+    `gpu_uuid` is the GPU that models run on: it is told where there is no other.
+    """
+    readings = []
+    for group in _groups(observed):
+        readings += [_Reading(one, gpu_uuid) for one in group]
+        yield ""
+    if readings:
+        yield from _counts(readings)
+        if settings.counter_latencies:
+            yield from _latencies(readings)
+        if settings.histogram_latencies:
+            yield from _first_responses(readings)
+        if settings.summary_latencies:
+            yield from _summaries(readings, settings.summary_quantiles)
+        if settings.phase_histograms:
+            yield from _phase_histograms(readings)
+    for family in (*_POOL, *others):
+        yield family.text()
+
+
+# --- families of the models ---
+
+
+def _counts(readings: Sequence[_Reading]) -> Iterator[str]:
+    def simple(name: str, kind: str, help: str, values: Iterable[float]) -> str:
+        labels = (reading.labels for reading in readings)
+        return Family(name, kind, help, list(zip(labels, values, strict=True))).text()
+
+    told = [reading.statistics for reading in readings]
+    yield simple(
+        "nv_inference_request_success",
+        "counter",
+        "Requests that were answered",
+        (one.inference_stats.success.count for one in told),
+    )
+    yield Family(
+        "nv_inference_request_failure",
+        "counter",
+        "Requests that failed after they had been accepted, by reason",
+        [
+            (f'{reading.labels},reason="{reason}"', count)
+            for reading in readings
+            for reason, count in reading.failures.items()
+        ],
+    ).text()
+    yield simple(
+        "nv_inference_count",
+        "counter",
+        "Inferences: the batch sizes of all answered requests added up",
+        (one.inference_count for one in told),
+    )
+    yield simple(
+        "nv_inference_exec_count",
+        "counter",
+        "Executions of the model",
+        (one.execution_count for one in told),
+    )
+    yield simple(
+        "nv_inference_pending_request_count",
+        "gauge",
+        "Requests that wait for their execution to begin",
+        (reading.pending_count for reading in readings),
+    )
+    yield simple(
+        "nv_model_load_duration_secs",
+        "gauge",
+        "How long the model took to load, in seconds",
+        (reading.load_s for reading in readings),
+    )
+    yield simple(
+        "inferd_request_refused_total",
+        "counter",
+        "Requests turned away because too many were waiting",
+        (reading.counts.refused_count for reading in readings),
+    )
+
+
+class _Phase(NamedTuple):
+    """A part of a request's time: its word in metrics' names, and what the statistics call it."""
+
+    word: str
+    field: str
+    help: str
+
+
+_PHASES = (
+    _Phase("request", "success", "Time from the queue to the answer"),
+    _Phase("queue", "queue", "Time in the queue"),
+    _Phase("compute_input", "compute_input", "Time to prepare inputs"),
+    _Phase("compute_infer", "compute_infer", "Time in the framework"),
+    _Phase("compute_output", "compute_output", "Time to take outputs"),
+)
+"""In the order of Counts.histograms and SummaryCounts.summaries."""
+
+
+def _latencies(readings: Sequence[_Reading]) -> Iterator[str]:
+    for phase in _PHASES:
+        samples = [(reading.labels, reading.durations(phase).ns // 1000) for reading in readings]
+        help = f"{phase.help}, added up, in microseconds"
+        yield Family(f"nv_inference_{phase.word}_duration_us", "counter", help, samples).text()
+
+
+def _first_responses(readings: Sequence[_Reading]) -> Iterator[str]:
+    name = FIRST_RESPONSES
+    yield head(name, "histogram", "Time to the first answer of a stream, in milliseconds")
+    lines: list[str] = []
+    for reading in readings:
+        if histogram := reading.counts.first_responses:
+            *inside, count = accumulate(histogram.counts)
+            for bound, below in zip(histogram.bounds, inside, strict=True):
+                lines.append(f'{name}_bucket{{{reading.labels},le="{bound:g}"}} {below}\n')
+            lines.append(f'{name}_bucket{{{reading.labels},le="+Inf"}} {count}\n')
+            lines.append(f"{name}_sum{{{reading.labels}}} {histogram.sum!r}\n")
+            lines.append(f"{name}_count{{{reading.labels}}} {count}\n")
+    yield "".join(lines)
+
+
+def _summaries(readings: Sequence[_Reading], levels: Sequence[float]) -> Iterator[str]:
+    for index, phase in enumerate(_PHASES):
+        name = f"nv_inference_{phase.word}_summary_us"
+        yield head(name, "summary", f"{phase.help}, of the last minute, in microseconds")
+        for group in _groups(readings):
+            lines: list[str] = []
+            for reading in group:
+                if isinstance(reading.counts, SummaryCounts):
+                    summary = reading.counts.summaries[index]
+                    total = reading.durations(phase)
+                    _add_summary(lines, name, reading.labels, summary, levels, total)
+            yield "".join(lines)
+
+
+def _add_summary(
+    lines: list[str],
+    name: str,
+    labels: str,
+    summary: Summary,
+    levels: Sequence[float],
+    total: Duration,
+) -> None:
+    for level, ns in zip(levels, summary.quantiles(levels), strict=True):
+        lines.append(f'{name}{{{labels},quantile="{level:g}"}} {number(ns / 1000)}\n')
+    lines.append(f"{name}_sum{{{labels}}} {total.ns // 1000}\n")
+    lines.append(f"{name}_count{{{labels}}} {total.count}\n")
+
+
+def _phase_histograms(readings: Sequence[_Reading]) -> Iterator[str]:
+    for index, phase in enumerate(_PHASES):
+        name = f"inferd_{phase.word}_duration_seconds"
+        yield head(name, "histogram", f"{phase.help}, in seconds")
+        for group in _groups(readings):
+            lines: list[str] = []
+            for reading in group:
+                buckets, sum_ns = reading.histograms[index]
+                _add_histogram(lines, name, reading.labels, buckets, sum_ns)
+            yield "".join(lines)
+
+
+def _add_histogram(
+    lines: list[str], name: str, labels: str, buckets: Sequence[int], sum_ns: int
+) -> None:
+    below = sum(buckets[:_FIRST_BUCKET])
+    prefix = f'{name}_bucket{{{labels},le="'
+    for bound, count in zip(_BOUNDS, buckets[_FIRST_BUCKET:], strict=False):
+        below += count
+        lines.append(f'{prefix}{bound}"}} {below}\n')
+    count = below + sum(buckets[_LAST_BUCKET + 1 :])
+    lines.append(f'{prefix}+Inf"}} {count}\n')
+    lines.append(f"{name}_sum{{{labels}}} {sum_ns / 1e9!r}\n")
+    lines.append(f"{name}_count{{{labels}}} {count}\n")
+
+
+def _labels(observed: Observed, gpu_uuid: str) -> str:
+    """Return the labels of a model version; tags have an underscore before their names."""
+    labels = {"model": observed.name, "version": observed.version}
+    if gpu_uuid:
+        labels["gpu_uuid"] = gpu_uuid
+    for name, value in observed.tags.items():
+        labels["_" + _NOT_IN_A_LABEL.sub("_", name)] = value
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items())
+
+
+def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), MODELS_IN_ONE_PIECE):
+        yield items[start : start + MODELS_IN_ONE_PIECE]

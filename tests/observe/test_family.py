@@ -1,0 +1,25 @@
+import math
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from inferd.observe.family import Family, escaped, number
+
+
+def test_a_family_is_written_as_prometheus_reads_it():
+    family = Family("a_b", "gauge", "What it is", [("", 1), ('x="y"', 2.5)])
+    assert family.text() == ('# HELP a_b What it is\n# TYPE a_b gauge\na_b 1\na_b{x="y"} 2.5\n')
+
+
+@pytest.mark.parametrize("value", ['a "quoted" one', "back\\slash", "two\nlines", 'all\\"\n', "é"])
+def test_a_label_may_have_any_value(value):
+    family = Family("a", "gauge", "help", [(f'x="{escaped(value)}"', 1)])
+    [parsed] = text_string_to_metric_families(family.text())
+    assert parsed.samples[0].labels == {"x": value}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2**64, str(2**64)), (0.1, "0.1"), (math.nan, "NaN"), (math.inf, "+Inf")]
+)
+def test_numbers_keep_all_their_digits(value, text):
+    assert number(value) == text

@@ -1,0 +1,265 @@
+"""The metrics text, read by Prometheus's own parser; names and types are compared with Triton's."""
+
+import math
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from inferd.config.metrics import MetricsSettings
+from inferd.core.request import InferRequest
+from inferd.errors import Unavailable
+from inferd.observe.family import Family
+from inferd.observe.prometheus import MODELS_IN_ONE_PIECE, Observed, exposition
+from inferd.observe.stats import AnswerCount, Counts, Histogram
+from inferd.observe.summary import SummaryCounts
+
+MODEL = {"model", "version"}
+COUNTS = {
+    "nv_inference_request_success": ("counter", MODEL),
+    "nv_inference_request_failure": ("counter", MODEL | {"reason"}),
+    "nv_inference_count": ("counter", MODEL),
+    "nv_inference_exec_count": ("counter", MODEL),
+    "nv_inference_pending_request_count": ("gauge", MODEL),
+    "nv_model_load_duration_secs": ("gauge", MODEL),
+    "nv_pinned_memory_pool_total_bytes": ("gauge", set()),
+    "nv_pinned_memory_pool_used_bytes": ("gauge", set()),
+}
+PHASES = ("request", "queue", "compute_input", "compute_infer", "compute_output")
+LATENCIES = {f"nv_inference_{phase}_duration_us": ("counter", MODEL) for phase in PHASES}
+FIRST_RESPONSES = {"nv_inference_first_response_histogram_ms": ("histogram", MODEL | {"le"})}
+SUMMARIES = {
+    f"nv_inference_{phase}_summary_us": ("summary", MODEL | {"quantile"}) for phase in PHASES
+}
+OWN = {"inferd_request_refused": ("counter", MODEL)}
+OWN_HISTOGRAMS = {
+    f"inferd_{phase}_duration_seconds": ("histogram", MODEL | {"le"}) for phase in PHASES
+}
+DEFAULT = COUNTS | LATENCIES | OWN | OWN_HISTOGRAMS
+"""Name -> type and labels, as the V2 facts list them; the parser takes _total off a counter."""
+
+DEFAULTS = MetricsSettings()
+ALL = MetricsSettings(True, True, True, True, (0.5, 0.9))
+
+
+def answered(counts, *, queued=1_000, started=501_000, batch_size=1):
+    """Count a request: 10 µs of input, 2 ms of infer and 20 µs of output behind its queue."""
+    counts.add_success(
+        InferRequest(
+            "m",
+            batch_size=batch_size,
+            queued_ns=queued,
+            started_ns=started,
+            computing_ns=started + 10_000,
+            computed_ns=started + 2_010_000,
+            ended_ns=started + 2_030_000,
+        )
+    )
+
+
+def observed(name="m", version="1", counts=None, tags=(), *, is_on_gpu=False):
+    return Observed(name, version, counts or Counts(), 4, 1.5, dict(tags), is_on_gpu)
+
+
+def families(*models, settings=DEFAULTS, **more):
+    """Return what Prometheus reads, by name."""
+    text = "".join(exposition(models, settings, **more))
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    assert text.count("# TYPE ") == text.count("# HELP ") == len(found)
+    assert all(family.documentation for family in found.values())
+    return found
+
+
+def kinds(found):
+    return {
+        name: (family.type, set().union(*(sample.labels for sample in family.samples)))
+        for name, family in found.items()
+    }
+
+
+def values(family, suffix=""):
+    """Return the samples of one name, by their labels without model and version."""
+    suffix = "_total" if family.type == "counter" else suffix  # the parser puts it on all counters
+    return {
+        tuple(value for label, value in sample.labels.items() if label not in MODEL): sample.value
+        for sample in family.samples
+        if sample.name == family.name + suffix
+    }
+
+
+def value(family):
+    [only] = values(family).values()
+    return only
+
+
+# --- which metrics there are ---
+
+
+def test_names_types_and_labels_are_those_of_the_list():
+    assert kinds(families(observed())) == DEFAULT
+
+
+def test_the_names_of_counters_are_written_as_triton_writes_them():
+    lines = "".join(exposition([observed()], ALL)).splitlines()
+    written = {line.partition("{")[0] for line in lines if line.startswith("nv_")}
+    counters = {name for name, (kind, _) in (COUNTS | LATENCIES).items() if kind == "counter"}
+    assert counters < written
+    assert not any(name.endswith("_total") for name in written)
+
+
+def test_without_models_only_what_is_of_the_server_is_told():
+    assert set(families()) == {name for name, (_, labels) in COUNTS.items() if not labels}
+
+
+@pytest.mark.parametrize(
+    ("setting", "names"),
+    [("counter_latencies", LATENCIES), ("phase_histograms", OWN_HISTOGRAMS)],
+)
+def test_what_is_switched_off_is_left_out(setting, names):
+    found = families(observed(), settings=MetricsSettings(**{setting: False}))
+    assert kinds(found) == {name: kind for name, kind in DEFAULT.items() if name not in names}
+
+
+def test_summaries_and_the_first_response_are_there_when_asked_for():
+    counts = SummaryCounts()
+    counts.first_responses = Histogram((100.0, 500.0))
+    found = kinds(families(observed(counts=counts), settings=ALL))
+    assert found == DEFAULT | SUMMARIES | FIRST_RESPONSES
+
+
+def test_other_metrics_come_after_those_of_the_models():
+    text = "".join(exposition([observed()], DEFAULTS, [Family("x", "gauge", "h", [("", 1)])]))
+    assert text.endswith("# HELP x h\n# TYPE x gauge\nx 1\n")
+
+
+# --- what they tell ---
+
+
+def test_counters_tell_what_was_counted():
+    counts = Counts()
+    answered(counts, batch_size=3)
+    answered(counts)
+    found = families(observed(counts=counts))
+    assert value(found["nv_inference_request_success"]) == 2
+    assert value(found["nv_inference_count"]) == 4
+    assert value(found["nv_inference_exec_count"]) == 2
+    assert value(found["nv_inference_pending_request_count"]) == 4
+    assert value(found["nv_model_load_duration_secs"]) == 1.5
+    sums = {phase: value(found[f"nv_inference_{phase}_duration_us"]) for phase in PHASES}
+    assert sums == {
+        "request": 5060,
+        "queue": 1000,
+        "compute_input": 20,
+        "compute_infer": 4000,
+        "compute_output": 40,
+    }
+
+
+def test_failures_are_told_by_all_four_reasons_from_the_start():
+    counts = Counts()
+    counts.add_failure(InferRequest("m", queued_ns=1), Unavailable("too late"))
+    counts.add_failure(InferRequest("m"), Unavailable("full"))
+    found = families(observed(counts=counts))
+    assert values(found["nv_inference_request_failure"]) == {
+        ("REJECTED",): 1,
+        ("CANCELED",): 0,
+        ("BACKEND",): 0,
+        ("OTHER",): 0,
+    }
+    assert values(found["inferd_request_refused"]) == {(): 1}
+
+
+def test_a_histogram_has_every_duration_below_its_bounds():
+    counts = Counts()
+    answered(counts)
+    answered(counts, queued=0)
+    family = families(observed(counts=counts))["inferd_queue_duration_seconds"]
+    buckets = {float(bound): count for (bound,), count in values(family, "_bucket").items()}
+    assert list(buckets.values()) == sorted(buckets.values())
+    assert next(bound for bound, count in buckets.items() if count == 2) == 2**19 / 1e9  # 0.5 ms
+    assert buckets[2**18 / 1e9] == 1  # the one that had no queue
+    assert buckets[math.inf] == values(family, "_count")[()] == 2
+    assert values(family, "_sum")[()] == 0.0005
+
+
+@pytest.mark.parametrize(
+    ("ns", "bucket"), [(1, 4.096e-06), (2**34 - 1, 2**34 / 1e9), (2**50, math.inf)]
+)
+def test_durations_of_any_length_are_in_a_histogram(ns, bucket):
+    counts = Counts()
+    counts.add_success(InferRequest("m", started_ns=1, ended_ns=1 + ns))
+    family = families(observed(counts=counts))["inferd_request_duration_seconds"]
+    found = values(family, "_bucket")
+    assert min(float(bound) for (bound,), count in found.items() if count) == bucket
+    assert values(family, "_count")[()] == 1
+
+
+def test_summaries_tell_quantiles_sum_and_count():
+    counts = SummaryCounts()
+    answered(counts)
+    found = families(observed(counts=counts), settings=ALL)
+    family = found["nv_inference_request_summary_us"]
+    assert values(family) == {
+        ("0.5",): pytest.approx(2530, rel=0.04),
+        ("0.9",): pytest.approx(2530, rel=0.04),
+    }
+    assert values(family, "_sum") == {(): 2530}
+    assert values(family, "_count") == {(): 1}
+
+
+def test_a_summary_of_nothing_is_not_a_number():
+    family = families(observed(counts=SummaryCounts()), settings=ALL)[
+        "nv_inference_queue_summary_us"
+    ]
+    assert all(math.isnan(each) for each in values(family).values())
+
+
+def test_the_time_to_the_first_answer_is_told_in_the_buckets_of_the_model():
+    clock_ns = [1]
+    counts = Counts(lambda: clock_ns[0])
+    counts.first_responses = Histogram((100.0, 500.0))
+    answers = AnswerCount(counts, InferRequest("m", queued_ns=1, started_ns=2))
+    clock_ns[0] += 100_000_000
+    answers.come()
+    answers.gone(is_empty=False)
+    answers.come()
+    settings = MetricsSettings(histogram_latencies=True)
+    family = families(observed(counts=counts), settings=settings)[
+        "nv_inference_first_response_histogram_ms"
+    ]
+    assert values(family, "_bucket") == {("100",): 1, ("500",): 1, ("+Inf",): 1}
+    assert values(family, "_sum") == {(): 100.0}
+
+
+# --- labels ---
+
+
+def test_tags_are_labels_with_an_underscore_before_them():
+    tags = {"team": 'the "a" team\n', "cost-center": "7\\8"}
+    found = families(observed("a\\b", "12", tags=tags))["nv_inference_count"]
+    assert found.samples[0].labels == {
+        "model": "a\\b",
+        "version": "12",
+        "_team": 'the "a" team\n',
+        "_cost_center": "7\\8",
+    }
+
+
+def test_tags_that_read_the_same_are_one_label():
+    found = families(observed(tags={"a-b": "1", "a.b": "2"}))["nv_inference_count"]
+    assert found.samples[0].labels["_a_b"] == "2"
+
+
+def test_models_on_a_gpu_have_its_name():
+    models = (observed("a", is_on_gpu=True), observed("b"))
+    found = families(*models, gpu_uuid="GPU-7")["nv_inference_count"]
+    assert [sample.labels.get("gpu_uuid") for sample in found.samples] == ["GPU-7", None]
+
+
+def test_many_models_are_told_of_in_pieces_each_metric_together():
+    models = [observed(f"m{number}", str(v)) for number in range(100) for v in (1, 2)]
+    pieces = list(exposition(models, ALL))
+    lines_in_a_piece = max(piece.count("\n") for piece in pieces)
+    assert lines_in_a_piece <= max(26 * MODELS_IN_ONE_PIECE, 4 * len(models) + 2)
+    found = families(*models)
+    for name in ("nv_inference_count", "inferd_queue_duration_seconds"):
+        assert len({(s.labels["model"], s.labels["version"]) for s in found[name].samples}) == 200
