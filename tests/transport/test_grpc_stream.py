@@ -201,13 +201,15 @@ async def until(is_so):
     """Let the loop run until `is_so()`; a thread of grpcio's may have to do something for it."""
     async with asyncio.timeout(20):
         while not is_so():  # noqa: ASYNC110  what is awaited tells nobody
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
 
 
 async def until_idle():
-    """Let both sides act on what they have been sent."""
-    for _ in range(30):
-        await asyncio.sleep(0.001)
+    """Let both sides act on what they have been sent, the client's thread among them."""
+    loop = asyncio.get_running_loop()
+    enough = loop.time() + 0.03
+    while loop.time() < enough:  # noqa: ASYNC110  nobody tells that nothing more is to come
+        await asyncio.sleep(0)
 
 
 # --- what is answered ---
@@ -380,6 +382,7 @@ async def test_only_so_many_bytes_are_under_way(streaming):
         await asyncio.gather(writing, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_a_small_request_that_ends_lets_no_large_one_in(streaming):
     small, large = asked("often", id="small"), bytes(MAX_IN_FLIGHT_BYTES + 4)
     async with streaming() as bench:
@@ -575,6 +578,7 @@ async def test_what_fails_a_request_unexpectedly_stays_here(streaming, caplog):
 # --- clients that are slow, or leave ---
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_holds_its_models_up_alone(streaming):
     async with streaming() as bench:
         call = bench.open()
@@ -597,6 +601,7 @@ async def test_a_client_that_does_not_read_holds_its_models_up_alone(streaming):
         await until(lambda: len(bench.often.ended) == 2)
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_not_read_from_either(streaming):
     async with streaming() as bench:
         call = bench.open()
@@ -612,7 +617,7 @@ async def test_a_client_that_does_not_read_is_not_read_from_either(streaming):
         before = -1
         while before != sent:
             before = sent
-            await asyncio.sleep(0.05)
+            await until_idle()
         assert sent < 200
         got = 0
         while got < 200:
@@ -623,7 +628,9 @@ async def test_a_client_that_does_not_read_is_not_read_from_either(streaming):
         assert await call.read() is grpc.aio.EOF
 
 
-@pytest.mark.parametrize("how", ["cancel", "deadline", "connection"])
+@pytest.mark.parametrize(
+    "how", ["cancel", "connection", pytest.param("deadline", marks=pytest.mark.slow)]
+)
 async def test_a_client_that_leaves_ends_all_its_requests(streaming, how):
     async with streaming() as bench:
         async with grpc.aio.insecure_channel(bench.address) as channel:
