@@ -147,6 +147,12 @@ class AioCall:
         """See Call."""
         return str(self._context.peer())
 
+    def hold(self, size_bytes: int) -> None:
+        """See Call; grpcio counts nothing."""
+
+    def release(self, size_bytes: int) -> None:
+        """See Call."""
+
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
         self.initial += metadata
