@@ -241,6 +241,21 @@ async def test_inputs_and_outputs_are_reshaped():
     assert answer.outputs[0].shape == (3,)
 
 
+@run
+async def test_an_output_that_its_reshape_does_not_fit_is_an_error():
+    e = ModelConfig(
+        "e",
+        input=(ModelInput("X", INT32, (-1,)),),
+        output=(ModelOutput("Y", INT32, (1, 2), reshape=(2,)),),
+    )
+    scheduler = ensemble(Models(a=plus(1)), (A, "X", "Y"), e=e)
+    with pytest.raises(BackendFailed) as caught:
+        await scheduler.run(ask())
+    assert caught.value.message == (
+        "ensemble 'e': output 'Y' is [3], which its reshape from [2] to [1, 2] does not fit"
+    )
+
+
 # --- errors ---
 
 

@@ -13,10 +13,11 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import BackendFailed, InferdError, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.inorder import in_order
 from inferd.schedulers.plan import Order, Plan, Stage, Step
@@ -113,19 +114,27 @@ class EnsembleScheduler:
         return tensors
 
     def _answer(self, run: _Run, *, is_final: bool = True) -> InferResponse:
-        tensors, reshapes = run.tensors, self._plan.output_reshapes
         outputs = []
         for name in self._plan.outputs:
-            one = tensors.get(name)
-            if one is None:  # nobody asked for it, or an optional input it hangs on is missing
-                continue
-            shape = one.shape
-            if name in reshapes:
-                dims, target = reshapes[name]
-                shape = reshaped(shape, target, dims)
-            outputs.append(Tensor(name, one.datatype, shape, one.data))
+            one = run.tensors.get(name)
+            if one is not None:  # or nobody asked, or an optional input it hangs on is missing
+                outputs.append(Tensor(name, one.datatype, self._shape(name, one), one.data))
         request = run.request
         return InferResponse(request.model, "", request.id, outputs, final=is_final)
+
+    def _shape(self, name: str, output: Tensor) -> tuple[int, ...]:
+        """Return the shape that clients see. Raises BackendFailed for one that cannot be it."""
+        if name not in self._plan.output_reshapes:
+            return output.shape
+        dims, target = self._plan.output_reshapes[name]
+        shape = reshaped(output.shape, target, dims)
+        if prod(shape) != prod(output.shape):
+            msg = (
+                f"ensemble '{self._plan.name}': output '{name}' is {list(output.shape)}, which its "
+                f"reshape from {list(target)} to {list(dims)} does not fit"
+            )
+            raise BackendFailed(msg)
+        return shape
 
     # --- steps that answer once ---
 
