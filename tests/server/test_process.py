@@ -243,7 +243,7 @@ def test_enough_files_are_no_warning(start, repository, echo):
     )
     server.wait_ready()
     limits = Path(f"/proc/{server.process.pid}/limits").read_text()
-    assert re.search(r"Max open files +2100 +5000", limits)
+    assert re.search(r"Max open files +4100 +5000", limits)
     assert "open files" not in server.said
 
 

@@ -299,7 +299,8 @@ class GrpcCall(H2Stream):
         except BadCoding as error:
             raise GrpcFault(INTERNAL, f"a compressed message {error}") from None
         except InflatesTooFar as error:
-            msg = f"a message inflates to more than {error} bytes (--grpc-max-inflated-bytes)"
+            options = "--grpc-max-inflated-bytes, --grpc-max-message-bytes"
+            msg = f"a message inflates to more than {error} bytes ({options})"
             raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
         count = self._inflated_bytes = len(inflated)
         self._held_bytes += count
