@@ -606,6 +606,27 @@ async def test_a_model_is_loaded_while_its_predecessor_still_runs(repository, as
         assert states(engine) == {("m", "1"): READY}
 
 
+@run
+async def test_the_log_tells_what_serves_when_that_changes(repository, caplog):
+    root = repository(m=identity(more=ALL_VERSIONS))
+    async with engine_on(root, load_model=("m",)) as engine:
+        with caplog.at_level(logging.INFO, "inferd.engine"):
+            await engine.load(LoadRequest("m"))
+            repository(2, m=identity(more=ALL_VERSIONS))
+            await engine.load(LoadRequest("m"))
+            for _ in range(2):
+                await engine.unload(UnloadRequest("m"))
+            write(root / "m" / "config.pbtxt", BROKEN)
+            with pytest.raises(LoadFailed):
+                await engine.load(LoadRequest("m"))
+    [first, second, third] = caplog.messages
+    assert (first, second) == (
+        "model 'm' now serves version 1, 2",
+        "model 'm' now serves no version",
+    )
+    assert third.startswith("load failed for model 'm': version 2: ")
+
+
 # --- many at once ---
 
 

@@ -17,11 +17,11 @@ from inferd.core.metadata import ModelState
 from inferd.engine.catalog import NO_VERSION, UNLOADED, Catalog
 from inferd.engine.load import Loader
 from inferd.engine.served import Served
+from inferd.engine.source import Source
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import InferdError, Unavailable
 from inferd.repository.layout import FoundModel
 from inferd.repository.upload import Upload
-from inferd.repository.watch import Marks
 
 log = logging.getLogger("inferd.engine")
 
@@ -30,23 +30,6 @@ MAX_DRAINING = 32
 
 MAX_UNLOADED = 16
 """Of the versions that served once so many stay in the index."""
-
-
-class Source(NamedTuple):
-    """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
-
-    `upload` holds the files where a client sent them, too.
-    """
-
-    model: FoundModel
-    marks: Marks
-    is_override: bool = False
-    upload: Upload | None = None
-
-    def marks_of(self, version: int) -> tuple[object, ...]:
-        """Return all that a version hangs on, save the configuration."""
-        own = self.marks.versions.get(str(version), b"")
-        return (self.model.folder, self.model.file, self.marks.shared, own)
 
 
 class _Kept(NamedTuple):
@@ -86,9 +69,9 @@ class Lineup:
         self._is_gone = False
 
     @property
-    def serves(self) -> bool:
-        """Whether a version serves."""
-        return bool(self._kept)
+    def serving(self) -> dict[int, Served]:
+        """What serves, by version."""
+        return {number: one.served for number, one in sorted(self._kept.items())}
 
     @property
     def is_idle(self) -> bool:
@@ -134,7 +117,7 @@ class Lineup:
         for number in list(model.versions) if model else ():
             if number == NO_VERSION:
                 self._catalog.remove(self.name, number)
-            elif number not in self._kept:
+            elif number not in self._kept and not self._draining[number]:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
         kept, self._kept = self._kept, {}
         for number in kept:
@@ -202,7 +185,7 @@ class Lineup:
                 self._catalog.remove(self.name, number)
                 continue
             self._catalog.set_state(
-                self.name, number, ModelState.UNAVAILABLE, reason, is_excused=self.serves
+                self.name, number, ModelState.UNAVAILABLE, reason, is_excused=bool(self._kept)
             )
 
     # --- taking over ---
