@@ -1,7 +1,9 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from inferd.config.defaults import normalised
 from inferd.config.model import (
     BatchInput,
     DynamicBatching,
@@ -14,8 +16,10 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.scheduling import build_scheduler
 from inferd.errors import Unavailable
 from inferd.observe.stats import Counts
+from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
+from inferd.schedulers.pace import FixedPace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -165,3 +169,21 @@ def test_a_ragged_model_gets_its_batch_inputs_whatever_schedules_it(batching):
     config = config_of(batching, ragged=True, batch_input=(counts,))
     seen, rows = executions(config, Joining(), request_of(1, 5), instance=Ragged())
     assert (seen, rows) == ([[[(5,), (1,)]]], [1])
+
+
+@pytest.mark.parametrize(
+    ("batching", "max_batch_size", "pace"),
+    [
+        (DynamicBatching(), 8, AdaptivePace),
+        (DynamicBatching(priority_levels=2, default_priority_level=1), 8, AdaptivePace),
+        (DynamicBatching(preferred_batch_size=(8,)), 8, FixedPace),
+        (DynamicBatching(max_queue_delay_microseconds=1), 8, FixedPace),
+        (DynamicBatching(), 1, FixedPace),
+        (DynamicBatching(), 0, FixedPace),
+    ],
+)
+def test_numbers_that_are_not_given_are_found(batching, max_batch_size, pace):
+    config = replace(config_of(batching), max_batch_size=max_batch_size)
+    filled_in = normalised(normalised(config, "m"), "m")
+    scheduler = build_scheduler(filled_in, Separate(), [Noting()], Counts(), may_run_inline=False)
+    assert type(scheduler._pace) is pace

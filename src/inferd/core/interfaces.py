@@ -98,7 +98,8 @@ class Scheduler(Protocol):
     """When, and with which others, a request runs.
 
     It sets `queued_ns` of a request it makes wait. What it gathered into one execution is counted
-    by Execution, all else by the engine, from the request's times.
+    by Execution, all else by the engine, from the request's times. Who runs a request without an
+    Execution sets its `started_ns` and `ended_ns`, too.
     """
 
     @property

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from inferd.config.model import DynamicBatching, ModelConfig
 from inferd.core.interfaces import Backend, Instance, Scheduler
 from inferd.observe.stats import Counts
+from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import Execution
-from inferd.schedulers.pace import FixedPace
+from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.queue import RequestQueue
 
 
@@ -45,10 +46,11 @@ def build_scheduler(
 def _dynamic(
     config: ModelConfig, batching: DynamicBatching, execution: Execution, plan: BatchPlan
 ) -> DynamicScheduler:
-    pace = FixedPace(
-        config.max_batch_size,
-        batching.preferred_batch_size,
-        batching.max_queue_delay_microseconds,
-    )
+    pace: Pace
+    if batching.is_adaptive and config.max_batch_size > 1:
+        pace = AdaptivePace(config.max_batch_size, execution.instance_count)
+    else:
+        delay_us = batching.max_queue_delay_microseconds
+        pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
     queue = RequestQueue(config.name, batching)
     return DynamicScheduler(execution, queue, pace, plan, keeps_order=batching.preserve_ordering)
