@@ -223,6 +223,13 @@ async def test_requests_of_a_stream_are_answered_in_their_order(streaming):
         assert all(final_of(answer) and not answer.error_message for answer in answers)
 
 
+@pytest.mark.slow
+async def test_thousands_of_small_answers_are_no_flood(streaming):
+    async with streaming() as bench:
+        answers = await bench.ask(*(asked(id=str(n)) for n in range(5000)))
+        assert ids(answers) == [str(n) for n in range(5000)]
+
+
 async def test_a_stream_without_requests_ends_well(streaming):
     async with streaming() as bench:
         assert await bench.ask() == []
