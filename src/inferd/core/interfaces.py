@@ -124,3 +124,18 @@ class Scheduler(Protocol):
         After `timeout_s` seconds the instances are closed though requests still run.
         """
         ...
+
+
+class Models(Protocol):
+    """The models of the server, as one that calls others sees them; the engine is this.
+
+    Each call finds the version that serves then, checks the request, and counts it there.
+    """
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """Return the one answer of `request`. Raises InferdError."""
+        ...
+
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Return the answers of `request` as they come. Raises InferdError, or while iterating."""
+        ...
