@@ -118,7 +118,14 @@ def test_a_model_without_its_labels_does_not_load(repository):
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        (ECHO + "sequence_batching {}", "sequence_batching"),
+        (
+            ECHO + "sequence_batching { iterative_sequence: true }",
+            "sequence_batching: iterative_sequence",
+        ),
+        (
+            ECHO + "sequence_batching {} model_transaction_policy { decoupled: true }",
+            "sequence_batching: a decoupled model_transaction_policy",
+        ),
         (
             'platform: "ensemble"\nensemble_scheduling { step { model_name: "a" '
             'input_map { key: "x" value: "y" } output_map { key: "x" value: "y" } } }',
@@ -126,7 +133,7 @@ def test_a_model_without_its_labels_does_not_load(repository):
         ),
     ],
 )
-def test_what_needs_a_scheduler_of_its_own_is_unsupported(repository, text, field):
+def test_what_no_scheduler_here_can_do_is_unsupported(repository, text, field):
     text = complaint(repository(m=text), Unsupported)
     assert text == f"model 'm': {field} is not supported by this server"
 
