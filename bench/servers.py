@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,13 +134,15 @@ def run_server(
 
 
 @contextmanager
-def run_inferd(repository: Path, work: Path, grpc_transport: str = "own") -> Iterator[Server]:
-    """Run this checkout's server on `repository`, with its default settings."""
+def run_inferd(
+    repository: Path, work: Path, grpc_transport: str = "own", flags: Sequence[str] = ()
+) -> Iterator[Server]:
+    """Run this checkout's server on `repository`, with its default settings but for `flags`."""
     ports = (free_port(), free_port())
     command = [sys.executable, "-m", "inferd", "serve", str(repository)]
     command += ["--http-address", HOST, "--grpc-address", HOST]
     command += ["--http-port", str(ports[0]), "--grpc-port", str(ports[1]), "--metrics-port", "0"]
-    command += ["--grpc-transport", grpc_transport]
+    command += ["--grpc-transport", grpc_transport, *flags]
     label = "inferd" if grpc_transport == "own" else grpc_transport
     with run_server(label, command, ports, work / f"{label}.log") as server:
         yield server

@@ -19,13 +19,15 @@ class Fault:
     """What goes wrong: the request before it is read, the answer, or a habit of the transport.
 
     `rpc` alters a gRPC answer: it is given the answer or the refusal, and returns an answer or
-    raises a refusal. `habit` names a bad habit the servers themselves have.
+    raises a refusal. `stream` is given all answers of a stream. `habit` names a bad habit the
+    servers themselves have.
     """
 
     request: Callable[[Request], None] = lambda request: None
     answer: Callable[[Request, Answer], None] = lambda request, answer: None
     rpc: Callable[[Message | Refused], Message] | None = None
     habit: str = ""
+    stream: Callable[[list[Message]], list[Message]] | None = None
 
 
 def on_answer(change: Callable[[Answer], object]) -> Fault:
@@ -129,6 +131,25 @@ def headed(**headers: str | None) -> Fault:
                 answer.headers[key] = value
 
     return on_answer(alter)
+
+
+def streams(change: Callable[[list[Message]], list[Message]]) -> Fault:
+    """Alter the answers of a stream."""
+    return Fault(stream=change)
+
+
+def never_final(answers: list[Message]) -> list[Message]:
+    """Tell of no answer that it is the last."""
+    for answer in answers:
+        answer.infer_response.parameters["triton_final_response"].bool_param = False
+    return answers
+
+
+def sends_unasked(answers: list[Message]) -> list[Message]:
+    """Answer what nobody asked."""
+    from tritonclient.grpc import service_pb2 as pb
+
+    return [*answers, pb.ModelStreamInferResponse()]
 
 
 def reads(change: Callable[[Request], None]) -> Fault:
@@ -416,6 +437,7 @@ RPC_ACCEPTING = [
     "S133",
     "S204",
     "S210",
+    "96",
 ]
 RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134", "S209"]
 
@@ -471,6 +493,14 @@ FAULTS: dict[str, Fault] = {
     "83": rpc_edits(lambda message: setattr(message, "id", "")),
     "84": rpc_edits(add_contents),
     "90": rpc_raw(lambda raw: raw[4:]),
+    "93": streams(lambda answers: answers[::-1]),
+    "94": streams(lambda answers: answers[:1]),
+    "95": streams(lambda answers: answers[:2]),
+    "S224": streams(lambda answers: answers[1:]),
+    "S225": streams(sends_unasked),
+    "S226": streams(never_final),
+    "S227": streams(lambda answers: answers[1:]),
+    "S228": habit("ignores triton_grpc_error"),
     "97": habit("says it is not serving"),
     "99": habit("knows every method"),
     "100": each_value(lambda value: value.rpartition(":")[0]),

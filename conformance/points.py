@@ -12,15 +12,10 @@ LAST = 123
 SECRET = ("conformance-key", "open sesame")
 """The header that opens what a server under test restricts, and its value."""
 
-STREAMING = "ModelStreamInfer and decoupled models"
 SCHEDULE = "the schedule policy extension (priority, timeout)"
 SEQUENCE = "the sequence extension"
 
 NOT_YET_COVERED = {
-    93: ("ModelStreamInfer, two requests: two answers in order", STREAMING),
-    94: ("ModelStreamInfer, a bad request then a good one", STREAMING),
-    95: ("ModelStreamInfer on a decoupled model, empty final answer", STREAMING),
-    96: ("ModelInfer on a decoupled model is UNIMPLEMENTED", STREAMING),
     110: ("a request that times out in the queue", SCHEDULE),
     112: ("a sequence model without an id", SEQUENCE),
     113: ("a sequence's start control", SEQUENCE),

@@ -44,6 +44,11 @@ class Rpc:
         """Call ModelInfer."""
         return self.call("ModelInfer", request, **options)
 
+    def stream(self, *requests: pb.ModelInferRequest, **options: Any) -> list[Any]:
+        """Call ModelStreamInfer with `requests`, and return all its answers."""
+        call = self._stub.ModelStreamInfer(iter(requests), timeout=TIMEOUT_S, **options)
+        return list(call)
+
     def refusal(self, name: str, request: Any) -> grpc.RpcError:
         """Call an rpc that must fail, and return its error."""
         with pytest.raises(grpc.RpcError) as caught:
@@ -88,6 +93,19 @@ def typed_ok(**fields: Any) -> pb.ModelInferRequest:
     request = pb.ModelInferRequest(model_name="m", **fields)
     tensor(request, "INPUT0", "FP32", [1, 4]).contents.fp32_contents.extend([1, 2, 3, 4])
     tensor(request, "INPUT1", "FP32", [1, 4]).contents.fp32_contents.extend([1, 1, 1, 1])
+    return request
+
+
+def repeated(*numbers: int, **fields: Any) -> pb.ModelInferRequest:
+    """Return a request to model repeat, which answers once for each number."""
+    request = pb.ModelInferRequest(model_name="repeat", **fields)
+    count = len(numbers)
+    tensor(request, "IN", "INT32", [count])
+    tensor(request, "DELAY", "UINT32", [count])
+    tensor(request, "WAIT", "UINT32", [1])
+    request.raw_input_contents.append(struct.pack(f"<{count}i", *numbers))
+    request.raw_input_contents.append(bytes(4 * count))
+    request.raw_input_contents.append(bytes(4))
     return request
 
 

@@ -12,9 +12,10 @@ import argparse
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import grpc
 from conformance.faults import FAULTS, Fault
 from conformance.launch import announce
 from conformance.points import SECRET
@@ -103,6 +104,17 @@ class Faulty:
             answer = Refused("the message cannot be read")
         message: bytes = spoil(answer).SerializeToString()
         return message
+
+    def stream(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Answer ModelStreamInfer."""
+        answers = list(self._service.stream(requests))
+        if ("triton_grpc_error", "true") in context.invocation_metadata():
+            failed = [answer for answer in answers if answer.error_message]
+            if failed and self.fault.habit != "ignores triton_grpc_error":
+                context.abort(grpc.StatusCode.NOT_FOUND, failed[0].error_message)
+        if self.fault.stream is not None:
+            answers = self.fault.stream(answers)
+        yield from (answer.SerializeToString() for answer in answers)
 
     def health(self) -> bytes:
         """Answer grpc.health.v1 Check: SERVING or NOT_SERVING."""

@@ -278,9 +278,9 @@ def generated(server: Server, name: str, version: str, request: Request) -> list
     document = parse(request.body)
     head = {"model_name": name, "model_version": chosen}
     if isinstance(document.get("inputs"), list):
-        answers = server.stream(name, version, read_inputs(document, b""))
+        answers = server.stream(name, version, read_inputs(server, document, b""))
         return [
-            json.loads(write(head, outputs, {t.name: False for t in outputs}).body)
+            json.loads(write(head, outputs, {t.name: False for t in outputs}, frozenset()).body)
             for outputs in answers
         ]
     if "id" in document:

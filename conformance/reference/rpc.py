@@ -15,14 +15,20 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 
 Code = grpc.StatusCode
+EMPTY_FINAL = "triton_enable_empty_final_response"
 KINDS = {
     "priority": ("uint64_param", "int64_param"),
     "timeout": ("int64_param",),
     "sequence_id": ("int64_param", "string_param"),
     "sequence_start": ("bool_param",),
     "sequence_end": ("bool_param",),
+    EMPTY_FINAL: ("bool_param",),
 }
-CODES = {"invalid": Code.INVALID_ARGUMENT, "not found": Code.NOT_FOUND}
+CODES = {
+    "invalid": Code.INVALID_ARGUMENT,
+    "not found": Code.NOT_FOUND,
+    "unsupported": Code.UNIMPLEMENTED,
+}
 
 
 class Service:
@@ -91,16 +97,42 @@ class Service:
             setattr(response.settings[name], settings.FIELDS[type(value)], value)
         return response
 
+    def stream(self, requests: Iterator[bytes]) -> Iterator[Any]:
+        """Answer ModelStreamInfer, one request after the other."""
+        for data in requests:
+            request = pb.ModelInferRequest.FromString(data)
+            try:
+                yield from self._stream(request)
+            except Refused as refused:
+                answer = pb.ModelInferResponse(id=request.id)
+                yield pb.ModelStreamInferResponse(error_message=refused.text, infer_response=answer)
+
+    def _stream(self, request: Any) -> Iterator[Any]:
+        """Answer one request of a stream."""
+        model, _ = self._server.find(request.model_name, request.model_version)
+        if not model.decoupled:
+            response = self.ModelInfer(request)
+            response.parameters["triton_final_response"].bool_param = True
+            yield pb.ModelStreamInferResponse(infer_response=response)
+            return
+        read_plain(request)
+        head = {"model_name": request.model_name, "id": request.id}
+        for outputs in self._server.stream(
+            request.model_name, request.model_version, list(read_inputs(request))
+        ):
+            response = pb.ModelInferResponse(**head)
+            response.parameters["triton_final_response"].bool_param = False
+            for tensor in outputs:
+                response.outputs.add(name=tensor.name, datatype=tensor.datatype)
+                response.raw_output_contents.append(tensor.raw)
+            yield pb.ModelStreamInferResponse(infer_response=response)
+        if request.parameters[EMPTY_FINAL].bool_param:
+            response = pb.ModelInferResponse(**head)
+            response.parameters["triton_final_response"].bool_param = True
+            yield pb.ModelStreamInferResponse(infer_response=response)
+
     def ModelInfer(self, request: Any) -> Any:  # noqa: N802
-        for name, value in request.parameters.items():
-            if name.startswith("triton_") or value.WhichOneof("parameter_choice") is None:
-                msg = f"parameter '{name}' has no value, or is reserved"
-                raise Refused(msg)
-            kind = value.WhichOneof("parameter_choice")
-            is_negative = kind == "int64_param" and value.int64_param < 0
-            if name in KINDS and (kind not in KINDS[name] or is_negative):
-                msg = f"parameter '{name}' is a {kind}"
-                raise Refused(msg)
+        read_plain(request)
         model, _ = self._server.find(request.model_name, request.model_version)
         inputs = list(read_inputs(request))
         wanted = [output.name for output in request.outputs]
@@ -156,6 +188,20 @@ def read_inputs(request: Any) -> Iterator[Tensor]:
         yield Tensor(item.name, datatype, list(item.shape), data)
 
 
+def read_plain(request: Any) -> None:
+    """Raise Refused for a parameter that is reserved, or of the wrong kind."""
+    for name, value in request.parameters.items():
+        kind = value.WhichOneof("parameter_choice")
+        is_reserved = name.startswith("triton_") and name != EMPTY_FINAL
+        if is_reserved or kind is None:
+            msg = f"parameter '{name}' has no value, or is reserved"
+            raise Refused(msg)
+        is_negative = kind == "int64_param" and value.int64_param < 0
+        if name in KINDS and (kind not in KINDS[name] or is_negative):
+            msg = f"parameter '{name}' is a {kind}"
+            raise Refused(msg)
+
+
 def typed(name: str, datatype: str, contents: Any, filled: list[str]) -> bytes:
     """Return typed contents as wire bytes."""
     data = list(getattr(contents, filled[0])) if filled else []
@@ -176,6 +222,8 @@ def open_server(faulty: Any) -> tuple[grpc.Server, int]:
             if details.method.endswith("/ServerReflectionInfo"):
                 return grpc.stream_stream_rpc_method_handler(lambda *_: iter([faulty.reflect()]))
             _, service, method = details.method.split("/")
+            if method == "ModelStreamInfer":
+                return grpc.stream_stream_rpc_method_handler(faulty.stream)
             if service != SERVICE or not faulty.knows(method):
                 return None
             return grpc.unary_unary_rpc_method_handler(

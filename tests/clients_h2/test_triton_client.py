@@ -152,10 +152,11 @@ def test_a_decoupled_model_answers_often(client, count):
     def ask(infer):
         infer("repeat", whole(range(count)), request_id="7", enable_empty_final_response=True)
 
-    found = [result.get_response() for result, _ in in_stream(client, ask, count)]
-    assert [answer.id for answer in found] == ["7"] * count
+    found = [result.get_response() for result, _ in in_stream(client, ask, count + 1)]
+    assert [answer.id for answer in found] == ["7"] * (count + 1)
     final = [answer.parameters["triton_final_response"].bool_param for answer in found]
-    assert final == [False] * (count - 1) + [True]
+    assert final == [False] * count + [True]
+    assert not found[-1].outputs
 
 
 def test_a_decoupled_model_may_answer_with_nothing_but_the_end(client):

@@ -8,8 +8,9 @@ import pytest
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import ModelState
 from inferd.engine.catalog import Catalog
-from inferd.engine.lineup import MAX_DRAINING, Lineup, Source, close_served
+from inferd.engine.lineup import MAX_DRAINING, Lineup, close_served
 from inferd.engine.served import Served
+from inferd.engine.source import Source
 from inferd.errors import BackendFailed, Unavailable
 from inferd.repository.layout import FoundModel
 from inferd.repository.watch import Marks
@@ -167,7 +168,7 @@ def test_what_came_up_is_closed_when_loading_is_given_up(tmp_path):
         await asyncio.wait((changing,))
         assert changing.cancelled()
         assert stage.loader.schedulers[0].is_closed
-        assert not stage.lineup.serves
+        assert not stage.lineup.serving
 
     asyncio.run(go())
 

@@ -118,24 +118,16 @@ def test_a_model_without_its_labels_does_not_load(repository):
 @pytest.mark.parametrize(
     ("text", "field"),
     [
+        ("sequence_batching { iterative_sequence: true }", "iterative_sequence"),
         (
-            ECHO + "sequence_batching { iterative_sequence: true }",
-            "sequence_batching: iterative_sequence",
-        ),
-        (
-            ECHO + "sequence_batching {} model_transaction_policy { decoupled: true }",
-            "sequence_batching: a decoupled model_transaction_policy",
-        ),
-        (
-            'platform: "ensemble"\nensemble_scheduling { step { model_name: "a" '
-            'input_map { key: "x" value: "y" } output_map { key: "x" value: "y" } } }',
-            "ensemble_scheduling",
+            "sequence_batching {} model_transaction_policy { decoupled: true }",
+            "a decoupled model_transaction_policy",
         ),
     ],
 )
 def test_what_no_scheduler_here_can_do_is_unsupported(repository, text, field):
-    text = complaint(repository(m=text), Unsupported)
-    assert text == f"model 'm': {field} is not supported by this server"
+    text = complaint(repository(m=ECHO + text), Unsupported)
+    assert text == f"model 'm': sequence_batching: {field} is not supported by this server"
 
 
 def test_a_group_for_gpus_serves_on_a_machine_without(repository, ask, caplog):

@@ -1,7 +1,9 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from inferd.config.defaults import normalised
 from inferd.config.model import (
     BatchInput,
     Control,
@@ -20,8 +22,10 @@ from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.errors import BackendFailed, InvalidConfig, Unavailable
 from inferd.observe.stats import Counts
+from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
+from inferd.schedulers.pace import FixedPace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -267,3 +271,21 @@ def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
     executed = as_executed(sequence_config(sequence_batching=batching))
     assert [one.name for one in executed.input] == ["X", "S", "I"]
     assert [one.name for one in executed.output] == ["Y", "O"]
+
+
+@pytest.mark.parametrize(
+    ("batching", "max_batch_size", "pace"),
+    [
+        (DynamicBatching(), 8, AdaptivePace),
+        (DynamicBatching(priority_levels=2, default_priority_level=1), 8, AdaptivePace),
+        (DynamicBatching(preferred_batch_size=(8,)), 8, FixedPace),
+        (DynamicBatching(max_queue_delay_microseconds=1), 8, FixedPace),
+        (DynamicBatching(), 1, FixedPace),
+        (DynamicBatching(), 0, FixedPace),
+    ],
+)
+def test_numbers_that_are_not_given_are_found(batching, max_batch_size, pace):
+    config = replace(config_of(batching), max_batch_size=max_batch_size)
+    filled_in = normalised(normalised(config, "m"), "m")
+    scheduler = build_scheduler(filled_in, Separate(), [Noting()], Counts(), may_run_inline=False)
+    assert type(scheduler._pace) is pace

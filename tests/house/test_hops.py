@@ -56,9 +56,9 @@ BINARY_HOPS = [
     "v2_rest.V2Rest._request",
     *BINARY_INPUT,
     *BINARY_INPUT,
-    "v2_rest.set_parameters",  # binary_data_output
-    "v2_rest._set_binary_output",
-    "v2_rest._boolean",
+    "v2_rest_parameters.set_parameters",  # binary_data_output
+    "v2_rest_parameters._set_binary_output",
+    "v2_rest_parameters._boolean",
     *TO_THE_ENGINE_AND_BACK,
     "v2_rest.V2Rest.encode_infer_response",
     "v2_rest._response_head",

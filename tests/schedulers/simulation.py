@@ -105,6 +105,8 @@ class SimulatedExecution:
         self.running += 1
         outcome, took_ms = self._outcome_of(requests, raises=False), self.takes_ms(requests)
         loop = asyncio.get_running_loop()
+        requests[0].started_ns = loop.now_ns()
+        requests[0].computed_ns = requests[0].ended_ns = loop.now_ns() + round(took_ms * MS)
         loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
 
     def unloading(self):

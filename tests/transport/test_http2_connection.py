@@ -28,6 +28,7 @@ from inferd.wire.h2_frames import (
     SETTINGS,
     ErrorCode,
     encode_frame,
+    encode_window_update,
 )
 from inferd.wire.h2_hpack import encode_fields
 
@@ -45,6 +46,13 @@ async def fill(messages, call):
             yield [bytes(60_000)]
 
 
+async def one(messages, call):
+    """Send one small answer at once, and no end."""
+    yield [b"small"]
+    async for _ in messages:
+        pass
+
+
 async def large(data, call):
     return [bytes(1_000_000)]
 
@@ -53,6 +61,7 @@ METHODS = {
     "/t.T/Wait": Unary(wait_for_ever),
     "/t.T/Fill": Stream(fill),
     "/t.T/Large": Unary(large),
+    "/t.T/One": Stream(one),
 }
 
 
@@ -282,6 +291,62 @@ async def test_an_answer_that_nobody_takes_is_given_up(bench):
     bench.pass_time(9)
     bench.pass_time(2)
     assert await bench.until(RST_STREAM) == struct.pack(">L", ErrorCode.CANCEL)
+
+
+@timed(write_timeout_s=10)
+async def test_an_answer_has_its_time_from_when_it_was_made(bench):
+    await bench.greet()
+    bench.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 0)))  # no windows
+    bench.pass_time(1000)
+    bench.call(1, b"/t.T/Large")
+    await bench.until(HEADERS)
+    bench.pass_time(1)
+    bench.pass_time(9)
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    await bench.until(PING, ACK)
+    assert bench.server.connections
+    [connection] = bench.server.connections
+    assert 1 in connection._h2.streams
+    bench.pass_time(2)
+    assert await bench.until(RST_STREAM) == struct.pack(">L", ErrorCode.CANCEL)
+
+
+@timed(write_timeout_s=10)
+async def test_an_answer_that_moves_is_waited_for_though_others_move_too(bench):
+    await bench.greet()
+    bench.send(encode_window_update(0, 2**30))
+    bench.call(1, b"/t.T/Large")
+    bench.call(3, b"/t.T/Large")
+    await bench.until(DATA)
+    for _ in range(3):
+        bench.pass_time(8)
+        bench.send(encode_window_update(3, 100))  # one of them is read, slowly
+        bench.send(encode_frame(PING, 0, 0, bytes(8)))
+        await bench.until(PING, ACK)
+    [connection] = bench.server.connections
+    assert set(connection._h2.streams) == {3}
+
+
+@timed(write_timeout_s=10)
+async def test_a_stream_whose_handler_waits_for_its_client_is_given_up_too(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Fill", ends=0)
+    await bench.until(DATA)
+    bench.pass_time(1)
+    bench.pass_time(11)
+    assert await bench.until(RST_STREAM) == struct.pack(">L", ErrorCode.CANCEL)
+
+
+@timed(write_timeout_s=10)
+async def test_a_stream_whose_handler_need_not_wait_may_rest(bench):
+    await bench.greet()
+    bench.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 0)))  # no windows
+    bench.call(1, b"/t.T/One", ends=0)
+    await bench.until(HEADERS)
+    for _ in range(5):
+        bench.pass_time(11)
+    bench.send(encode_window_update(1, 100))
+    assert await bench.until(DATA)
 
 
 @timed(write_timeout_s=10)

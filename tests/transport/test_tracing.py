@@ -294,7 +294,8 @@ async def test_each_request_of_a_stream_is_a_trace(over_grpc):
             iter([infer_request(), infer_request("nope"), infer_request("twice")])
         )
         assert len([answer async for answer in call]) == 4
-        one, failed, twice = [await sink.next() for _ in range(3)]
+        traces = [await sink.next() for _ in range(3)]
+        one, failed, twice = sorted(traces, key=lambda trace: trace.id)
     assert sorted(names(one)) == sorted(OVER_GRPC)
     assert failed.error == "not found"
     assert names(twice).count("GRPC_SEND_END") == names(twice).count("INFER_RESPONSE_COMPLETE") == 2

@@ -1,4 +1,4 @@
-"""V2 over JSON: whole requests and answers, both ways, and the small calls."""
+"""V2 over JSON: requests as every reader reads them, answers, and errors."""
 
 import contextlib
 import json
@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inferd.core.metadata import ModelMetadata, ServerMetadata, TensorMetadata
-from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import Code, InferdError, InvalidRequest
-from inferd.tensor.dtype import DATATYPES, DataType
+from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire import json_document
@@ -26,22 +25,12 @@ from inferd.wire.inline import (
     PIECE,
     NotFast,
 )
-from inferd.wire.v2_binary import HEADER, json_length
 from inferd.wire.v2_rest import (
     HTTP_STATUS,
     MAX_ERROR,
     JsonRules,
     V2Rest,
-    decode_infer_response,
-    decode_model_metadata,
     encode_error,
-    encode_infer_request,
-    encode_live,
-    encode_model_metadata,
-    encode_model_names,
-    encode_model_ready,
-    encode_ready,
-    encode_server_metadata,
 )
 
 PADDING = b" " * json_document.LARGE_BYTES
@@ -312,87 +301,6 @@ def test_parameters_beyond_a_double_are_refused_by_name(text, on_input):
     else:
         body = b'{"parameters":{"p":%b},"inputs":[%b]}' % (text, one % b"")
     assert "'p'" in refusal(body) and "double" in refusal(body)
-
-
-@pytest.mark.parametrize("key", ["triton_", "triton_x", "triton_final_response"])
-def test_reserved_names_are_refused(key):
-    message = refusal(with_parameters(**{key: 1}))
-    assert f"'{key}'" in message and "reserved" in message
-
-
-def test_reserved_names_are_told_by_their_case():
-    parameters = {"Triton_x": 1, "Priority": "a"}
-    assert decode(with_parameters(**parameters)).parameters == parameters
-
-
-@pytest.mark.parametrize("value", [True, False])
-def test_one_name_with_the_reserved_prefix_may_be_set(value):
-    request = decode(with_parameters(triton_enable_empty_final_response=value))
-    assert (request.empty_final, request.parameters) == (value, {})
-    assert "true or false" in refusal(with_parameters(triton_enable_empty_final_response="x"))
-
-
-@pytest.mark.parametrize("value", [0, 1, 2**63, 2**64 - 1])
-def test_priority_and_timeout_are_numbers_of_64_bits(value):
-    request = decode(with_parameters(priority=value, timeout=value))
-    assert (request.priority, request.timeout_us, request.parameters) == (value, value, {})
-
-
-@pytest.mark.parametrize("value", [-1, 2**64, 1.5, 1.0, "1", True, [], {}, "a" * 100_000])
-@pytest.mark.parametrize("key", ["priority", "timeout"])
-def test_other_priorities_and_timeouts_are_refused_by_name(key, value):
-    message = refusal_of_any_words(with_parameters(**{key: value}))
-    assert f"'{key}'" in message and "2^64 - 1" in message and len(message) < 400
-
-
-def refusal_of_any_words(document):
-    """Return one of the refusals: the exact reader shows a number as it was written."""
-    text, *_ = bodies(document)
-    with pytest.raises(InvalidRequest) as caught:
-        decode_whole(codec(), "m", "", memoryview(text), len(text))
-    for body in bodies(document)[1:]:
-        with pytest.raises(InvalidRequest):
-            decode_whole(codec(), "m", "", memoryview(body), len(body))
-    return caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("parameters", "expected"),
-    [
-        ({"sequence_id": 5}, Sequence(5)),
-        ({"sequence_id": "s"}, Sequence("s")),
-        ({"sequence_id": 2**64 - 1, "sequence_end": True}, Sequence(2**64 - 1, end=True)),
-        ({"sequence_start": True, "sequence_id": 5}, Sequence(5, start=True)),
-        (
-            {"sequence_id": 5, "sequence_start": True, "sequence_end": False},
-            Sequence(5, start=True),
-        ),
-        ({"sequence_id": 0, "sequence_start": True}, None),
-        ({"sequence_id": ""}, None),
-        ({"sequence_start": True, "sequence_end": True}, None),
-    ],
-)
-def test_a_sequence_has_an_id_that_is_not_zero(parameters, expected):
-    request = decode(with_parameters(**parameters))
-    assert request.sequence == expected and request.parameters == {}
-
-
-@pytest.mark.parametrize("value", [-1, 2**64, 1.5, True, []])
-def test_other_sequence_ids_are_refused(value):
-    message = refusal_of_any_words(with_parameters(sequence_id=value))
-    assert "'sequence_id'" in message and "string" in message
-
-
-@pytest.mark.parametrize("key", ["sequence_start", "sequence_end", "binary_data_output"])
-@pytest.mark.parametrize("value", [1, 0, "true", [], {}, 1.0])
-def test_flags_are_true_or_false(key, value):
-    message = refusal_of_any_words(with_parameters(**{key: value}))
-    assert f"'{key}'" in message and "true or false" in message
-
-
-def test_binary_output_is_a_choice_for_all():
-    assert decode(with_parameters(binary_data_output=True)).binary_output
-    assert not decode(with_parameters(binary_data_output=False)).binary_output
 
 
 # --- nothing but refusals ---
@@ -722,235 +630,7 @@ def test_strings_that_are_not_utf8_name_the_way_out_and_can_go_it():
     assert bytes(buffers[1]) == b"\x01\x00\x00\x00\xff"
 
 
-# --- the client's side ---
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
-SHAPES = st.lists(st.integers(0, 3), max_size=3).map(tuple)
-SCALARS = st.one_of(
-    st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
-    st.floats(allow_nan=False, allow_infinity=False),
-    TEXTS,
-)
-PARAMETERS = st.dictionaries(TEXTS.map(lambda key: "k" + key), SCALARS, max_size=2)
-
-
-@st.composite
-def tensors(draw, name="x"):
-    datatype = draw(st.sampled_from(list(DataType)))
-    shape = draw(SHAPES)
-    count = math.prod(shape)
-    if datatype is DataType.BYTES:
-        texts = draw(st.lists(TEXTS, min_size=count, max_size=count))
-        return Tensor(name, datatype, shape, bytes(encode_strings(texts, name)))
-    size = count * datatype.size_bytes
-    raw = draw(st.binary(min_size=size, max_size=size))
-    if datatype is DataType.BOOL:
-        raw = bytes(byte & 1 for byte in raw)
-    return Tensor(name, datatype, shape, raw)
-
-
-def values_of(one):
-    """Return the elements as comparable text, any NaN as good as another."""
-    if one.datatype is DataType.BYTES:
-        return one.strings()
-    if one.datatype is DataType.BF16:
-        return ["nan" if bits & 0x7FFF > 0x7F80 else bits for bits in one.numpy().ravel().tolist()]
-    return [repr(value) for value in one.numpy().ravel().tolist()]
-
-
-def same(one, other):
-    assert (one.name, one.datatype, one.shape) == (other.name, other.datatype, other.shape)
-    assert values_of(one) == values_of(other)
-    assert (one.parameters or None) == (other.parameters or None)
-
-
-def sent(buffers, size):
-    body = b"".join(buffers)
-    return memoryview(body), len(body) if size is None else size
-
-
-@pytest.mark.slow
-@given(st.data(), st.booleans())
-@settings(deadline=None, max_examples=150)
-def test_a_request_survives_the_way_to_the_server(data, binary):
-    inputs = [data.draw(tensors(name)) for name in ("a", "b")[: data.draw(st.integers(0, 2))]]
-    for one in inputs:
-        one.parameters = data.draw(PARAMETERS) or None
-    sequences = st.builds(
-        Sequence, st.integers(1, 2**64 - 1) | TEXTS.map("s".__add__), st.booleans()
-    )
-    wanted = st.builds(WantedOutput, TEXTS, st.booleans(), st.integers(0, 9))
-    request = InferRequest(
-        "m",
-        "3",
-        data.draw(TEXTS),
-        inputs,
-        data.draw(st.lists(wanted, max_size=2)),
-        data.draw(PARAMETERS),
-        priority=data.draw(st.integers(0, 2**64 - 1)),
-        timeout_us=data.draw(st.integers(0, 2**64 - 1)),
-        sequence=data.draw(st.none() | sequences),
-    )
-    body, size = sent(*encode_infer_request(request, binary=binary))
-    got = decode_whole(codec(), "m", "3", body, size)
-    for one, other in zip(inputs, got.inputs, strict=True):
-        same(one, other)
-    assert got.binary_output == (binary and not request.outputs)
-    got.inputs, got.binary_output = inputs, False
-    assert got == request
-
-
-@given(st.data(), st.booleans())
-@settings(deadline=None, max_examples=150)
-def test_an_answer_survives_the_way_to_the_client(data, binary):
-    outputs = [data.draw(tensors(name)) for name in ("a", "b")[: data.draw(st.integers(0, 2))]]
-    for one in outputs:
-        one.parameters = data.draw(PARAMETERS) or None
-    response = InferResponse("m", "1", data.draw(TEXTS), outputs, data.draw(PARAMETERS))
-    request = InferRequest("m", binary_output=binary)
-    got = decode_infer_response(*sent(*encode(response, request)))
-    for one, other in zip(outputs, got.outputs, strict=True):
-        same(one, other)
-    got.outputs = outputs
-    assert got == response
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_outputs_are_asked_for_as_the_inputs_go(binary):
-    request = InferRequest("m", outputs=[WantedOutput("a"), WantedOutput("b", not binary)])
-    buffers, _ = encode_infer_request(request, binary=binary)
-    assert json.loads(buffers[0])["outputs"] == [
-        {"name": "a", "parameters": {"binary_data": binary}},
-        {"name": "b", "parameters": {"binary_data": not binary}},
-    ]
-
-
-def test_binary_outputs_can_be_asked_for_with_json_inputs():
-    buffers, size = encode_infer_request(
-        InferRequest("m", inputs=[Y], binary_output=True), binary=False
-    )
-    assert size is None
-    assert json.loads(buffers[0]) == {
-        "inputs": [{"name": "y", "shape": [2], "datatype": "INT8", "data": [1, 2]}],
-        "parameters": {"binary_data_output": True},
-    }
-
-
-@pytest.mark.parametrize(
-    "fields", [{"id": "\ud800"}, {"parameters": {"a": 2**64}}, {"parameters": {"\ud800": 1}}]
-)
-def test_a_request_json_cannot_say_is_refused(fields):
-    with pytest.raises(InvalidRequest, match="JSON"):
-        encode_infer_request(InferRequest("m", **fields), binary=False)
-
-
-def test_answers_of_other_servers_are_read():
-    body = (
-        b'{"outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":[[1,NaN]],'
-        b'"parameters":{"content_type":"np","x":1.5,"o":{}}}],"parameters":{"a":0.5,"o":[]},'
-        b'"model_name":"m","model_version":null,"id":null,"extra":1}'
-    )
-    response = decode_infer_response(memoryview(body), len(body))
-    assert (response.model, response.version, response.id) == ("m", "", "")
-    assert response.parameters == {"a": 0.5}
-    assert response.outputs[0].parameters == {"content_type": "np", "x": 1.5}
-    assert response.outputs[0].shape == (1, 2)
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"", "not JSON"),
-        (b"{}", "not an inference response"),
-        (b'{"error":"x"}', "not an inference response"),
-        (b'{"model_name":"m","outputs":[{}]}', "not an inference response"),
-        (b'{"model_name":"m","outputs":[{"name":"y","shape":[-2],"datatype":"INT8"}]}', "shape"),
-        (b'{"model_name":"m","outputs":[{"name":"y","shape":[1],"datatype":"INT8"}]}', "'y'"),
-        (b'{"model_name":"m","outputs":[{"name":"y","shape":[1],"datatype":"X"}]}', "'X'"),
-        (
-            b'{"model_name":"m","outputs":[{"name":"y","shape":[2],"datatype":"INT8","data":[1]}]}',
-            "holds 1",
-        ),
-    ],
-)
-def test_answers_that_are_none_are_refused(body, words):
-    with pytest.raises(InvalidRequest, match=words):
-        decode_infer_response(memoryview(body), len(body))
-
-
-def test_bytes_an_answer_does_not_account_for_are_refused():
-    body = b'{"model_name":"m","outputs":[]}'
-    with pytest.raises(InvalidRequest, match="3 bytes more"):
-        decode_infer_response(memoryview(body + b"abc"), len(body))
-
-
-def test_the_header_of_an_answer_counts_its_json():
-    buffers, size = encode(response_with(Y), InferRequest("m", binary_output=True))
-    length = sum(len(one) for one in buffers)
-    assert json_length(str(size).encode(), length) == size
-    assert HEADER == "Inference-Header-Content-Length"
-
-
-# --- the small calls ---
-
-
-def test_each_reason_has_its_status():
-    assert set(HTTP_STATUS) == set(Code)
-    assert {code.name for code, status in HTTP_STATUS.items() if status == 400} == {
-        "UNKNOWN",
-        "INVALID_ARG",
-        "ALREADY_EXISTS",
-        "CANCELLED",
-    }
-
-
-@pytest.mark.parametrize("message", ["", "a", 'é"\n', "m" * MAX_ERROR])
-def test_an_error_is_an_object_with_its_text(message):
-    assert json.loads(encode_error(message)) == {"error": message}
-
-
-def test_a_long_error_keeps_both_ends():
-    text = json.loads(encode_error("begin" + "x" * 10**6 + "end"))["error"]
-    assert text.startswith("begin") and text.endswith("end") and len(text) < MAX_ERROR + 10
-
-
-def test_health_is_said_in_every_spelling():
-    assert json.loads(encode_live(live=True)) == {"live": True}
-    assert json.loads(encode_ready(ready=True)) == {"live": True, "ready": True}
-    assert json.loads(encode_ready(ready=False, error="why")) == {
-        "live": False,
-        "ready": False,
-        "error": "why",
-    }
-    assert json.loads(encode_model_ready("m", ready=True)) == {"name": "m", "ready": True}
-    assert json.loads(encode_model_ready("m", ready=False, error="why")) == {
-        "name": "m",
-        "ready": False,
-        "error": "why",
-    }
-
-
-def test_metadata_are_written_in_the_order_of_the_protocol():
-    text = encode_server_metadata(ServerMetadata("inferd", "1.0", ["a", "b"]))
-    assert text == b'{"name":"inferd","version":"1.0","extensions":["a","b"]}'
-    assert encode_model_names(["a", "b"]) == b'{"models":["a","b"]}'
-
-
-def test_model_metadata_come_back_as_they_went():
-    inputs = [TensorMetadata(name, d, (-1, 2)) for name, d in DATATYPES.items() if name != "STRING"]
-    metadata = ModelMetadata("m", ["1", "3"], "onnx_onnxv1", inputs, [])
-    text = encode_model_metadata(metadata)
-    document = json.loads(text)
-    assert list(document) == ["name", "versions", "platform", "inputs", "outputs"]
-    assert document["inputs"][0] == {"name": "BOOL", "datatype": "BOOL", "shape": [-1, 2]}
-    assert decode_model_metadata(text) == metadata
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"name":1}', b"\xff"])
-def test_other_metadata_are_refused(text):
-    with pytest.raises(InvalidRequest, match="not model metadata"):
-        decode_model_metadata(text)
+# --- what takes long ---
 
 
 @pytest.mark.parametrize("count", [10, INLINE_EXACT_BYTES])
@@ -1000,3 +680,26 @@ def test_many_binary_strings_are_left_to_a_thread():
     cut = ("m", "", memoryview(text + bytes(4 * count - 1)), len(text))
     with pytest.raises(InvalidRequest, match="declares"):  # what is refused unread needs no thread
         codec().decode_infer_request(*cut)
+
+
+# --- errors ---
+
+
+def test_each_reason_has_its_status():
+    assert set(HTTP_STATUS) == set(Code)
+    assert {code.name for code, status in HTTP_STATUS.items() if status == 400} == {
+        "UNKNOWN",
+        "INVALID_ARG",
+        "ALREADY_EXISTS",
+        "CANCELLED",
+    }
+
+
+@pytest.mark.parametrize("message", ["", "a", 'é"\n', "m" * MAX_ERROR])
+def test_an_error_is_an_object_with_its_text(message):
+    assert json.loads(encode_error(message)) == {"error": message}
+
+
+def test_a_long_error_keeps_both_ends():
+    text = json.loads(encode_error("begin" + "x" * 10**6 + "end"))["error"]
+    assert text.startswith("begin") and text.endswith("end") and len(text) < MAX_ERROR + 10

@@ -30,7 +30,7 @@ class RepeatBackend:
     Inputs: IN, INT32 [n]: what to answer. DELAY, UINT32 [n]: milliseconds before each answer.
     WAIT, UINT32 [1]: milliseconds the instance stays busy after the last answer. Outputs of the
     n-th answer: OUT, INT32 [1]: the n-th element. IDX, UINT32 [1]: n, from 0. No element gives no
-    answer.
+    answer. None is marked as the last: as with Triton's, that there are no more is told afterwards.
     """
 
     bounded = False
@@ -81,8 +81,7 @@ class RepeatInstance:
                 Tensor("OUT", DataType.INT32, (1,), elements[index : index + 1]),
                 Tensor("IDX", DataType.UINT32, (1,), np.array([index], np.uint32)),
             ]
-            final = index == len(elements) - 1
-            yield InferResponse(request.model, self._version, request.id, outputs, final=final)
+            yield InferResponse(request.model, self._version, request.id, outputs, final=False)
         if "WAIT" in inputs:
             self._wait(int(inputs["WAIT"][0]))
 
@@ -96,6 +95,7 @@ class RepeatInstance:
         except InferdError as error:
             return error
         if len(answers) == 1:
+            answers[0].final = True
             return answers[0]
         return InvalidRequest(
             f"input 'IN' has {len(answers)} elements, which need a stream; this call takes one"

@@ -58,7 +58,8 @@ def normalised(
 def _dynamic(dynamic: DynamicBatching | None, max_batch_size: int) -> DynamicBatching | None:
     if dynamic is None or dynamic.preferred_batch_size or max_batch_size < 1:
         return dynamic
-    return replace(dynamic, preferred_batch_size=(max_batch_size,))
+    is_adaptive = not dynamic.max_queue_delay_microseconds
+    return replace(dynamic, preferred_batch_size=(max_batch_size,), is_adaptive=is_adaptive)
 
 
 def _sequence(sequence: SequenceBatching | None) -> SequenceBatching | None:

@@ -83,7 +83,7 @@ def _read(message: Any) -> Any:
         inner = message.DESCRIPTOR.fields
         return _read_field(message, inner[0]) if inner else True
     values: dict[str, Any] = {}
-    for attribute in fields(cls):
+    for attribute in _attributes(cls):
         owner, field = _place_of(attribute, message)
         if field.has_presence and not owner.HasField(field.name):
             continue
@@ -127,7 +127,7 @@ def _write(message: Any, value: Any) -> None:
         for field in message.DESCRIPTOR.fields:
             _write_field(message, field, value)
         return
-    for attribute in fields(cls):
+    for attribute in _attributes(cls):
         one = getattr(value, attribute.name)
         if one != _default_of(attribute):
             _write_field(*_place_of(attribute, message), one)
@@ -168,6 +168,11 @@ def _number_of(field: FieldDescriptor, value: Any) -> Any:
 
 
 # --- the rule ---
+
+
+def _attributes(cls: Any) -> list[Field[Any]]:
+    """Return those fields of `cls` that the protocol has, too."""
+    return [field for field in fields(cls) if not field.metadata.get("ours")]
 
 
 def _class_of(message: Any) -> Any:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from inferd.tensor.dtype import DataType
 
+OURS = {"ours": True}
+"""Marks what a configuration means and no message of the protocol can say."""
+
 # --- what goes in and comes out ---
 
 
@@ -190,7 +193,10 @@ class QueuePolicy:
 
 @dataclass(frozen=True, slots=True)
 class DynamicBatching:
-    """Requests are gathered into batches. Priority level 1 is the highest."""
+    """Requests are gathered into batches. Priority level 1 is the highest.
+
+    `is_adaptive` says that nobody gave sizes or a delay.
+    """
 
     preferred_batch_size: tuple[int, ...] = ()
     max_queue_delay_microseconds: int = 0
@@ -199,6 +205,7 @@ class DynamicBatching:
     default_priority_level: int = 0
     default_queue_policy: QueuePolicy | None = None
     priority_queue_policy: dict[int, QueuePolicy] = field(default_factory=dict)
+    is_adaptive: bool = field(default=False, compare=False, metadata=OURS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,30 +12,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from inferd.config.model import ModelConfig
-from inferd.config.pbtxt import parse_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.engine.catalog import UNLOADED, Catalog
 from inferd.engine.dependents import Dependents, check_chain, needs_of
-from inferd.engine.lineup import Lineup, Source, close_served
-from inferd.engine.load import Loader, LoadOptions, tell_ignored
+from inferd.engine.lineup import Lineup, close_served
+from inferd.engine.load import Loader, LoadOptions
+from inferd.engine.source import Source, Sources
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import InferdError, InvalidRequest, LoadFailed, NotLoadable, Unavailable
 from inferd.repository.layout import FoundModel, check_model_name
-from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE
-from inferd.repository.repositories import Repositories
-from inferd.repository.tree import link_out
-from inferd.repository.upload import Upload, Uploads
-from inferd.repository.watch import NO_MARKS, Watch, marks_of
 
 log = logging.getLogger("inferd.engine")
 
-ALL = "*"
-"""Of --load-model: every model in the repositories."""
-
 MAX_WAITING = 100
 """So many changes to one model may wait for each other; more are refused as Unavailable."""
+
+MAX_REASON = 300
+"""Of the reason why a step's model does not serve so many characters are told of its ensembles."""
 
 _READING_AT_ONCE = 4
 _Result = TypeVar("_Result")
@@ -54,15 +48,14 @@ class Control:
         self._options = options
         self._mode = options.model_control_mode
         self._loader = loader or Loader(options)
-        self._uploads = Uploads(options.model_upload_max_bytes)
+        self._sources = Sources(self._loader, options)
         self._dependents = Dependents()
         self._lineups: dict[str, Lineup] = {}
         self._complaints: dict[str, list[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[str] = set()
         self._reading = asyncio.Semaphore(_READING_AT_ONCE)
-        self._repositories = Repositories(())
-        self._watch = Watch(self._repositories)
+        self._is_started = False
         self._is_stopped = False
 
     # --- the start, and the end ---
@@ -72,15 +65,12 @@ class Control:
 
         Raises InvalidConfig for a path that holds no models.
         """
-        self._repositories = await in_daemon_thread(lambda: self._loader.repositories(paths))
-        self._watch = Watch(self._repositories)
-        if self._mode == "poll":  # before the files are read: what changes meanwhile is noticed
-            await in_daemon_thread(self._watch.look)
-        models = await in_daemon_thread(self._models_at_start)
+        models = await in_daemon_thread(lambda: self._sources.open(paths))
         for model in models:
             self._lineup(model.name).announce(model.versions)
             self._dependents.ask(model.name)
         await asyncio.gather(*(self._follow(m.name, self._reader_of(m)) for m in models))
+        self._is_started = True
         if self._mode == "poll" and self._options.repository_poll_secs > 0:
             self._spawn(self._poll())
 
@@ -102,19 +92,7 @@ class Control:
         closes = [close_served(served, timeout_s) for served in self._catalog.clear()]
         await asyncio.gather(*drains, *closes)
         self._lineups.clear()
-        await in_daemon_thread(self._uploads.close)
-
-    def _models_at_start(self) -> list[FoundModel]:
-        wanted = self._options.load_model
-        if self._mode != "explicit" or ALL in wanted:
-            return self._repositories.find_all()
-        return [
-            self._repositories.find(name) or FoundModel(name, Path(), error=_unknown(name))
-            for name in dict.fromkeys(wanted)
-        ]
-
-    def _reader_of(self, model: FoundModel) -> Read:
-        return lambda: self._source(model)
+        await in_daemon_thread(self._sources.close)
 
     # --- what clients ask for ---
 
@@ -161,36 +139,30 @@ class Control:
         """
         if self._mode != "explicit":
             return list(self._catalog.rows())
-        places = await self._read(self._repositories.places)
-        never = [IndexEntry(name) for name in places if name not in self._catalog.models]
+        names = await self._read(self._sources.names)
+        never = [IndexEntry(name) for name in names if name not in self._catalog.models]
         return sorted([*self._catalog.rows(), *never], key=lambda row: row.name)
 
     async def _load(self, request: LoadRequest) -> None:
-        name, text = request.model, request.config
-        if text is None:
-            await self._change(name, lambda: self._asked(name), is_asked=True)
+        name, sources = request.model, self._sources
+        if not request.files:
+            await self._change(name, lambda: sources.asked(request), is_asked=True)
         else:
-            override = await self._read(lambda: _read_config(text))
-            if request.files:
-                await self._load_sent(name, request, override)
-            else:
-                await self._change(name, lambda: self._asked(name, override), is_asked=True)
+            upload = await self._read(lambda: sources.store(request))
+            upload.hold()
+            try:
+                await self._change(name, lambda: sources.sent(request, upload), is_asked=True)
+            finally:
+                if upload.release():
+                    await in_daemon_thread(upload.discard)
         self._dependents.ask(name)
-
-    async def _load_sent(self, name: str, request: LoadRequest, override: ModelConfig) -> None:
-        upload = await self._read(lambda: self._uploads.store(request.files))
-        upload.hold()
-        try:
-            await self._change(name, lambda: self._sent(name, upload, override), is_asked=True)
-        finally:
-            if upload.release():
-                await in_daemon_thread(upload.discard)
 
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
         if name in self._lineups or name in self._catalog.models:
+            await self._take_down_callers(name)
             async with self._turn(name) as lineup:
-                is_gone = name not in await self._read(self._repositories.places)
-                lineup.withdraw(is_gone=is_gone)
+                is_gone = name not in await self._read(self._sources.names)
+                self._withdraw(lineup, is_gone=is_gone)
         alone = self._dependents.leave(name)
         await self._settle(name)
         for step in alone if dependents else ():
@@ -201,13 +173,13 @@ class Control:
     async def look(self) -> Sequence[asyncio.Task[None]]:
         """Look at the repositories and follow what has changed there, in the returned tasks."""
         try:
-            names = await in_daemon_thread(self._watch.look)
+            names = await in_daemon_thread(self._sources.watch.look)
         except NotLoadable as error:  # a share that is away for a moment unloads nothing
             self._complain("", [f"{error.message}; what serves goes on"])
             return []
         self._complaints.pop("", None)
         for name in self._following.intersection(names):
-            self._watch.forget(name)  # it changed again: a later look shall tell
+            self._sources.watch.forget(name)  # it changed again: a later look shall tell
         names = [name for name in names if name not in self._following]
         for name in names:
             self._dependents.ask(name)
@@ -228,10 +200,12 @@ class Control:
             complaints = await self._change(name, read)
         except InferdError as error:
             complaints = [error.message]
+            self._lineup(name).fail(error.message)
         finally:
             self._following.discard(name)
+            self._drop_if_idle(name)
         if complaints:
-            self._watch.forget(name)
+            self._sources.watch.forget(name)
             self._complain(name, complaints)
         else:
             self._complaints.pop(name, None)
@@ -243,31 +217,11 @@ class Control:
                 log.error("%s", complaint)
         self._complaints[name] = complaints
 
-    # --- reading; all for threads ---
-
     def _reader(self, name: str) -> Read:
-        def read() -> Source | None:
-            model = self._repositories.find(name)
-            return self._source(model) if model else None
+        return lambda: self._sources.find(name)
 
-        return read
-
-    def _asked(self, name: str, override: ModelConfig | None = None) -> Source:
-        model = self._repositories.find(name, override)
-        if model is None:
-            raise _unknown(name)
-        if model.root is not None and self._options.model_repository_links == "inside":
-            _check_links(model, model.root)
-        return self._source(model)._replace(is_override=override is not None)
-
-    def _sent(self, name: str, upload: Upload, override: ModelConfig) -> Source:
-        source = self._source(self._loader.sent(name, upload, override))
-        return source._replace(is_override=True, upload=upload)
-
-    def _source(self, model: FoundModel) -> Source:
-        tell_ignored(model)
-        marks = NO_MARKS if self._mode == "none" else marks_of(model.folder, model.file)
-        return Source(model, marks)
+    def _reader_of(self, model: FoundModel) -> Read:
+        return lambda: self._sources.of(model)
 
     # --- one change ---
 
@@ -277,7 +231,8 @@ class Control:
         """Make what serves of the model what `read` finds; return what went wrong.
 
         An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
-        When a client `is_asked` for it, whatever goes wrong is raised.
+        The ensembles that call a model that is gone end before it. When a client `is_asked` for
+        it, whatever goes wrong is raised.
         """
         check_chain(chain, name)
         complaints: list[str] = []
@@ -285,9 +240,12 @@ class Control:
             async with self._turn(name) as lineup:
                 source = await self._read(read)
                 missing = self._missing(source)
-                if not missing or is_last:
+                is_called = source is None and any(map(self._serves, self._dependents.of(name)))
+                if not (missing or is_called) or is_last:
                     complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
                     break
+            if is_called:
+                await self._take_down_callers(name)
             for step in missing:
                 await self._change(step, self._reader(step), chain=(*chain, name))
         await self._settle(name)
@@ -303,11 +261,12 @@ class Control:
         name = lineup.name
         if source is None:
             self._dependents.leave(name)
-            lineup.withdraw(is_gone=True)
+            self._withdraw(lineup, is_gone=True)
             return []
         error = source.model.error
         if error is None and missing:
-            error = LoadFailed(f"model '{name}' needs {', '.join(missing)}, which is not loaded")
+            needed = ", ".join(map(self._with_reason, missing))
+            error = LoadFailed(f"model '{name}' needs {needed}, which is not loaded")
         if error is not None:
             if source.is_override:
                 raise error
@@ -316,22 +275,80 @@ class Control:
                 raise NotLoadable(msg) from error
             lineup.fail(error.message)
             return [error.message]
-        is_partial = not (is_asked or lineup.serves)
-        failures = await lineup.change(source, is_partial=is_partial)
-        self._dependents.want(name, needs_of(source.model.config))
+        before, needs = lineup.serving, needs_of(source.model.config)
+        source = source._replace(callees=self._callees(needs))
+        failures = await lineup.change(source, is_partial=not (is_asked or before))
+        self._dependents.want(name, needs)
+        if lineup.serving != before:
+            self._tell(lineup)
         if failures and is_asked:
-            raise _failed(name, failures)
+            error = _failed(name, failures)
+            log.error("%s", error.message)
+            raise error
         return list(failures.values())
+
+    def _withdraw(self, lineup: Lineup, reason: str = UNLOADED, *, is_gone: bool = False) -> None:
+        before = lineup.serving
+        lineup.withdraw(reason, is_gone=is_gone)
+        if before:
+            self._tell(lineup)
+
+    def _tell(self, lineup: Lineup) -> None:
+        """Log what serves of a model, unless it is the start, which has a table."""
+        if self._is_started:
+            versions = ", ".join(map(str, lineup.serving))
+            what = f"version {versions}" if versions else "no version"
+            log.info("model '%s' now serves %s", lineup.name, what)
 
     async def _settle(self, name: str) -> None:
         """Take down the ensembles that call the model, or bring them back, as it now serves."""
+        if not self._serves(name):
+            await self._take_down_callers(name)
+            return
         for ensemble in self._dependents.of(name):
-            if self._serves(name) and not self._serves(ensemble):
+            if not self._serves(ensemble):
                 self._spawn(self._follow(ensemble, self._reader(ensemble)))
-            elif not self._serves(name) and self._serves(ensemble):
-                async with self._turn(ensemble) as lineup:
-                    lineup.withdraw(f"model '{name}', which it calls, is {UNLOADED}")
-                await self._settle(ensemble)
+                continue
+            source = self._lineup(ensemble).source
+            needs = needs_of(source.model.config) if source else ()
+            if source is not None and source.callees != self._callees(needs):
+                self._spawn(self._renew(ensemble, source))
+
+    async def _take_down_callers(self, name: str) -> None:
+        """Have the ensembles that call the model serve no more, and their last requests end."""
+        for ensemble in self._dependents.of(name):
+            if self._serves(ensemble):
+                await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
+
+    async def _take_down(self, ensemble: str, reason: str) -> None:
+        await self._take_down_callers(ensemble)
+        async with self._turn(ensemble) as lineup:
+            self._withdraw(lineup, reason)
+        await lineup.drained()
+
+    async def _renew(self, ensemble: str, source: Source) -> None:
+        """Put an ensemble together anew, for other versions serve its steps now.
+
+        It is taken down when it does not go with them.
+        """
+        try:
+            complaints = await self._change(ensemble, lambda: source)
+        except InferdError as error:
+            complaints = [error.message]
+        if complaints and self._serves(ensemble):
+            log.error("%s", complaints[0])
+            await self._take_down(ensemble, complaints[0])
+
+    def _callees(self, needs: Sequence[str]) -> tuple[object, ...]:
+        """Return what serves of the models in `needs`: another tuple when anything else does."""
+        models = (self._catalog.models.get(name) for name in needs)
+        return tuple(tuple(model.ready.values()) if model else () for model in models)
+
+    def _with_reason(self, name: str) -> str:
+        """Return the name of a model that does not serve, and why it does not."""
+        model = self._catalog.models.get(name)
+        reasons = [row.reason for row in model.versions.values() if row.reason] if model else []
+        return f"{name} ({reasons[-1][:MAX_REASON]})" if reasons else name
 
     def _serves(self, name: str) -> bool:
         model = self._catalog.models.get(name)
@@ -388,27 +405,6 @@ class Control:
             log.error("a change of models failed", exc_info=error)
 
 
-def _read_config(text: str) -> ModelConfig:
-    if len(text) > MAX_CONFIG_BYTES:
-        msg = f"the config has {len(text)} characters, the limit is {MAX_CONFIG_BYTES}"
-        raise InvalidRequest(msg)
-    return parse_json(text, OVERRIDE)
-
-
-def _check_links(model: FoundModel, root: Path) -> None:
-    link = link_out(model.folder, root)
-    if link is not None:
-        msg = (
-            f"failed to load '{model.name}': '{link}' is a link that leads out of the repository; "
-            f"--model-repository-links=any allows that"
-        )
-        raise NotLoadable(msg)
-
-
 def _failed(name: str, failures: dict[int, str]) -> LoadFailed:
     reasons = "; ".join(f"version {number}: {why}" for number, why in failures.items())
     return LoadFailed(f"load failed for model '{name}': {reasons}")
-
-
-def _unknown(name: str) -> NotLoadable:
-    return NotLoadable(f"failed to load '{name}': there is no such model in the repository")

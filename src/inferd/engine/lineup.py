@@ -17,11 +17,11 @@ from inferd.core.metadata import ModelState
 from inferd.engine.catalog import NO_VERSION, UNLOADED, Catalog
 from inferd.engine.load import Loader
 from inferd.engine.served import Served
+from inferd.engine.source import Source
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import InferdError, Unavailable
 from inferd.repository.layout import FoundModel
 from inferd.repository.upload import Upload
-from inferd.repository.watch import Marks
 
 log = logging.getLogger("inferd.engine")
 
@@ -30,23 +30,6 @@ MAX_DRAINING = 32
 
 MAX_UNLOADED = 16
 """Of the versions that served once so many stay in the index."""
-
-
-class Source(NamedTuple):
-    """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
-
-    `upload` holds the files where a client sent them, too.
-    """
-
-    model: FoundModel
-    marks: Marks
-    is_override: bool = False
-    upload: Upload | None = None
-
-    def marks_of(self, version: int) -> tuple[object, ...]:
-        """Return all that a version hangs on, save the configuration."""
-        own = self.marks.versions.get(str(version), b"")
-        return (self.model.folder, self.model.file, self.marks.shared, own)
 
 
 class _Kept(NamedTuple):
@@ -84,11 +67,13 @@ class Lineup:
         self._drains: set[asyncio.Task[None]] = set()
         self._draining: Counter[int] = Counter()
         self._is_gone = False
+        self.source: Source | None = None
+        """What serves was last made from."""
 
     @property
-    def serves(self) -> bool:
-        """Whether a version serves."""
-        return bool(self._kept)
+    def serving(self) -> dict[int, Served]:
+        """What serves, by version."""
+        return {number: one.served for number, one in sorted(self._kept.items())}
 
     @property
     def is_idle(self) -> bool:
@@ -134,7 +119,7 @@ class Lineup:
         for number in list(model.versions) if model else ():
             if number == NO_VERSION:
                 self._catalog.remove(self.name, number)
-            elif number not in self._kept:
+            elif number not in self._kept and not self._draining[number]:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
         kept, self._kept = self._kept, {}
         for number in kept:
@@ -146,8 +131,19 @@ class Lineup:
 
     def fail(self, reason: str) -> None:
         """Say why nothing of the model can be loaded, unless something of it serves."""
-        if not self._kept:
-            self._catalog.set_state(self.name, NO_VERSION, ModelState.UNAVAILABLE, reason)
+        if self._kept:
+            return
+        model = self._catalog.models.get(self.name)
+        rows = model.versions.items() if model else ()
+        idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
+        known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
+        for number in known or [NO_VERSION]:
+            self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
+
+    async def drained(self) -> None:
+        """Wait for the requests of versions that do not serve any more, as long as they may run."""
+        if self._drains:
+            await asyncio.wait(self._drains)
 
     async def end_drains(self, timeout_s: float) -> None:
         """Wait for the requests of versions that do not serve any more, `timeout_s` at most."""
@@ -202,13 +198,14 @@ class Lineup:
                 self._catalog.remove(self.name, number)
                 continue
             self._catalog.set_state(
-                self.name, number, ModelState.UNAVAILABLE, reason, is_excused=self.serves
+                self.name, number, ModelState.UNAVAILABLE, reason, is_excused=bool(self._kept)
             )
 
     # --- taking over ---
 
     def _take_over(self, source: Source, loaded: Iterable[Served]) -> None:
         """Exchange what serves. Nothing here waits, so no request sees half of it."""
+        self.source = source
         model, before = source.model, self._kept
         assert model.config is not None
         self._kept = {number: one for number, one in before.items() if number in model.versions}

@@ -15,12 +15,13 @@ from inferd.config.model import (
 from inferd.core.interfaces import Backend, Instance, Scheduler
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
+from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import MAX_WAITING, Execution
-from inferd.schedulers.pace import FixedPace
+from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.queue import RequestQueue
 from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
@@ -102,11 +103,12 @@ def as_executed(config: ModelConfig) -> ModelConfig:
 def _dynamic(
     config: ModelConfig, batching: DynamicBatching, execution: Execution, plan: BatchPlan
 ) -> DynamicScheduler:
-    pace = FixedPace(
-        config.max_batch_size,
-        batching.preferred_batch_size,
-        batching.max_queue_delay_microseconds,
-    )
+    pace: Pace
+    if batching.is_adaptive and config.max_batch_size > 1:
+        pace = AdaptivePace(config.max_batch_size, execution.instance_count)
+    else:
+        delay_us = batching.max_queue_delay_microseconds
+        pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
     queue = RequestQueue(config.name, batching)
     return DynamicScheduler(execution, queue, pace, plan, keeps_order=batching.preserve_ordering)
 

@@ -51,9 +51,12 @@ class DynamicScheduler:
         self._alarm = alarm(self._advance)
         self._clock = self._alarm.clock
         self._free_count = execution.instance_count
-        self._starts_at_once = pace.starts_at_once and not keeps_order
         self._order = _Order() if keeps_order else None
         self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing runs
+        self._until_look = pace.look_after
+        self._is_soon = False  # the alarm goes off when all have had their turn
+        self._runs_at_once = False  # a request that comes now waits for nobody
+        self._settle()
 
     @property
     def pending_count(self) -> int:
@@ -62,7 +65,7 @@ class DynamicScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises Unavailable when the queue is full or waiting took too long."""
-        if self._starts_at_once and not self._queue.size:
+        if self._runs_at_once:
             answers = self._execution.run_inline((request,))
             if answers is not None:
                 [answer] = answers
@@ -71,6 +74,9 @@ class DynamicScheduler:
                         raise answer
                     finally:
                         del answer, answers  # its traceback holds this frame, and that the request
+                self._until_look -= 1
+                if not self._until_look:
+                    self._look(request)
                 return answer
         waiting = self._enqueue(request)
         try:
@@ -87,7 +93,6 @@ class DynamicScheduler:
         """See Scheduler.close. Those who still wait when the time is over are refused."""
         give_up_ns = self._clock() + int(timeout_s * 1e9)
         self._quiet = asyncio.get_running_loop().create_future()
-        self._starts_at_once = False
         self._pace = FixedPace(self._plan.max_batch_size, (), 0)  # nobody else will come
         self._advance()
         await asyncio.wait((self._quiet,), timeout=timeout_s)
@@ -101,14 +106,25 @@ class DynamicScheduler:
     def _enqueue(self, request: InferRequest) -> Waiting:
         if self._quiet is not None:
             raise self._execution.unloading()
-        if self._order is not None:
-            self._order.check_room()
-        done = asyncio.get_running_loop().create_future()
-        waiting = Waiting(request, self._plan.kind(request), done)
-        self._queue.add(waiting, self._clock())
-        if self._order is not None:
-            self._order.add(waiting)
-        self._advance()
+        queue, pace, order = self._queue, self._pace, self._order
+        waiting = Waiting(request, None, asyncio.get_running_loop().create_future())
+        if self._runs_at_once and self._free_count:
+            pace.came(request.batch_size)
+            self._start_in_thread((waiting,), (request,))
+            self._settle()
+            return waiting
+        if order is not None:
+            order.check_room()
+        waiting.kind = self._plan.kind(request)
+        queue.add(waiting, self._clock())
+        if order is not None:
+            order.add(waiting)
+        pace.came(queue.size)
+        if not self._is_soon:
+            self._advance()
+        elif waiting.late_ns:
+            self._alarm.set(waiting.late_ns)
+        self._settle()
         return waiting
 
     def _leave(self, waiting: Waiting) -> None:
@@ -123,7 +139,7 @@ class DynamicScheduler:
         self._queue.remove(waiting)
         if self._order is not None:
             self._order.remove(waiting)
-        self._note_quiet()
+        self._settle()
 
     def _advance(self) -> None:
         """Do what can be done now, and set the alarm for what comes next."""
@@ -134,16 +150,22 @@ class DynamicScheduler:
         late_ns = queue.next_late_ns()
         if late_ns and not 0 < due_ns < late_ns:
             due_ns = late_ns
-        if due_ns > now_ns:
-            self._alarm.set(due_ns)
-        elif due_ns:
+        self._is_soon = 0 < due_ns <= now_ns
+        if self._is_soon:
             self._alarm.set_soon()
-        self._note_quiet()
+        elif due_ns:
+            self._alarm.set(due_ns)
+        self._settle()
 
-    def _note_quiet(self) -> None:
-        quiet = self._quiet
-        is_quiet = not self._queue.size and self._free_count == self._execution.instance_count
-        if quiet is not None and is_quiet and not quiet.done():
+    def _settle(self) -> None:
+        """Note what follows from what has changed."""
+        is_empty, quiet = not self._queue.size, self._quiet
+        if quiet is None:
+            self._runs_at_once = is_empty and self._order is None and self._pace.starts_at_once
+            return
+        self._runs_at_once = False
+        is_quiet = is_empty and self._free_count == self._execution.instance_count
+        if is_quiet and not quiet.done():
             quiet.set_result(None)
 
     # --- batches ---
@@ -167,17 +189,47 @@ class DynamicScheduler:
         except InferdError as error:
             self._deliver(batch, error)
             return True
-        if answers is not None:
-            self._deliver(batch, answers)
-            return True
-        self._free_count -= 1
-        self._execution.start(requests, partial(self._finish, batch))
-        return False
+        if answers is None:
+            self._start_in_thread(batch, requests)
+            return False
+        took_ns = requests[0].ended_ns - requests[0].started_ns
+        self._pace.ran(len(requests), _size(requests), took_ns)
+        self._deliver(batch, answers)
+        return True
 
-    def _finish(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
+    def _start_in_thread(self, batch: Sequence[Waiting], requests: Sequence[InferRequest]) -> None:
+        self._free_count -= 1
+        self._pace.started(_size(requests))
+        self._execution.start(requests, partial(self._finish, batch, requests))
+
+    def _finish(
+        self, batch: Sequence[Waiting], requests: Sequence[InferRequest], outcome: Outcome
+    ) -> None:
+        took_ns = 0
+        if not isinstance(outcome, InferdError):
+            took_ns = requests[0].computed_ns - requests[0].started_ns
         self._free_count += 1
-        self._advance()  # the instance first, then those who wait for what it did
+        self._pace.ended(len(requests), _size(requests), took_ns)
+        if self._queue.size:
+            self._advance()  # the instance first, then those who wait for what it did
+        else:
+            self._settle()
         self._deliver(batch, outcome)
+
+    def _look(self, request: InferRequest) -> None:
+        """See how long a request took that ran at once, and how many more come in this turn."""
+        pace = self._pace
+        pace.ran(1, request.batch_size, request.ended_ns - request.started_ns)
+        self._settle()
+        self._until_look = turn = pace.look_after
+        size = request.batch_size
+        asyncio.get_running_loop().call_soon(self._look_back, pace, turn, size)
+
+    def _look_back(self, pace: Pace, turn: int, size: int) -> None:
+        count = 1 + turn - self._until_look
+        if count > 0:  # no other look began meanwhile
+            pace.looked(count, count * size)
+            self._settle()
 
     def _deliver(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
         if isinstance(outcome, InferdError):
@@ -228,3 +280,8 @@ class _Order:
                 return
             del self._waiting[number]
             tell(waiting, self._answers.pop(number))
+
+
+def _size(requests: Sequence[InferRequest]) -> int:
+    """Return how many items `requests` have together."""
+    return sum([request.batch_size for request in requests])

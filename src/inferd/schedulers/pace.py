@@ -10,7 +10,7 @@ unless none can join any more.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from inferd.schedulers.queue import Waiting
+from inferd.schedulers.queue import RequestQueue, Waiting
 
 
 class Beginning(NamedTuple):
@@ -46,16 +46,43 @@ def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) ->
 
 
 class Pace(Protocol):
-    """How many of those that wait run next, and when."""
+    """How many of those that wait run next, and when; it is told of all that happens."""
 
     starts_at_once: bool
     """Whether a request that finds nobody waiting and an instance free runs at once."""
 
-    def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
+    look_after: int
+    """After so many requests that ran on the event loop it wants to look at one; 0: never."""
+
+    def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """Return how many requests of `queue`, which is not empty, are the next batch.
 
-        0 means to wait until the time that is returned with it, or until another request comes.
+        An instance is free. 0 means to wait until the time that is returned with it; when that is
+        now, until all have had their turn who are ready to.
         """
+        ...
+
+    def came(self, waiting_size: int) -> None:
+        """Note that a request came which cannot run on the event loop at once.
+
+        `waiting_size` is the batch size of all that wait now, with it.
+        """
+        ...
+
+    def started(self, size: int) -> None:
+        """Note that a batch begins on an instance of its own."""
+        ...
+
+    def ended(self, count: int, size: int, took_ns: int) -> None:
+        """Note that a batch of `count` requests that `started` has ended; 0 ns: it failed."""
+        ...
+
+    def ran(self, count: int, size: int, took_ns: int) -> None:
+        """Note that a batch of `count` requests ran on the event loop; 0 ns: it failed."""
+        ...
+
+    def looked(self, count: int, size: int) -> None:
+        """Note how many requests, and how large in all, ran at once in one turn of the loop."""
         ...
 
 
@@ -67,6 +94,7 @@ class FixedPace:
         self._preferred = frozenset(preferred)
         self._delay_ns = 1000 * delay_us
         self.starts_at_once = not delay_us
+        self.look_after = 0
 
     def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
         """See Pace.choose."""
@@ -77,3 +105,18 @@ class FixedPace:
         if found.is_closed or due_ns <= now_ns:
             return found.request_count, 0
         return 0, due_ns
+
+    def came(self, waiting_size: int) -> None:
+        """See Pace.came."""
+
+    def started(self, size: int) -> None:
+        """See Pace.started."""
+
+    def ended(self, count: int, size: int, took_ns: int) -> None:
+        """See Pace.ended."""
+
+    def ran(self, count: int, size: int, took_ns: int) -> None:
+        """See Pace.ran."""
+
+    def looked(self, count: int, size: int) -> None:
+        """See Pace.looked."""

@@ -94,9 +94,10 @@ class RequestQueue:
         taken: list[Waiting] = []
         while len(taken) < count:
             level = next(filter(None, self._order))
-            one = (level.in_time or level.late).popitem(last=False)[1]
-            self._forget(one, level)
-            taken.append(one)
+            requests = level.in_time or level.late
+            while requests and len(taken) < count:
+                taken.append(requests.popitem(last=False)[1])
+                self._forget(taken[-1], level)
         return taken
 
     def remove(self, waiting: Waiting) -> bool:

@@ -37,7 +37,7 @@ from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.execution import Answer, Execution, Outcome, twin
-from inferd.schedulers.pace import FixedPace, Pace
+from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
 from inferd.schedulers.slots import Slot, Slots
 from inferd.schedulers.states import States
@@ -115,7 +115,7 @@ class SequenceScheduler:
         self,
         executions: Sequence[Execution],
         queues: tuple[RequestQueue, RequestQueue],
-        pace: Pace,
+        pace: FixedPace,
         tensors: ModelTensors,
         rules: SlotRules,
         *,

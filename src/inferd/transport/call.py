@@ -39,6 +39,17 @@ class Call(Protocol):
         """The client's address as the transport writes it, such as ipv4:127.0.0.1:5000."""
         ...
 
+    def hold(self, size_bytes: int) -> None:
+        """Count bytes of messages that the handler has taken and not yet answered.
+
+        A transport that limits what is in memory ends the call when that is too much.
+        """
+        ...
+
+    def release(self, size_bytes: int) -> None:
+        """Take back what `hold` counted; the end of the call takes back all of it."""
+        ...
+
     def add_initial(self, metadata: Metadata) -> None:
         """Send `metadata` before the answer; without effect once its first message is sent."""
         ...

@@ -76,7 +76,8 @@ class GrpcCall(H2Stream):
     _backlog: deque[bytes] | None = None
     _untaken = 0
     _is_input_done = False
-    _waiter: asyncio.Future[None] | None = None
+    _reads: asyncio.Future[None] | None = None  # what waits for the next message
+    _sends: asyncio.Future[None] | None = None  # what waits for the client to read; both may be
     _task: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
     _held_bytes = 0
@@ -105,6 +106,15 @@ class GrpcCall(H2Stream):
         """See Call."""
         return self._port.peer
 
+    def hold(self, size_bytes: int) -> None:
+        """See Call."""
+        if not self.is_local_done:
+            self._hold(size_bytes)
+
+    def release(self, size_bytes: int) -> None:
+        """See Call."""
+        self._release(size_bytes)
+
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
         self._initial = [*(self._initial or ()), *_encoded(metadata)]
@@ -131,8 +141,8 @@ class GrpcCall(H2Stream):
                     raise GrpcFault(INTERNAL, _CUT_SHORT)
                 raise StopAsyncIteration
             else:
-                self._waiter = asyncio.get_running_loop().create_future()
-                await self._waiter
+                self._reads = asyncio.get_running_loop().create_future()
+                await self._reads
         message, is_compressed = queue.popleft()
         self._release(len(message) + PREFIX_BYTES)
         if self._untaken and not queue and not self._backlog:
@@ -217,7 +227,8 @@ class GrpcCall(H2Stream):
 
     def on_drained(self) -> None:
         """See H2Stream."""
-        self._wake()
+        if self._sends is not None and not self._sends.done():
+            self._sends.set_result(None)
 
     def _read(self, data: Any, start: int, stop: int) -> None:
         if self._reader is None:
@@ -299,7 +310,8 @@ class GrpcCall(H2Stream):
         except BadCoding as error:
             raise GrpcFault(INTERNAL, f"a compressed message {error}") from None
         except InflatesTooFar as error:
-            msg = f"a message inflates to more than {error} bytes (--grpc-max-inflated-bytes)"
+            options = "--grpc-max-inflated-bytes, --grpc-max-message-bytes"
+            msg = f"a message inflates to more than {error} bytes ({options})"
             raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
         count = self._inflated_bytes = len(inflated)
         self._held_bytes += count
@@ -432,8 +444,8 @@ class GrpcCall(H2Stream):
         if self._sent_count % _SENT_IN_A_ROW == 0 or length > QUEUED_BYTES:
             await asyncio.sleep(0)  # a handler that never waits must not keep the loop to itself
         while self.pending_bytes > QUEUED_BYTES:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            self._sends = asyncio.get_running_loop().create_future()
+            await self._sends
 
     def _send_head(self, encoding: bytes) -> None:
         if self._is_head_sent:
@@ -519,9 +531,9 @@ class GrpcCall(H2Stream):
         self._backlog = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-        self._waiter = None
+        if self._reads is not None and not self._reads.done():
+            self._reads.set_result(None)
+        self._reads = None
 
 
 @asynccontextmanager

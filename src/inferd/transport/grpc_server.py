@@ -46,7 +46,9 @@ class GrpcServer:
                 typed_answers=options.typed_answers,
                 access=options.access,
                 forward=HeaderForward.of(
-                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                    options.header_forward_pattern,
+                    "--grpc-header-forward-pattern",
+                    options.access.secret_names,
                 ),
             ),
             **(more_methods or {}),
@@ -144,6 +146,12 @@ class AioCall:
     def peer(self) -> str:
         """See Call."""
         return str(self._context.peer())
+
+    def hold(self, size_bytes: int) -> None:
+        """See Call; grpcio counts nothing."""
+
+    def release(self, size_bytes: int) -> None:
+        """See Call."""
 
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""

@@ -3,18 +3,15 @@
 One handler per method: bytes to the codec, the words to the engine, its answer to the codec.
 """
 
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from time import monotonic_ns
 from typing import Any
 
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import (
-    Code,
     InvalidRequest,
     ModelNotFound,
     ServiceNotFound,
@@ -23,12 +20,11 @@ from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
-from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_repository import RepositoryMethods
 from inferd.transport.grpc_shared_memory import SharedMemoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
-from inferd.transport.grpc_status import status_of
+from inferd.transport.grpc_stream import StreamMethods
 from inferd.transport.grpc_trace import TraceMethods
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
@@ -76,6 +72,7 @@ def grpc_methods(
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
+        **StreamMethods(engine, typed_answers=typed_answers, forward=forward).methods(),
         **RepositoryMethods(engine).methods(),
         **LoggingMethods(engine.log).methods(),
         **TraceMethods(engine).methods(),
@@ -109,7 +106,6 @@ class _V2:
         self._resolve = engine.regions.span
         self._forward = forward
         self._decoding = Lane("inferd-decode")
-        self._failures = FailureLog(logging.getLogger("inferd.grpc"))
 
     def methods(self) -> dict[str, Method]:
         """Return the methods by name."""
@@ -120,7 +116,6 @@ class _V2:
             "ServerMetadata": Unary(self.server_metadata),
             "ModelMetadata": Unary(self.model_metadata),
             "ModelInfer": Unary(self.model_infer),
-            "ModelStreamInfer": Stream(self.model_stream_infer),
         }
 
     async def server_live(self, data: bytes, call: Call) -> list[Any]:
@@ -176,87 +171,6 @@ class _V2:
         finally:
             trace.stamp(moments.GRPC_SEND_START)
             finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)
-
-    async def model_stream_infer(
-        self, messages: AsyncIterator[bytes], call: Call
-    ) -> AsyncIterator[list[Any]]:
-        """Answer the requests of a stream in their order, each before the next one is begun.
-
-        What fails is told inside the stream, which goes on; a client that sends the metadata
-        triton_grpc_error: true has the first failure end it instead.
-        """
-        ends_at_error = ("triton_grpc_error", "true") in call.metadata
-        forwarded = self._forward.chosen(call.metadata) if self._forward is not None else {}
-        async for data in messages:
-            request = None
-            try:
-                request = await self._decoded(data)
-                if forwarded:
-                    add_forwarded(request, forwarded)
-                async with aclosing(self._answering(request, call)) as answers:
-                    async for response in answers:
-                        yield v2_grpc.encode_stream_response(
-                            request, response, mirror_typed=self._typed_answers
-                        )
-            except Exception as error:
-                if ends_at_error:
-                    raise
-                self._failures.note("ModelStreamInfer", error)
-                code, text = status_of(error)
-                has_run = request is not None and code == v2_grpc.GRPC_STATUS[Code.INTERNAL]
-                yield v2_grpc.encode_stream_error(
-                    text,
-                    v2_grpc.request_id(data) if request is None else request.id,
-                    request.model if request is not None and has_run else "",
-                )
-
-    async def _decoded(self, data: bytes) -> InferRequest:
-        try:
-            request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
-        except NotFast:
-            decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
-            request = await self._decoding.run(decode, data)
-        request.arrived_ns = monotonic_ns()
-        return request
-
-    def _answering(self, request: InferRequest, call: Call) -> AsyncGenerator[InferResponse, None]:
-        if self._tracer.is_on and (trace := begin_grpc(self._tracer, request.model, call)):
-            return self._traced_answers(request, trace)
-        return self._answers(request, self._engine)
-
-    async def _traced_answers(
-        self, request: InferRequest, trace: Trace
-    ) -> AsyncGenerator[InferResponse, None]:
-        trace.stamp(moments.GRPC_WAITREAD_START)
-        trace.stamp(moments.GRPC_WAITREAD_END)
-        engine = TracedEngine(self._engine, trace)
-        try:
-            async with aclosing(self._answers(request, engine)) as answers:
-                async for response in answers:
-                    trace.stamp(moments.GRPC_SEND_START)
-                    yield response
-                    trace.stamp(moments.GRPC_SEND_END)
-        except BaseException as error:
-            trace.fail(error)
-            raise
-        finally:
-            self._tracer.finish(trace)
-
-    async def _answers(
-        self, request: InferRequest, engine: Engine | TracedEngine
-    ) -> AsyncGenerator[InferResponse, None]:
-        if not engine.is_decoupled(request.model, request.version):
-            response = await engine.infer(request)
-            response.final = True
-            yield response
-            return
-        is_final = False
-        async with aclosing(engine.stream(request)) as responses:
-            async for response in responses:
-                is_final = response.final
-                yield response
-        if request.empty_final and not is_final:
-            yield InferResponse(request.model, "", request.id)
 
 
 class _Health:

@@ -1,4 +1,4 @@
-"""The URLs of V2: one line each, which call and which codec."""
+"""The URLs of V2: what each one calls, and inference itself."""
 
 import functools
 import logging
@@ -10,7 +10,7 @@ import msgspec
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
-from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable
+from inferd.errors import InferdError, InvalidRequest, Unavailable
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access, Headers
@@ -18,9 +18,11 @@ from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding
+from inferd.transport.http_documents import DocumentRoutes
 from inferd.transport.http_generate import GenerateRoutes
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_metadata import MetadataRoutes
 from inferd.transport.http_repository import RepositoryRoutes
 from inferd.transport.http_router import Route, Router, Target
 from inferd.transport.http_shared_memory import SharedMemoryRoutes
@@ -66,32 +68,25 @@ class HttpRoutes:
         self._codec = V2Rest(rules, engine.regions.span)
         self._coder = Coder(rules.max_json_bytes)
         self._hold = hold
-        self._not_ready_status = not_ready_status
         self._failures = FailureLog(log)
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
-        self.table = self._routes(rules.max_json_bytes)
+        self.table = self._routes(rules.max_json_bytes, not_ready_status)
         self._router = Router(self.table, access)
         self.is_guarded = access is not OPEN
         self._targets = self._router.known
 
-    def _routes(self, max_json_bytes: int) -> list[Route]:
+    def _routes(self, max_json_bytes: int, not_ready_status: int) -> list[Route]:
         return [
             *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
-            Route("GET", "/v2", "metadata", self.server_metadata),
-            Route("GET", "/v2/health/live", "health", self.live),
-            Route("GET", "/v2/health/ready", "health", self.ready),
-            Route("GET", "/v2/models", "metadata", self.model_names),
-            Route("GET", "/v2/models/{model}", "metadata", self.model_metadata),
-            Route("GET", _VERSION, "metadata", self.model_metadata),
-            Route("GET", "/v2/models/{model}/ready", "health", self.model_ready),
-            Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
+            *MetadataRoutes(self._engine, not_ready_status).routes(),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
             *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
             *RepositoryRoutes(self._engine, max_json_bytes).routes(),
             *LoggingRoutes(self._engine.log).routes(),
+            *DocumentRoutes().routes(),
             *TraceRoutes(self._engine).routes(),
             *SharedMemoryRoutes(self._engine.regions).routes(),
         ]
@@ -244,59 +239,12 @@ class HttpRoutes:
             decode = self._codec.decode_slowly
             return await self._slow_decoding.run(decode, model, version, body, json_size)
 
-    async def live(self, _request: HttpRequest) -> HttpAnswer:
-        """V2 Server Live."""
-        live = self._engine.is_live()
-        return json_answer(v2_rest.encode_live(live=live), 200 if live else self._not_ready_status)
-
-    async def ready(self, _request: HttpRequest) -> HttpAnswer:
-        """V2 Server Ready; the body has both spellings the specs print."""
-        if self._engine.is_ready():
-            return json_answer(v2_rest.encode_ready(ready=True))
-        body = v2_rest.encode_ready(ready=False, error="the server is not ready for inference")
-        return json_answer(body, self._not_ready_status)
-
-    async def model_ready(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """V2 Model Ready."""
-        try:
-            ready = self._engine.is_model_ready(model, version)
-        except ModelNotFound as error:
-            return json_answer(
-                v2_rest.encode_model_ready(model, ready=False, error=error.message), 404
-            )
-        if ready:
-            return json_answer(v2_rest.encode_model_ready(model, ready=True))
-        text = f"model '{model}' is not ready"
-        body = v2_rest.encode_model_ready(model, ready=False, error=text)
-        return json_answer(body, self._not_ready_status)
-
-    async def server_metadata(self, _request: HttpRequest) -> HttpAnswer:
-        """V2 Server Metadata."""
-        return json_answer(v2_rest.encode_server_metadata(self._engine.server_metadata()))
-
-    async def model_metadata(
-        self, _request: HttpRequest, model: str, version: str = ""
-    ) -> HttpAnswer:
-        """V2 Model Metadata."""
-        return json_answer(
-            v2_rest.encode_model_metadata(self._engine.model_metadata(model, version))
-        )
-
-    async def model_names(self, _request: HttpRequest) -> HttpAnswer:
-        """The models that are ready, as KServe lists them."""
-        return json_answer(v2_rest.encode_model_names(self._engine.model_names()))
-
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
     """Return the V2 error object with `status`; exactly application/json, as clients want it."""
     if status == 401:
         headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
     return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
-
-
-def json_answer(body: bytes, status: int = 200) -> HttpAnswer:
-    """Return an answer whose body is JSON text."""
-    return HttpAnswer(status, [body])
 
 
 def not_found(request: HttpRequest) -> HttpAnswer:

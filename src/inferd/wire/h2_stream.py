@@ -28,7 +28,7 @@ class H2Stream:
     received_bytes = 0  # counted only where the head declares a length
     drop_bytes = 0  # how much is taken and dropped once the answer is complete
     deadline_s: float | None = None  # when `expire` is due, on the application's clock
-    moved_bytes = 0  # `sent_bytes` when the application last looked and saw it move
+    moved_bytes = -1  # `sent_bytes` when the application last looked and saw it move
     moved_at = 0.0  # and when that was
 
     def __init__(self, connection: "H2Connection", stream_id: int, head: RequestHead) -> None:

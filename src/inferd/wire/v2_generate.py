@@ -19,7 +19,8 @@ from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_EXACT_BYTES, NotFast
 from inferd.wire.json_data import decode_data, encode_data, flatten
 from inferd.wire.json_document import MAX_EXACT_BYTES, loads_exact
-from inferd.wire.v2_rest import JsonRules, V2Rest, encode_error, is_long, no_halves, set_parameters
+from inferd.wire.v2_rest import JsonRules, V2Rest, encode_error, is_long, no_halves
+from inferd.wire.v2_rest_parameters import set_parameters
 
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 """The content type of a stream of events."""

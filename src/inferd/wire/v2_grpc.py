@@ -136,12 +136,16 @@ def encode_stream_response(
     return [_INFER_RESPONSE + encode_varint(size) + final, *buffers]
 
 
-def encode_stream_error(message: str, request_id: str, model: str = "") -> list[Any]:
+def encode_stream_error(
+    message: str, request_id: str, model: str = "", version: str = ""
+) -> list[Any]:
     """Return the ModelStreamInferResponse that tells of a request's failure, as buffers.
 
-    `model` is only named once the model has run.
+    `model`, and the `version` the request asked for, are only named once the model has run.
     """
     answer = encode_field(_NAME, model.encode()) if model else b""
+    if version:
+        answer += encode_field(_VERSION, version.encode())
     if request_id:
         answer += encode_field(ID, request_id.encode())
     error = encode_field(_ERROR_MESSAGE, message.encode(errors="replace"))

@@ -1,16 +1,13 @@
-"""V2 over JSON: inference requests and responses both ways, and the small calls."""
+"""V2 over JSON: inference requests in, responses out, and errors."""
 
 import functools
 import math
-from collections.abc import Sequence as SequenceOf
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 import orjson
 
-from inferd.core.metadata import ModelMetadata, ServerMetadata
-from inferd.core.request import InferRequest, InferResponse, Resolve, Sequence, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Resolve, WantedOutput
 from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
@@ -23,12 +20,12 @@ from inferd.wire.inline import (
     INLINE_STRINGS,
     NotFast,
 )
-from inferd.wire.json_data import decode_data, decode_flat, encode_data, json_text
-from inferd.wire.json_document import Document, Input, JsonReader, Output, Shape
+from inferd.wire.json_data import decode_data, decode_flat, encode_data
+from inferd.wire.json_document import Document, Input, JsonReader, Output
 from inferd.wire.v2_binary import Blobs, decode_raw_request
+from inferd.wire.v2_rest_parameters import scalars, set_parameters
 from inferd.wire.v2_shared_memory import (
     OFFSET,
-    PARAMETERS,
     REGION,
     SIZE,
     check_spans,
@@ -53,15 +50,11 @@ HTTP_STATUS = {
 }
 """Reason -> HTTP status: Triton's classes; clients match on them."""
 
-MAX_SHOWN = 200
-"""Values of parameters in error texts are cut to this length."""
-
 MAX_ERROR = 2000
 """Error texts are cut to about this length."""
 
 _HALVES = (DataType.FP16, DataType.BF16)
 _UNSET = msgspec.UNSET
-_INT64 = range(-(2**63), 2**63)
 
 
 class JsonRules(msgspec.Struct, frozen=True):
@@ -190,7 +183,7 @@ class V2Rest:
         else:
             tensor = blobs.take(name, datatype, shape, size)
         if len(parameters) > 1 or size is None:
-            tensor.parameters = _scalars(parameters)
+            tensor.parameters = scalars(parameters)
         return tensor
 
     def _shared_input(self, tensor: Tensor, parameters: dict[str, Any], blobs: Blobs) -> Tensor:
@@ -279,19 +272,6 @@ def no_halves(tensor: Tensor) -> InferdError:
     )
 
 
-def _scalars(parameters: dict[str, Any]) -> Parameters | None:
-    """Keep what a parameter may be; unknown names of any type are tolerated on tensors."""
-    kept = {
-        key: _parameter(key, value)
-        for key, value in parameters.items()
-        if key not in _NOT_CUSTOM and isinstance(value, bool | int | str | float | Decimal)
-    }
-    return kept or None
-
-
-_NOT_CUSTOM = PARAMETERS | {"binary_data_size"}
-
-
 def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> list[WantedOutput]:
     wanted = []
     for one in outputs:
@@ -310,101 +290,6 @@ def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> li
             reference = decode_reference(f"output '{one.name}'", *given)
             blobs.add_span(place_output(output, reference, resolve))
     return wanted
-
-
-def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
-    """Move request parameters where they belong. V2 extensions: sequence, schedule policy, binary.
-
-    Raises InvalidRequest naming the parameter and what it must be.
-    """
-    kept: Parameters = {}
-    for key, value in parameters.items():
-        if value is None:
-            continue
-        if check := _RESERVED.get(key):
-            check(request, key, value)
-        elif key.startswith("triton_"):
-            msg = f"parameter '{key}': names that begin with 'triton_' are reserved"
-            raise InvalidRequest(msg)
-        else:
-            kept[key] = _parameter(key, value)
-    request.parameters = kept
-    if request.sequence and not request.sequence.id:
-        request.sequence = None  # Triton: id 0, or none, is no sequence
-
-
-def _parameter(key: str, value: Any) -> bool | int | str | float:
-    if isinstance(value, dict | list):
-        kind = "an object" if isinstance(value, dict) else "an array"
-        msg = f"parameter '{key}' is {kind}, expected a string, a number or a boolean"
-        raise InvalidRequest(msg)
-    if isinstance(value, bool | str | float):
-        return value
-    if type(value) is int and value in _INT64:
-        return value
-    try:
-        wide = float(value)
-    except OverflowError:
-        wide = math.inf
-    if math.isinf(wide):
-        msg = f"parameter '{key}' is beyond double precision"
-        raise InvalidRequest(msg)
-    return wide
-
-
-def _set_binary_output(request: InferRequest, key: str, value: Any) -> None:
-    request.binary_output = _boolean(key, value)
-
-
-def _set_priority(request: InferRequest, key: str, value: Any) -> None:
-    request.priority = _unsigned(key, value)
-
-
-def _set_timeout(request: InferRequest, key: str, value: Any) -> None:
-    request.timeout_us = _unsigned(key, value)
-
-
-def _set_empty_final(request: InferRequest, key: str, value: Any) -> None:
-    request.empty_final = _boolean(key, value)
-
-
-def _set_sequence(request: InferRequest, key: str, value: Any) -> None:
-    sequence = request.sequence or Sequence(0)
-    if key == "sequence_id":
-        sequence.id = value if type(value) is str else _unsigned(key, value, " or a string")
-    elif key == "sequence_start":
-        sequence.start = _boolean(key, value)
-    else:
-        sequence.end = _boolean(key, value)
-    request.sequence = sequence
-
-
-_RESERVED = {
-    "binary_data_output": _set_binary_output,
-    "priority": _set_priority,
-    "timeout": _set_timeout,
-    "sequence_id": _set_sequence,
-    "sequence_start": _set_sequence,
-    "sequence_end": _set_sequence,
-    "triton_enable_empty_final_response": _set_empty_final,
-}
-
-
-def _boolean(key: str, value: Any) -> bool:
-    if type(value) is not bool:
-        msg = f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, expected true or false"
-        raise InvalidRequest(msg)
-    return value
-
-
-def _unsigned(key: str, value: Any, also: str = "") -> int:
-    if type(value) is not int or not 0 <= value < 2**64:
-        msg = (
-            f"parameter '{key}' is {json_text(value)[:MAX_SHOWN]}, "
-            f"expected a whole number from 0 to 2^64 - 1{also}"
-        )
-        raise InvalidRequest(msg)
-    return value
 
 
 # --- pieces of responses ---
@@ -458,169 +343,8 @@ def _binary_size(parameters: Parameters | None, size: int) -> bytes:
     return b'"parameters":{"binary_data_size":%d}' % size
 
 
-# --- the small calls ---
-
-
 def encode_error(message: str) -> bytes:
     """Return the V2 error object; of a text beyond MAX_ERROR, which names made long, both ends."""
     if len(message) > MAX_ERROR:
         message = f"{message[: MAX_ERROR // 2]} ... {message[-MAX_ERROR // 2 :]}"
     return orjson.dumps({"error": message})
-
-
-def encode_live(*, live: bool) -> bytes:
-    """Return $live_server_response."""
-    return orjson.dumps({"live": live})
-
-
-def encode_ready(*, ready: bool, error: str = "") -> bytes:
-    """Return the server ready body: both spellings the specs print, so every client is content."""
-    body: dict[str, Any] = {"live": ready, "ready": ready}
-    if error:
-        body["error"] = error
-    return orjson.dumps(body)
-
-
-def encode_model_ready(name: str, *, ready: bool, error: str = "") -> bytes:
-    """Return $ready_model_response, with an error text when not ready."""
-    body: dict[str, Any] = {"name": name, "ready": ready}
-    if error:
-        body["error"] = error
-    return orjson.dumps(body)
-
-
-def encode_server_metadata(metadata: ServerMetadata) -> bytes:
-    """Return $metadata_server_response."""
-    return msgspec.json.encode(metadata)
-
-
-def encode_model_names(names: SequenceOf[str]) -> bytes:
-    """Return the list of models, in the shape KServe gives it."""
-    return orjson.dumps({"models": names})
-
-
-def encode_model_metadata(metadata: ModelMetadata) -> bytes:
-    """Return $metadata_model_response."""
-    return msgspec.json.encode(metadata)
-
-
-def decode_model_metadata(body: bytes) -> ModelMetadata:
-    """Return the metadata a server answered with. Raises InvalidRequest."""
-    try:
-        return msgspec.json.decode(body, type=ModelMetadata)
-    except msgspec.MsgspecError as error:
-        msg = f"not model metadata: {error}"
-        raise InvalidRequest(msg) from None
-
-
-# --- the client's side ---
-
-
-def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[Any], int | None]:
-    """Return `request` as buffers and the size of their JSON part (None: only JSON).
-
-    `binary` sends every input by the binary extension, and asks for binary outputs where
-    `request` does not say otherwise. Raises InvalidRequest for what JSON cannot say.
-    """
-    blobs: list[memoryview] = []
-    inputs = []
-    for tensor in request.inputs:
-        entry: dict[str, Any] = {
-            "name": tensor.name,
-            "shape": tensor.shape,
-            "datatype": tensor.datatype.value,
-        }
-        if tensor.parameters:
-            entry["parameters"] = dict(tensor.parameters)
-        if binary:
-            blobs.append(tensor.view())
-            entry.setdefault("parameters", {})["binary_data_size"] = tensor.size_bytes
-        else:
-            entry["data"] = orjson.Fragment(encode_data(tensor, "tokens"))
-        inputs.append(entry)
-    document: dict[str, Any] = {"inputs": inputs}
-    if request.id:
-        document["id"] = request.id
-    parameters = request.parameters | _reserved_parameters(request)
-    if request.outputs:
-        document["outputs"] = [_output_entry(one, binary=binary) for one in request.outputs]
-    elif binary or request.binary_output:
-        parameters["binary_data_output"] = True
-    if parameters:
-        document["parameters"] = parameters
-    try:
-        head = orjson.dumps(document)
-    except TypeError as error:  # half a surrogate pair, an integer of more than 64 bits
-        msg = f"the request cannot be said in JSON: {error}"
-        raise InvalidRequest(msg) from None
-    return [head, *blobs], len(head) if binary else None
-
-
-def _output_entry(wanted: WantedOutput, *, binary: bool) -> dict[str, Any]:
-    asked: dict[str, Any] = {"binary_data": binary if wanted.binary is None else wanted.binary}
-    if wanted.top_k:
-        asked["classification"] = wanted.top_k
-    return {"name": wanted.name, "parameters": asked}
-
-
-def _reserved_parameters(request: InferRequest) -> Parameters:
-    """Return the fields of `request` that travel as parameters; the other way is _RESERVED."""
-    parameters: Parameters = {}
-    if request.priority:
-        parameters["priority"] = request.priority
-    if request.timeout_us:
-        parameters["timeout"] = request.timeout_us
-    if sequence := request.sequence:
-        parameters["sequence_id"] = sequence.id
-        parameters["sequence_start"] = sequence.start
-        parameters["sequence_end"] = sequence.end
-    return parameters
-
-
-class _OutputDocument(msgspec.Struct):
-    name: str
-    shape: Shape
-    datatype: str
-    parameters: dict[str, Any] | None = None
-    data: Any = _UNSET
-
-
-class _ResponseDocument(msgspec.Struct):
-    model_name: str
-    outputs: list[_OutputDocument]
-    model_version: str | None = None
-    id: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
-def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
-    """Return the response in `body`, whose first `json_size` bytes are JSON.
-
-    Raises InvalidRequest when it is not one.
-    """
-    values = json_document.loads_exact(body[:json_size])
-    try:
-        document = msgspec.convert(values, _ResponseDocument)
-    except msgspec.ValidationError as error:
-        msg = f"not an inference response: {error}"
-        raise InvalidRequest(msg) from None
-    blobs = Blobs(body, json_size)
-    outputs = []
-    for one in document.outputs:
-        datatype = datatype_named(one.datatype, one.name)
-        parameters = one.parameters or {}
-        size = parameters.get("binary_data_size")
-        if size is None:
-            tensor = decode_data(one.name, datatype, one.shape, one.data)
-        else:
-            tensor = blobs.take(one.name, datatype, one.shape, size)
-        tensor.parameters = _scalars(parameters)
-        outputs.append(tensor)
-    blobs.check_used_up()
-    return InferResponse(
-        document.model_name,
-        document.model_version or "",
-        document.id or "",
-        outputs,
-        _scalars(document.parameters or {}) or {},
-    )

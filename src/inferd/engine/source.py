@@ -1,0 +1,141 @@
+"""Sources: what models are made from, as it lies in the repositories or as a client sends it.
+
+Everything but `open` and `close` reads the disk, or takes long: it is for a thread.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import parse_json
+from inferd.core.load import LoadRequest
+from inferd.engine.load import Loader, LoadOptions, tell_ignored
+from inferd.errors import InvalidRequest, NotLoadable
+from inferd.repository.layout import FoundModel
+from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE
+from inferd.repository.repositories import Repositories
+from inferd.repository.tree import link_out
+from inferd.repository.upload import Upload, Uploads
+from inferd.repository.watch import NO_MARKS, Marks, Watch, marks_of
+
+ALL = "*"
+"""Of --load-model: every model in the repositories."""
+
+
+class Source(NamedTuple):
+    """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
+
+    `upload` holds the files where a client sent them, too; `callees` are the versions that the
+    steps of an ensemble call.
+    """
+
+    model: FoundModel
+    marks: Marks
+    is_override: bool = False
+    upload: Upload | None = None
+    callees: tuple[object, ...] = ()
+
+    def marks_of(self, version: int) -> tuple[object, ...]:
+        """Return all that a version hangs on, save the configuration."""
+        own = self.marks.versions.get(str(version), b"")
+        return (self.model.folder, self.model.file, self.marks.shared, own, self.callees)
+
+
+class Sources:
+    """Reads what the control mode says, from the paths the server was given."""
+
+    def __init__(self, loader: Loader, options: LoadOptions) -> None:
+        self._loader = loader
+        self._options = options
+        self._mode = options.model_control_mode
+        self._uploads = Uploads(options.model_upload_max_bytes)
+        self._repositories = Repositories(())
+        self.watch = Watch(self._repositories)
+
+    def open(self, paths: Sequence[Path]) -> list[FoundModel]:
+        """Return the models to begin with. Raises InvalidConfig for a path that holds none."""
+        self._repositories = self._loader.repositories(paths)
+        self.watch = Watch(self._repositories)
+        if self._mode == "poll":  # before the files are read: what changes meanwhile is noticed
+            self.watch.look()
+        wanted = self._options.load_model
+        if self._mode != "explicit" or ALL in wanted:
+            return self._repositories.find_all()
+        return [
+            self._repositories.find(name) or FoundModel(name, Path(), error=_unknown(name))
+            for name in dict.fromkeys(wanted)
+        ]
+
+    def close(self) -> None:
+        """Delete the files that clients sent."""
+        self._uploads.close()
+
+    def names(self) -> list[str]:
+        """Return the names of the models in the repositories. Raises NotLoadable."""
+        return list(self._repositories.places())
+
+    def of(self, model: FoundModel) -> Source:
+        """Return `model`, just read, as a source."""
+        tell_ignored(model)
+        marks = NO_MARKS if self._mode == "none" else marks_of(model.folder, model.file)
+        return Source(model, marks)
+
+    def find(self, name: str) -> Source | None:
+        """Return the model as it lies in a repository, None when it is not there.
+
+        Raises NotLoadable when a repository cannot be read, or, where clients ask for models, and
+        so for the steps of ensembles, as `asked` does.
+        """
+        model = self._repositories.find(name)
+        if model is None:
+            return None
+        if self._mode == "explicit":
+            self._check_links(model)
+        return self.of(model)
+
+    def asked(self, request: LoadRequest) -> Source:
+        """Return what `request`, without files, asks for.
+
+        Raises NotLoadable, InvalidRequest, InvalidConfig for the configuration sent.
+        """
+        override = None if request.config is None else _read_config(request.config)
+        model = self._repositories.find(request.model, override)
+        if model is None:
+            raise _unknown(request.model)
+        self._check_links(model)
+        return self.of(model)._replace(is_override=override is not None)
+
+    def store(self, request: LoadRequest) -> Upload:
+        """Return the files of `request`, written to disk. Raises as Uploads.store does."""
+        return self._uploads.store(request.files)
+
+    def sent(self, request: LoadRequest, upload: Upload) -> Source:
+        """Return the model that `request` sent, its files in `upload`.
+
+        Raises InvalidRequest, InvalidConfig for the configuration.
+        """
+        model = self._loader.sent(request.model, upload, _read_config(request.config or ""))
+        return self.of(model)._replace(is_override=True, upload=upload)
+
+    def _check_links(self, model: FoundModel) -> None:
+        if model.root is None or self._options.model_repository_links != "inside":
+            return
+        link = link_out(model.folder, model.root)
+        if link is not None:
+            msg = (
+                f"failed to load '{model.name}': '{link}' is a link that leads out of the "
+                f"repository; --model-repository-links=any allows that"
+            )
+            raise NotLoadable(msg)
+
+
+def _read_config(text: str) -> ModelConfig:
+    if len(text) > MAX_CONFIG_BYTES:
+        msg = f"the config has {len(text)} characters, the limit is {MAX_CONFIG_BYTES}"
+        raise InvalidRequest(msg)
+    return parse_json(text, OVERRIDE)
+
+
+def _unknown(name: str) -> NotLoadable:
+    return NotLoadable(f"failed to load '{name}': there is no such model in the repository")

@@ -1,0 +1,302 @@
+"""ModelStreamInfer: the requests of one stream overlap.
+
+They are begun in the order they come in, each as soon as it has come, so a model with a queue gets
+them in that order. A model that answers once has its answers sent in the order of its requests; the
+answers of decoupled models are sent as they come, whatever else is under way (Triton, decoupled
+models). How much is under way is limited by number and by size; then nothing more is read, and the
+client has to wait. A client that does not read has its models wait.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing
+from functools import partial
+from time import monotonic_ns
+from typing import Any
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
+from inferd.errors import Cancelled, Code
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+from inferd.transport.call import Call, Method, Stream
+from inferd.transport.failure import FailureLog
+from inferd.transport.grpc_status import status_of
+from inferd.transport.header_forward import HeaderForward, add_forwarded
+from inferd.transport.lane import Lane
+from inferd.transport.resume import resume
+from inferd.transport.tracing import begin_grpc
+from inferd.wire import v2_grpc
+from inferd.wire.inline import NotFast
+
+MAX_IN_FLIGHT = 64
+"""So many requests of one stream may be under way."""
+
+MAX_IN_FLIGHT_BYTES = 16 << 20
+"""With messages of more bytes than this under way no further request is read."""
+
+MAX_READY = 16
+"""With so many answers unsent, decoupled models wait."""
+
+READ_IN_A_ROW = 16
+"""So many requests are begun before what they were answered at once is sent."""
+
+Outcome = list[Any] | Exception
+"""An answer as buffers; or an error, which ends the stream."""
+
+
+class StreamMethods:
+    """The one streaming method of GRPCInferenceService."""
+
+    def __init__(
+        self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
+    ) -> None:
+        self.engine = engine
+        self.typed_answers = typed_answers
+        self.forward = forward
+        self.decoding = Lane("inferd-decode")
+        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods by name."""
+        return {"ModelStreamInfer": Stream(self.model_stream_infer)}
+
+    def model_stream_infer(
+        self, messages: AsyncIterator[bytes], call: Call
+    ) -> AsyncIterator[list[Any]]:
+        """Answer the requests of a stream.
+
+        What fails is told inside the stream, which goes on; a client that sends the metadata
+        triton_grpc_error: true has the first failure end it instead.
+        """
+        return InferStream(self, messages, call).answers()
+
+
+class _Asked:
+    """One request under way: from its message until its last answer has been sent."""
+
+    __slots__ = ("engine", "outcome", "request", "request_id", "size_bytes", "trace")
+
+    def __init__(self, engine: Engine, size_bytes: int) -> None:
+        self.engine: Engine | TracedEngine = engine
+        self.size_bytes = size_bytes
+        self.request: InferRequest | None = None
+        self.request_id = ""
+        self.trace: Trace | None = None
+        self.outcome: Outcome | None = None  # of one that waits in line
+
+
+class InferStream:
+    """One call of ModelStreamInfer."""
+
+    def __init__(self, methods: StreamMethods, messages: AsyncIterator[bytes], call: Call) -> None:
+        self._methods = methods
+        self._messages = messages
+        self._call = call
+        self._ends_at_error = ("triton_grpc_error", "true") in call.metadata
+        forward = methods.forward
+        self._forwarded = forward.chosen(call.metadata) if forward is not None else {}
+        self._asked: set[_Asked] = set()
+        self._size_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Requests to models that answer once, in their order, until their answers are ready.
+        self._line: deque[_Asked] = deque()
+        # What is to be sent; None: there is nothing more to send for that request.
+        self._ready: deque[tuple[_Asked, Outcome | None, bool]] = deque()
+        self._may_read = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def answers(self) -> AsyncGenerator[list[Any], None]:
+        """Yield the answers to all requests, each as buffers."""
+        self._may_read.set()
+        self._has_room.set()
+        reader = self._start(self._read())
+        try:
+            while True:
+                while self._ready:
+                    asked, outcome, is_last = self._ready.popleft()
+                    if len(self._ready) < MAX_READY:
+                        self._has_room.set()
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    if outcome is not None:
+                        _stamp(asked.trace, moments.GRPC_SEND_START)
+                        yield outcome
+                        _stamp(asked.trace, moments.GRPC_SEND_END)
+                    if is_last:
+                        self._end(asked)
+                if reader.done():
+                    reader.result()
+                    if not self._asked:
+                        return
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        finally:
+            await self._give_up()
+
+    # --- requests ---
+
+    async def _read(self) -> None:
+        """Begin each request as it comes, while there may be more of them."""
+        count = 0
+        async for data in self._messages:
+            await self._begin(data)
+            count += 1
+            if count % READ_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+            while len(self._asked) >= MAX_IN_FLIGHT or self._size_bytes > MAX_IN_FLIGHT_BYTES:
+                self._may_read.clear()
+                await self._may_read.wait()
+
+    async def _begin(self, data: bytes) -> None:
+        asked = _Asked(self._methods.engine, len(data))
+        self._asked.add(asked)
+        self._size_bytes += asked.size_bytes
+        self._call.hold(asked.size_bytes)
+        try:
+            request = await self._decoded(data, asked)
+            is_decoupled = asked.engine.is_decoupled(request.model, request.version)
+        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+            if asked.request is None:
+                asked.request_id = v2_grpc.request_id(data)
+            asked.outcome = self._failed(asked, error)
+            self._line.append(asked)
+            self._advance()
+            return
+        if is_decoupled:
+            self._start(self._answer_often(asked, request))
+            return
+        self._line.append(asked)
+        running = self._answer_once(asked, request)
+        try:
+            waits_for = running.send(None)
+        except StopIteration as done:
+            asked.outcome = done.value
+            self._advance()
+        else:
+            self._start(self._answer_later(asked, running, waits_for))
+
+    async def _decoded(self, data: bytes, asked: _Asked) -> InferRequest:
+        methods = self._methods
+        decode = partial(v2_grpc.decode_infer_request, resolve=methods.engine.regions.span)
+        try:
+            request = decode(data, on_loop=True)
+        except NotFast:
+            request = await methods.decoding.run(decode, data)
+        asked.request, asked.request_id = request, request.id
+        request.arrived_ns = monotonic_ns()
+        tracer = methods.engine.tracer
+        if tracer.is_on and (trace := begin_grpc(tracer, request.model, self._call)):
+            asked.trace = trace
+            asked.engine = TracedEngine(methods.engine, trace)
+            trace.stamp(moments.GRPC_WAITREAD_START)
+            trace.stamp(moments.GRPC_WAITREAD_END)
+        if self._forwarded:
+            add_forwarded(request, self._forwarded)
+        return request
+
+    # --- answers ---
+
+    async def _answer_once(self, asked: _Asked, request: InferRequest) -> Outcome:
+        try:
+            response = await asked.engine.infer(request)
+            response.final = True
+            return self._encoded(request, response)
+        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+            return self._failed(asked, error)
+
+    async def _answer_later(
+        self, asked: _Asked, running: Coroutine[Any, Any, Outcome], waits_for: Any
+    ) -> None:
+        asked.outcome = await resume(running, waits_for)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Move those whose turn has come from the line to what is to be sent."""
+        line = self._line
+        while line and line[0].outcome is not None:
+            asked = line.popleft()
+            self._put(asked, asked.outcome, is_last=True)
+
+    async def _answer_often(self, asked: _Asked, request: InferRequest) -> None:
+        try:
+            is_final = False
+            async with aclosing(asked.engine.stream(request)) as responses:
+                async for response in responses:
+                    is_final = response.final
+                    self._put(asked, self._encoded(request, response))
+                    await self._has_room.wait()
+            if request.empty_final and not is_final:
+                last = InferResponse(request.model, "", request.id)
+                self._put(asked, self._encoded(request, last))
+        except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
+            self._put(asked, self._failed(asked, error))
+        self._put(asked, None, is_last=True)
+
+    def _put(self, asked: _Asked, outcome: Outcome | None, *, is_last: bool = False) -> None:
+        self._ready.append((asked, outcome, is_last))
+        if len(self._ready) >= MAX_READY:
+            self._has_room.clear()
+        self._wake()
+
+    def _encoded(self, request: InferRequest, response: InferResponse) -> list[Any]:
+        typed = self._methods.typed_answers
+        return v2_grpc.encode_stream_response(request, response, mirror_typed=typed)
+
+    def _failed(self, asked: _Asked, error: Exception) -> Outcome:
+        """Return how the client is told of `error`; the model is named if it has run."""
+        if asked.trace is not None:
+            asked.trace.fail(error)
+        if self._ends_at_error:
+            return error
+        self._methods.failures.note("ModelStreamInfer", error)
+        code, text = status_of(error)
+        request = asked.request
+        has_run = code == v2_grpc.GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
+        if request is None or not has_run:
+            return v2_grpc.encode_stream_error(text, asked.request_id)
+        return v2_grpc.encode_stream_error(text, request.id, request.model, request.version)
+
+    # --- ends ---
+
+    def _end(self, asked: _Asked) -> None:
+        """Take note that the last answer to a request has been sent."""
+        self._asked.discard(asked)
+        self._size_bytes -= asked.size_bytes
+        self._call.release(asked.size_bytes)
+        self._may_read.set()
+        if asked.trace is not None:
+            self._methods.engine.tracer.finish(asked.trace)
+
+    async def _give_up(self) -> None:
+        """End whatever is still under way: the stream has ended, or its client has gone."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for asked in list(self._asked):
+            if asked.trace is not None and not asked.trace.error:
+                asked.trace.fail(Cancelled())
+            self._end(asked)
+
+    def _start(self, running: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(running)
+        self._tasks.add(task)
+        task.add_done_callback(self._note_done)
+        return task
+
+    def _note_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _stamp(trace: Trace | None, moment: str) -> None:
+    if trace is not None:
+        trace.stamp(moment)

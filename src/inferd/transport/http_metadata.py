@@ -1,0 +1,67 @@
+"""The URLs that tell of the server and its models: health and metadata."""
+
+from inferd.engine.engine import Engine
+from inferd.errors import ModelNotFound
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import Route
+from inferd.wire import v2_rest_metadata as wire
+
+_VERSION = "/v2/models/{model}/versions/{version}"
+
+
+class MetadataRoutes:
+    """Tells who is live and ready, and what it is (V2, Health and Metadata)."""
+
+    def __init__(self, engine: Engine, not_ready_status: int) -> None:
+        self._engine = engine
+        self._not_ready_status = not_ready_status
+
+    def routes(self) -> list[Route]:
+        """Return the lines of the URL table."""
+        return [
+            Route("GET", "/v2", "metadata", self.server_metadata),
+            Route("GET", "/v2/health/live", "health", self.live),
+            Route("GET", "/v2/health/ready", "health", self.ready),
+            Route("GET", "/v2/models", "metadata", self.model_names),
+            Route("GET", "/v2/models/{model}", "metadata", self.model_metadata),
+            Route("GET", _VERSION, "metadata", self.model_metadata),
+            Route("GET", "/v2/models/{model}/ready", "health", self.model_ready),
+            Route("GET", f"{_VERSION}/ready", "health", self.model_ready),
+        ]
+
+    async def live(self, _request: HttpRequest) -> HttpAnswer:
+        """V2 Server Live."""
+        live = self._engine.is_live()
+        return HttpAnswer(200 if live else self._not_ready_status, [wire.encode_live(live=live)])
+
+    async def ready(self, _request: HttpRequest) -> HttpAnswer:
+        """V2 Server Ready; the body has both spellings the specs print."""
+        if self._engine.is_ready():
+            return HttpAnswer(200, [wire.encode_ready(ready=True)])
+        text = "the server is not ready for inference"
+        return HttpAnswer(self._not_ready_status, [wire.encode_ready(ready=False, error=text)])
+
+    async def model_ready(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """V2 Model Ready."""
+        try:
+            if self._engine.is_model_ready(model, version):
+                return HttpAnswer(200, [wire.encode_model_ready(model, ready=True)])
+            status, text = self._not_ready_status, f"model '{model}' is not ready"
+        except ModelNotFound as error:
+            status, text = 404, error.message
+        return HttpAnswer(status, [wire.encode_model_ready(model, ready=False, error=text)])
+
+    async def server_metadata(self, _request: HttpRequest) -> HttpAnswer:
+        """V2 Server Metadata."""
+        return HttpAnswer(200, [wire.encode_server_metadata(self._engine.server_metadata())])
+
+    async def model_metadata(
+        self, _request: HttpRequest, model: str, version: str = ""
+    ) -> HttpAnswer:
+        """V2 Model Metadata."""
+        metadata = self._engine.model_metadata(model, version)
+        return HttpAnswer(200, [wire.encode_model_metadata(metadata)])
+
+    async def model_names(self, _request: HttpRequest) -> HttpAnswer:
+        """The models that are ready, as KServe lists them."""
+        return HttpAnswer(200, [wire.encode_model_names(self._engine.model_names())])

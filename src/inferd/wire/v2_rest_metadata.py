@@ -1,0 +1,55 @@
+"""V2 over JSON: the small calls, health and metadata."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import orjson
+
+from inferd.core.metadata import ModelMetadata, ServerMetadata
+from inferd.errors import InvalidRequest
+
+
+def encode_live(*, live: bool) -> bytes:
+    """Return $live_server_response."""
+    return orjson.dumps({"live": live})
+
+
+def encode_ready(*, ready: bool, error: str = "") -> bytes:
+    """Return the server ready body: both spellings the specs print, so every client is content."""
+    body: dict[str, Any] = {"live": ready, "ready": ready}
+    if error:
+        body["error"] = error
+    return orjson.dumps(body)
+
+
+def encode_model_ready(name: str, *, ready: bool, error: str = "") -> bytes:
+    """Return $ready_model_response, with an error text when not ready."""
+    body: dict[str, Any] = {"name": name, "ready": ready}
+    if error:
+        body["error"] = error
+    return orjson.dumps(body)
+
+
+def encode_server_metadata(metadata: ServerMetadata) -> bytes:
+    """Return $metadata_server_response."""
+    return msgspec.json.encode(metadata)
+
+
+def encode_model_names(names: Sequence[str]) -> bytes:
+    """Return the list of models, in the shape KServe gives it."""
+    return orjson.dumps({"models": names})
+
+
+def encode_model_metadata(metadata: ModelMetadata) -> bytes:
+    """Return $metadata_model_response."""
+    return msgspec.json.encode(metadata)
+
+
+def decode_model_metadata(body: bytes) -> ModelMetadata:
+    """Return the metadata a server answered with. Raises InvalidRequest."""
+    try:
+        return msgspec.json.decode(body, type=ModelMetadata)
+    except msgspec.MsgspecError as error:
+        msg = f"not model metadata: {error}"
+        raise InvalidRequest(msg) from None

@@ -1,0 +1,87 @@
+"""What models are made from: which there are to begin with, what lies on disk, what is sent."""
+
+import asyncio
+
+import pytest
+
+from inferd.core.load import LoadRequest
+from inferd.engine.load import Loader, LoadOptions
+from inferd.engine.source import Sources
+from inferd.errors import InvalidConfig, NotLoadable
+from inferd.repository.watch import NO_MARKS
+
+IDENTITY = 'backend: "identity"'
+
+
+@pytest.fixture
+def sources(repository):
+    """sources(options) opens a repository with the models m and n; returns it and them."""
+
+    def build(**more):
+        root = repository(m=IDENTITY, n=IDENTITY)
+        options = LoadOptions(**more)
+        loader = asyncio.run(made(options))
+        found = Sources(loader, options)
+        return found, found.open([root])
+
+    return build
+
+
+async def made(options):
+    return Loader(options)
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted", "names"),
+    [
+        ("none", (), ["m", "n"]),
+        ("poll", (), ["m", "n"]),
+        ("explicit", (), []),
+        ("explicit", ("*",), ["m", "n"]),
+        ("explicit", ("n", "x", "n"), ["n", "x"]),
+    ],
+)
+def test_the_mode_says_what_there_is_to_begin_with(sources, mode, wanted, names):
+    found, models = sources(model_control_mode=mode, load_model=wanted)
+    assert [model.name for model in models] == names
+    assert [model.name for model in models if model.error] == [n for n in names if n == "x"]
+    assert found.names() == ["m", "n"]
+
+
+def test_what_is_never_looked_at_again_has_no_marks(sources):
+    found, [model, _] = sources()
+    assert found.of(model).marks == NO_MARKS
+
+
+def test_what_is_polled_was_looked_at_before_it_was_read(sources):
+    found, [model, _] = sources(model_control_mode="poll")
+    assert found.of(model).marks != NO_MARKS
+    assert found.watch.look() == []
+
+
+def test_a_model_is_found_by_its_name(sources):
+    found, _ = sources(model_control_mode="explicit")
+    assert found.find("m").model.name == "m"
+    assert found.find("x") is None
+
+
+def test_a_request_has_the_model_with_its_own_configuration(sources):
+    found, _ = sources(model_control_mode="explicit")
+    assert not found.asked(LoadRequest("m")).is_override
+    source = found.asked(LoadRequest("m", '{"backend": "repeat"}'))
+    assert (source.is_override, source.model.config.backend) == (True, "repeat")
+    with pytest.raises(NotLoadable):
+        found.asked(LoadRequest("x"))
+    with pytest.raises(InvalidConfig):
+        found.asked(LoadRequest("m", "{"))
+
+
+def test_what_is_sent_lies_in_a_folder_of_its_own_until_the_end(sources):
+    found, _ = sources(model_control_mode="explicit")
+    request = LoadRequest("x", '{"backend": "identity"}', {"5/weights": b"abc"})
+    upload = found.store(request)
+    source = found.sent(request, upload)
+    assert (source.model.name, source.model.versions, source.upload) == ("x", (5,), upload)
+    assert source.marks_of(5) != found.asked(LoadRequest("m")).marks_of(5)
+    found.close()
+    assert not upload.folder.exists()
