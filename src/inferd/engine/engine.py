@@ -33,6 +33,7 @@ EXTENSIONS = [
     "classification",
     "model_repository",
     "model_repository(unload_dependents)",
+    "schedule_policy",
     "model_configuration",
     "system_shared_memory",
     "cuda_shared_memory",
