@@ -17,9 +17,10 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance
 from inferd.engine.lookup import backend_named
-from inferd.engine.scheduling import build_scheduler
+from inferd.engine.scheduling import build_scheduler, joined_instances
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
+from inferd.engine.warmup import warm_up
 from inferd.errors import (
     BackendFailed,
     InferdError,
@@ -35,6 +36,8 @@ from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
+from inferd.repository.warmup import warmup_samples
+from inferd.schedulers.batch import BatchPlan
 
 log = logging.getLogger("inferd.engine")
 
@@ -108,6 +111,7 @@ class Loader:
             check_config(config)
         check_io(config)
         labels = read_labels(files.folder, config)
+        samples = warmup_samples(files.folder, config)
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
@@ -119,6 +123,8 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
+            together = joined_instances(backend, instances, BatchPlan(config))
+            warm_up(config, instances if config.decoupled else together, samples)
             inline = _may_run_inline(config, backend, instances)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
             scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=inline)

@@ -27,9 +27,7 @@ def build_scheduler(
     A decoupled model answers each request by itself, whatever it says about batching.
     """
     plan = BatchPlan(config)
-    joined: Sequence[Instance] = instances
-    if getattr(backend, "joins", False):
-        joined = [JoinedInstance(instance, plan) for instance in instances]
+    joined = joined_instances(backend, instances, plan)
     execution = Execution(
         config.name,
         joined if plan.reshapes else instances,
@@ -41,6 +39,15 @@ def build_scheduler(
     if batching is None or config.decoupled:
         return DirectScheduler(execution)
     return _dynamic(config, batching, execution, plan)
+
+
+def joined_instances(
+    backend: Backend, instances: Sequence[Instance], plan: BatchPlan
+) -> Sequence[Instance]:
+    """Return `instances` as they take several requests at once: as one, if the backend joins."""
+    if getattr(backend, "joins", False):
+        return [JoinedInstance(instance, plan) for instance in instances]
+    return instances
 
 
 def _dynamic(
