@@ -13,6 +13,7 @@ CHECK ?=
 QUICK ?=
 ONLY ?=
 ARGS ?=
+FUZZ_SECONDS ?= 60
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
@@ -21,10 +22,11 @@ VENV_MADE := $(VENV)/.made
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PEERS := .venv-peers/.installed
+FUZZER := .venv-fuzz/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-clients conform bench bench-peers docs dev clean
+.PHONY: help run check test test-slow test-clients conform fuzz-rest bench bench-peers docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +41,7 @@ check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/lint-imports
 	$(BIN)/python tools/build_protos.py --check
 	$(BIN)/python tools/build_options_doc.py --check
+	$(BIN)/python tools/build_openapi.py --check
 
 test: $(DEV) ## the tests, in two minutes (ARGS= for pytest)
 	$(BIN)/pytest tests -m "not slow" $(ARGS)
@@ -53,18 +56,22 @@ conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a ser
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \
 	  $(if $(METRICS),--metrics-url $(METRICS)) $(ARGS)
 
+fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document for a minute (FUZZ_SECONDS=)
+	$(BIN)/python tools/fuzz_rest.py --st .venv-fuzz/bin/st --seconds $(FUZZ_SECONDS) $(if $(ARGS),-- $(ARGS))
+
 bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minutes)
 	$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
 
 bench-peers: $(PEERS) bench ## the same, with MLServer beside it in .venv-peers
 
-docs: $(DEV) ## write the generated reference pages
+docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 	$(BIN)/python tools/build_options_doc.py
+	$(BIN)/python tools/build_openapi.py
 
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-peers .venv-clients .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-peers .venv-clients .venv-fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 $(VENV_MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -89,4 +96,11 @@ $(PEERS): bench/peers/requirements.txt
 	@echo "Installing the peers into .venv-peers"
 	@test -d .venv-peers || $(PYTHON) -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check install -qq -r $<
+	@touch $@
+
+$(FUZZER): pyproject.toml
+	@echo "Installing schemathesis into .venv-fuzz"
+	@test -d .venv-fuzz || $(PYTHON) -m venv .venv-fuzz
+	@.venv-fuzz/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1'
+	@.venv-fuzz/bin/python -m pip --disable-pip-version-check install -qq --group fuzz
 	@touch $@

@@ -132,7 +132,7 @@ def serve(repository: Path, transport: str, port: int) -> None:
 def report() -> None:
     """Print how many streams, connections and tasks there are."""
     from inferd.transport.http2_connection import Http2Connection
-    from inferd.wire.h2_connection import H2Stream
+    from inferd.wire.h2_stream import H2Stream
 
     gc.collect()
     kinds = {"streams": H2Stream, "connections": Http2Connection, "tasks": asyncio.Task}

@@ -99,6 +99,19 @@ def _identity(datatypes, batching=False, dims="-1, -1", **parameters):
     return "\n".join(lines)
 
 
+def _ensemble(model, datatype, dims, more="", out=None, maps=("INPUT0", "OUTPUT0")):
+    """Return the configuration of an ensemble of one step."""
+    reads, writes = maps
+    return (
+        f'platform: "ensemble"\n{more}\n'
+        f'input {{ name: "INPUT0" data_type: TYPE_{datatype} dims: [ {dims} ] }}\n'
+        f'output {{ name: "OUTPUT0" data_type: TYPE_{datatype} dims: [ {out or dims} ] }}\n'
+        f'ensemble_scheduling {{ step {{ model_name: "{model}" model_version: -1 '
+        f'input_map {{ key: "{reads}" value: "INPUT0" }} '
+        f'output_map {{ key: "{writes}" value: "OUTPUT0" }} }} }}'
+    )
+
+
 def _onnx(nodes, inputs, outputs, constants=()):
     def values(tensors):
         return [helper.make_tensor_value_info(*tensor) for tensor in tensors]
@@ -192,6 +205,8 @@ def repository(tmp_path_factory):
     animals = _identity(["FP32"], batching=True, dims="3")
     _write(root, "animals", animals.replace("output {", 'output { label_filename: "labels.txt"'))
     (root / "animals" / "labels.txt").write_text("ant\nbee\n")
+    _write(root, "zoo", _ensemble("animals", "FP32", "3", "max_batch_size: 8"))
+    _write(root, "repeated", _ensemble("repeat", "INT32", "-1", out="1", maps=("IN", "OUT")))
     _write(root, "slow", _identity(["FP32"], dims="1", execute_delay_ms=400))
     _write(root, "repeat", 'backend: "repeat"')
     _write(root, "faulty", 'backend: "faulty"')

@@ -893,10 +893,10 @@ class Chain:
 class EnsembleLoader(Loader):
     """Loads ensembles, too, as if there were a scheduler for them."""
 
-    def load(self, model, version):
+    def load(self, model, version, steps=()):
         if model.config is not None and model.config.ensemble_scheduling is not None:
             return Served(model.config, version, "ensemble", Chain())
-        return super().load(model, version)
+        return super().load(model, version, steps)
 
 
 def ensemble(*names):
@@ -968,7 +968,7 @@ async def test_an_ensemble_without_its_step_does_not_load(repository):
         assert caught.value.message == (
             "failed to load 'e': model 'e' needs nobody, which is not loaded"
         )
-        with pytest.raises(NotLoadable, match="needs broken"):
+        with pytest.raises(NotLoadable, match=r"needs broken \(model 'broken' fails to load, as"):
             await control.load(LoadRequest("f"))
 
 
@@ -978,6 +978,18 @@ async def test_an_ensemble_that_calls_itself_does_not_load(repository):
     async with ensembles_on(root) as (control, _):
         with pytest.raises(LoadFailed, match="ensemble 'e' calls itself: e → f → e"):
             await control.load(LoadRequest("e"))
+
+
+@pytest.mark.parametrize("mode", ["none", "poll"])
+@run
+async def test_at_the_start_the_index_says_why_an_ensemble_does_not_load(repository, mode):
+    root = repository(e=ensemble("f"), f=ensemble("e"), g=ensemble("nobody"))
+    async with ensembles_on(root, mode) as (_, catalog):
+        assert {row.name: (row.version, row.state, row.reason) for row in catalog.rows()} == {
+            "e": ("1", UNAVAILABLE, "ensemble 'e' calls itself: e → f → e"),
+            "f": ("1", UNAVAILABLE, "ensemble 'f' calls itself: f → e → f"),
+            "g": ("1", UNAVAILABLE, "model 'g' needs nobody, which is not loaded"),
+        }
 
 
 @pytest.mark.parametrize("mode", ["none", "poll"])

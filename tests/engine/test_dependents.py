@@ -3,7 +3,7 @@
 import pytest
 
 from inferd.config.model import EnsembleScheduling, EnsembleStep, ModelConfig
-from inferd.engine.dependents import Dependents, check_chain, needs_of
+from inferd.engine.dependents import MAX_NESTING, Dependents, check_chain, needs_of
 from inferd.errors import LoadFailed
 
 
@@ -34,6 +34,13 @@ def test_needs_may_change():
     assert (dependents.of("a"), dependents.of("b")) == ([], ["e"])
     dependents.want("e", ())
     assert dependents.of("b") == []
+
+
+def test_a_chain_that_is_too_long_is_refused():
+    chain = tuple(f"e{number}" for number in range(MAX_NESTING))
+    check_chain(chain, "m")
+    with pytest.raises(LoadFailed, match="'e0' is more than 32 ensembles inside each other"):
+        check_chain((*chain, "e"), "m")
 
 
 def test_a_chain_that_closes_is_refused():

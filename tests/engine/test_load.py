@@ -115,20 +115,9 @@ def test_a_model_without_its_labels_does_not_load(repository):
     assert text == "model 'm': label_filename names 'labels.txt', and there is no such file"
 
 
-@pytest.mark.parametrize(
-    ("text", "field"),
-    [
-        (ECHO + "sequence_batching {}", "sequence_batching"),
-        (
-            'platform: "ensemble"\nensemble_scheduling { step { model_name: "a" '
-            'input_map { key: "x" value: "y" } output_map { key: "x" value: "y" } } }',
-            "ensemble_scheduling",
-        ),
-    ],
-)
-def test_what_needs_a_scheduler_of_its_own_is_unsupported(repository, text, field):
-    text = complaint(repository(m=text), Unsupported)
-    assert text == f"model 'm': {field} is not supported by this server"
+def test_what_needs_a_scheduler_of_its_own_is_unsupported(repository):
+    text = complaint(repository(m=ECHO + "sequence_batching {}"), Unsupported)
+    assert text == "model 'm': sequence_batching is not supported by this server"
 
 
 def test_a_group_for_gpus_serves_on_a_machine_without(repository, ask, caplog):

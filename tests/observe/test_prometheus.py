@@ -230,6 +230,16 @@ def test_the_time_to_the_first_answer_is_told_in_the_buckets_of_the_model():
     assert values(family, "_sum") == {(): 100.0}
 
 
+def test_bounds_that_are_close_stay_apart():
+    counts = Counts()
+    counts.first_responses = Histogram((1234567.0, 1234568.0))
+    settings = MetricsSettings(histogram_latencies=True)
+    family = families(observed(counts=counts), settings=settings)[
+        "nv_inference_first_response_histogram_ms"
+    ]
+    assert [bound for (bound,) in values(family, "_bucket")] == ["1234567", "1234568", "+Inf"]
+
+
 # --- labels ---
 
 

@@ -6,7 +6,7 @@ import pytest
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, Cancelled, InvalidRequest, Unavailable
 from inferd.observe.statistics import Duration
-from inferd.observe.stats import MAX_RESPONSE_ROWS, AnswerCount, Counts
+from inferd.observe.stats import MAX_BATCH_ROWS, MAX_RESPONSE_ROWS, AnswerCount, Counts
 
 
 class Clock:
@@ -168,6 +168,20 @@ def test_a_shared_execution_that_failed_counts_once_and_fails_each():
     assert found.batch_stats == []
 
 
+def test_more_batch_sizes_than_anybody_has_are_counted_together():
+    counts = Counts()
+    sizes = range(1, MAX_BATCH_ROWS + 4)
+    for batch_size in sizes:
+        counts.add_success(request(*ALONE, batch_size=batch_size))
+    for batch_size in sizes:
+        counts.add_shared_execution(request(*ALONE), [request(batch_size=batch_size)])
+    found = told(counts)
+    assert found.inference_count == sum(sizes)
+    assert found.execution_count == 2 * len(sizes)
+    assert len(found.batch_stats) == MAX_BATCH_ROWS + 1
+    assert (found.batch_stats[0].batch_size, found.batch_stats[0].compute_infer.count) == (0, 6)
+
+
 # --- failures ---
 
 
@@ -205,6 +219,7 @@ def test_a_failure_has_a_reason(given, error, reason):
 def test_a_request_that_never_got_in_is_refused_and_no_failure():
     counts = Counts()
     counts.add_failure(request(), Unavailable("the queue is full"))
+    counts.add_failure(request(), InvalidRequest("no sequence id"))
     assert counts.refused_count == 1
     assert told(counts).inference_stats.fail == Duration(0, 0)
 

@@ -111,6 +111,13 @@ def test_a_key_does_not_open_what_is_restricted_and_the_other_way_round():
     guard.check({b"x-api-key": ALICE, **dict([SECRET])})
 
 
+def test_headers_that_open_something_are_secret():
+    assert OPEN.secret_names == frozenset()
+    assert METADATA.secret_names == {"admin-key"}
+    both = Access({"trace": SECRET}, RING)
+    assert both.secret_names == {"admin-key", "authorization", "x-api-key"}
+
+
 def test_fields_of_one_name_are_joined():
     assert joined([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]) == {b"a": b"1, 3", b"b": b"2"}
 
@@ -199,3 +206,17 @@ async def test_a_large_body_without_a_key_is_401_before_it_comes(serving, post):
         answer = await client.ask(post("/v2/models/id/infer", bytes(2**15), length=2**31))
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_no_model_is_given_a_key(serving):
+    fields = [
+        ("X-API-Key", "k"),
+        ("Authorization", "Bearer k"),
+        ("Admin-Key", "k"),
+        ("X-User", "a"),
+    ]
+    access = Access({"inference": SECRET}, RING)
+    async with serving(access=access, header_forward_pattern=".") as site:
+        assert site.server.routes.forward.chosen(fields) == {"X-User": "a"}
+    async with serving(header_forward_pattern=".") as site:
+        assert site.server.routes.forward.chosen(fields) == dict(fields)

@@ -45,6 +45,11 @@ def test_binary_metadata_and_very_long_names_are_left_out():
     assert chosen(".", fields) == {"x" * 256: "a"}
 
 
+def test_a_secret_is_never_forwarded():
+    forward = HeaderForward.of(".", "--here", frozenset(("x-user", "host")))
+    assert list(forward.chosen(FIELDS)) == ["x-group", "Proxy-X-Id"]
+
+
 @pytest.mark.parametrize(
     "pattern", ["(", "[a", "a{3,2}", "(?P<n>", "a" * 10 + "(?-i)", "(" * 10000]
 )

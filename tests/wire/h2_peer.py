@@ -3,7 +3,15 @@
 import struct
 
 from inferd.wire.h2_connection import H2Connection
-from inferd.wire.h2_frames import PREFACE, SETTINGS, encode_frame
+from inferd.wire.h2_frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    SETTINGS,
+    encode_frame,
+)
 from inferd.wire.h2_hpack import encode_fields
 from inferd.wire.h2_stream import H2Stream
 
@@ -15,6 +23,18 @@ REQUEST = [
     (b"content-type", b"application/grpc"),
 ]
 BLOCK = encode_fields(REQUEST)
+
+
+def head(stream_id=1, flags=0, block=BLOCK):
+    return encode_frame(HEADERS, END_HEADERS | flags, stream_id, block)
+
+
+def data(stream_id=1, payload=b"x", flags=0):
+    return encode_frame(DATA, flags, stream_id, payload)
+
+
+def request(stream_id=1, payload=b"hello"):
+    return head(stream_id) + data(stream_id, payload, END_STREAM)
 
 
 class Noting(H2Stream):

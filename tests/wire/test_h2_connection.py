@@ -1,20 +1,18 @@
 """HTTP/2 frames in, calls and frames out; RFC 9113 by section, without a socket."""
 
-import importlib.util
 import struct
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from h2_peer import BLOCK, REQUEST, Noting, Peer, data, head, request
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inferd.wire import h2_budget
-from inferd.wire.h2_connection import CONNECTION_WINDOW, FRAME_BYTES
+from inferd.wire.h2_connection import FRAME_BYTES
 from inferd.wire.h2_frames import (
     ACK,
     CONTINUATION,
-    DATA,
     END_HEADERS,
     END_STREAM,
     GOAWAY,
@@ -37,25 +35,8 @@ from inferd.wire.h2_frames import (
     encode_window_update,
 )
 from inferd.wire.h2_hpack import encode_fields
+from inferd.wire.h2_receiver import CONNECTION_WINDOW
 from inferd.wire.h2_stream import STREAM_WINDOW
-
-_spec = importlib.util.spec_from_file_location("h2_peer", Path(__file__).with_name("h2_peer.py"))
-h2_peer = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(h2_peer)
-Peer, Noting, BLOCK, REQUEST = h2_peer.Peer, h2_peer.Noting, h2_peer.BLOCK, h2_peer.REQUEST
-
-
-def head(stream_id=1, flags=0, block=BLOCK):
-    return encode_frame(HEADERS, END_HEADERS | flags, stream_id, block)
-
-
-def data(stream_id=1, payload=b"x", flags=0):
-    return encode_frame(DATA, flags, stream_id, payload)
-
-
-def request(stream_id=1, payload=b"hello"):
-    return head(stream_id) + data(stream_id, payload, END_STREAM)
-
 
 # --- the start ---
 
@@ -136,18 +117,6 @@ def test_trailers_end_a_request():
     peer = Peer()
     peer.send(head(1), data(1), head(1, END_STREAM, encode_fields([(b"a", b"b")])))
     assert peer.seen[1].events == ["open", "end"]
-
-
-def test_a_declared_length_is_held_to():
-    block = encode_fields([*REQUEST, (b"content-length", b"2")])
-    peer = Peer()
-    peer.send(head(1, 0, block), data(1, b"xx", END_STREAM))
-    peer.send(head(3, 0, block), data(3, b"xxx"))
-    peer.send(head(5, 0, block), data(5, b"x", END_STREAM), head(7, END_STREAM, block))
-    peer.send(head(9, 0, block), head(9, END_STREAM, b""))
-    assert peer.seen[1].events == ["open", "end"]
-    codes = {stream: payload[-1] for kind, _, stream, payload in peer.got() if kind == RST_STREAM}
-    assert codes == dict.fromkeys((3, 5, 7, 9), ErrorCode.PROTOCOL_ERROR)
 
 
 def test_more_streams_than_may_be_are_refused():
@@ -302,222 +271,6 @@ def test_unknown_settings_are_passed_over_and_all_are_acknowledged():
     peer = Peer()
     peer.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 99, 1)))
     assert peer.got() == [(SETTINGS, ACK, 0, b"")]
-
-
-# --- flow control ---
-
-
-def test_data_that_comes_in_pieces_is_handed_on_in_pieces():
-    peer = Peer()
-    frame = data(1, b"\x02" + b"ab" * 4000 + b"\0\0", PADDED | END_STREAM)
-    peer.send(head(1), frame[:9])
-    for at in range(9, len(frame), 100):
-        peer.send(frame[at : at + 100])
-    peer.send(request(3))
-    assert peer.seen[1].data == b"ab" * 4000 and peer.seen[3].data == b"hello"
-
-
-def test_a_fault_inside_a_frame_that_is_coming_drops_its_rest():
-    peer = Peer()
-    frame = data(1, b"x" * 5000)
-    peer.send(head(1), data(1, b"", END_STREAM), frame[:500])
-    peer.send(frame[500:], request(3))
-    assert peer.seen[3].data == b"hello"
-
-
-def test_what_is_taken_is_credited_to_the_stream():
-    peer = Peer()
-    peer.send(head(1))
-    for _ in range(STREAM_WINDOW // 2**19):
-        peer.send(data(1, bytes(2**19)))
-    credited = [int.from_bytes(p, "big") for k, _, s, p in peer.got() if (k, s) == (8, 1)]
-    assert sum(credited) == STREAM_WINDOW
-
-
-def test_more_than_the_window_ends_the_connection():
-    class Idle(Noting):
-        def on_data(self, data, start, stop, *, ends):
-            pass
-
-    peer = Peer(stream=Idle)
-    peer.send(head(1))
-    for _ in range(STREAM_WINDOW // 2**20):
-        peer.send(data(1, bytes(2**20)))
-    assert not peer.connection.is_failed
-    peer.send(data(1, b"x"))
-    assert peer.error() == (1, ErrorCode.FLOW_CONTROL_ERROR)
-
-
-def test_a_large_frame_is_received_into_the_streams_own_memory():
-    class Direct(Noting):
-        def on_open(self):
-            self.memory = memoryview(bytearray(200_000))
-            self.at = 0
-
-        def on_data(self, data, start, stop, *, ends):
-            self.memory[self.at : self.at + stop - start] = data[start:stop]
-            self.on_filled(stop - start, ends=ends)
-
-        def room(self):
-            return self.memory[self.at :]
-
-        def on_filled(self, count, *, ends):
-            self.at += count
-            if ends:
-                self.on_end()
-
-    peer = Peer(stream=Direct)
-    payload = bytes(range(250)) * 800
-    frame = data(1, payload, END_STREAM)
-    peer.send(head(1), frame[:100])
-    assert peer.connection.room() is not None
-    at = 100
-    while (room := peer.connection.room()) is not None:
-        count = min(len(room), 70_000, len(frame) - at)
-        room[:count] = frame[at : at + count]
-        peer.connection.filled(count)
-        at += count
-    peer.send(frame[at:])
-    assert bytes(peer.seen[1].memory) == payload and peer.seen[1].events == ["end"]
-
-
-def answered(peer, stream_id, size, ending=b""):
-    peer.connection.send_headers(peer.seen[stream_id], b"\x88")
-    peer.connection.send_data(peer.seen[stream_id], [bytes(size)], ending)
-
-
-def sent_data(frames, stream_id):
-    return sum(len(p) for kind, _, stream, p in frames if (kind, stream) == (DATA, stream_id))
-
-
-def test_answers_keep_to_the_windows_of_the_client():
-    peer = Peer()
-    peer.send(encode_settings({Setting.INITIAL_WINDOW_SIZE: 100}), request(1), request(3))
-    peer.got()
-    answered(peer, 1, 250)
-    answered(peer, 3, 150)
-    frames = peer.got()
-    assert (sent_data(frames, 1), sent_data(frames, 3)) == (100, 100)
-    peer.send(encode_window_update(1, 70))
-    assert sent_data(peer.got(), 1) == 70
-    peer.send(encode_settings({Setting.INITIAL_WINDOW_SIZE: 1000}))
-    frames = peer.got()
-    assert (sent_data(frames, 1), sent_data(frames, 3)) == (80, 50)
-    assert [f for k, f, _, _ in frames if k == DATA] == [END_STREAM, END_STREAM]
-    assert not peer.connection.streams
-
-
-def test_a_window_may_become_negative():
-    peer = Peer()
-    peer.send(request(1))
-    answered(peer, 1, 100_000)
-    assert sent_data(peer.got(), 1) == 65535
-    peer.send(encode_window_update(0, 10**6), encode_settings({Setting.INITIAL_WINDOW_SIZE: 0}))
-    peer.send(encode_window_update(1, 65535))
-    assert sent_data(peer.got(), 1) == 0
-    peer.send(encode_window_update(1, 10))
-    assert sent_data(peer.got(), 1) == 10
-
-
-def test_the_window_of_the_connection_is_shared_by_turns():
-    peer = Peer()
-    peer.send(encode_settings({Setting.INITIAL_WINDOW_SIZE: MAX_WINDOW}), request(1), request(3))
-    peer.got()
-    answered(peer, 1, 200_000)
-    answered(peer, 3, 200_000)
-    peer.got()
-    peer.send(encode_window_update(0, 2 * 16384))
-    frames = peer.got()
-    assert sent_data(frames, 1) == sent_data(frames, 3) == 16384
-
-
-def test_nothing_is_put_into_frames_while_the_socket_takes_nothing():
-    peer = Peer()
-    peer.send(request(1))
-    peer.connection.is_paused = True
-    answered(peer, 1, 10)
-    assert sent_data(peer.got(), 1) == 0 and peer.connection.streams[1].pending_bytes
-    peer.connection.is_paused = False
-    peer.connection.pump()
-    assert sent_data(peer.got(), 1) == 10 and not peer.connection.streams
-
-
-def test_a_stream_hears_when_what_it_sent_is_in_frames():
-    peer = Peer()
-    peer.send(request(1))
-    stream = peer.seen[1]
-    peer.connection.send_data(stream, [b"a", b"", memoryview(b"bc")], None)
-    assert stream.events[-1] == "drained"
-    peer.connection.send_data(stream, [], b"\x88")
-    assert peer.got() == [(DATA, 0, 1, b"abc"), (HEADERS, END_HEADERS | END_STREAM, 1, b"\x88")]
-
-
-def test_an_empty_end_is_an_empty_frame():
-    peer = Peer()
-    peer.send(request(1))
-    peer.connection.send_data(peer.seen[1], [], b"")
-    assert peer.got() == [(DATA, END_STREAM, 1, b"")]
-
-
-def test_an_answer_before_the_end_of_the_request_asks_for_no_more_of_it():
-    peer = Peer()
-    peer.send(head(1))
-    peer.connection.send_headers(peer.seen[1], b"\x88", ends=True)
-    assert peer.got()[-1] == (RST_STREAM, 0, 1, struct.pack(">L", ErrorCode.NO_ERROR))
-    assert peer.seen[1].events == ["open"]
-
-
-class Dropping(Noting):
-    drop_bytes = 100
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        data(1, b"x" * 50) + data(1, b"", END_STREAM),
-        data(1, b"x" * 50, END_STREAM),
-        head(1, END_STREAM, b""),
-    ],
-)
-@pytest.mark.parametrize("piece", [12, 10**6])
-def test_an_early_answer_may_let_the_rest_of_the_request_come(rest, piece):
-    peer = Peer(stream=Dropping)
-    peer.send(head(1))
-    peer.connection.send_headers(peer.seen[1], b"\x88", ends=True)
-    for at in range(0, len(rest), piece):
-        peer.send(rest[at : at + piece])
-    assert [kind for kind, *_ in peer.got()] == [HEADERS]
-    assert peer.seen[1].events == ["open"] and not peer.connection.streams
-
-
-def test_what_is_dropped_has_an_end():
-    peer = Peer(stream=Dropping)
-    peer.send(head(1))
-    peer.connection.send_headers(peer.seen[1], b"\x88", ends=True)
-    peer.send(data(1, b"x" * 60), data(1, b"x" * 60), data(1, b"x" * 60))
-    assert peer.got()[-1] == (RST_STREAM, 0, 1, struct.pack(">L", ErrorCode.NO_ERROR))
-    assert not peer.connection.streams and not peer.connection.is_failed
-
-
-def test_a_smaller_table_is_answered_before_the_next_block():
-    peer = Peer()
-    peer.send(encode_settings({Setting.HEADER_TABLE_SIZE: 0}), request(1), request(3))
-    peer.got()
-    assert not peer.connection.may_send_at_once(peer.seen[1], 1)
-    for stream_id in (1, 3):
-        peer.connection.send_headers(peer.seen[stream_id], b"\x88")
-    assert [payload for *_, payload in peer.got()] == [b"\x20\x88", b"\x88"]
-
-
-def test_a_large_block_goes_on_in_continuations():
-    peer = Peer()
-    peer.send(request(1))
-    peer.connection.send_headers(peer.seen[1], b"x" * 40_000, ends=True)
-    assert [(k, f, len(p)) for k, f, _, p in peer.got()] == [
-        (HEADERS, END_STREAM, 16384),
-        (CONTINUATION, 0, 16384),
-        (CONTINUATION, END_HEADERS, 40_000 - 2 * 16384),
-    ]
 
 
 # --- the end ---

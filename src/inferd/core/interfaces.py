@@ -98,7 +98,8 @@ class Scheduler(Protocol):
     """When, and with which others, a request runs.
 
     It sets `queued_ns` of a request it makes wait. What it gathered into one execution is counted
-    by Execution, all else by the engine, from the request's times.
+    by Execution, all else by the engine, from the request's times. Who runs a request without an
+    Execution sets its `started_ns` and `ended_ns`, too.
     """
 
     @property
@@ -122,4 +123,19 @@ class Scheduler(Protocol):
 
         After `timeout_s` seconds the instances are closed though requests still run.
         """
+        ...
+
+
+class Models(Protocol):
+    """The models of the server, as one that calls others sees them; the engine is this.
+
+    Each call finds the version that serves then, checks the request, and counts it there.
+    """
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """Return the one answer of `request`. Raises InferdError."""
+        ...
+
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Return the answers of `request` as they come. Raises InferdError, or while iterating."""
         ...

@@ -28,6 +28,9 @@ log = logging.getLogger("inferd.engine")
 MAX_WAITING = 100
 """So many changes to one model may wait for each other; more are refused as Unavailable."""
 
+MAX_REASON = 300
+"""Of the reason why a step's model does not serve so many characters are told of its ensembles."""
+
 _READING_AT_ONCE = 4
 _Result = TypeVar("_Result")
 
@@ -156,6 +159,7 @@ class Control:
 
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
         if name in self._lineups or name in self._catalog.models:
+            await self._take_down_callers(name)
             async with self._turn(name) as lineup:
                 is_gone = name not in await self._read(self._sources.names)
                 self._withdraw(lineup, is_gone=is_gone)
@@ -196,8 +200,10 @@ class Control:
             complaints = await self._change(name, read)
         except InferdError as error:
             complaints = [error.message]
+            self._lineup(name).fail(error.message)
         finally:
             self._following.discard(name)
+            self._drop_if_idle(name)
         if complaints:
             self._sources.watch.forget(name)
             self._complain(name, complaints)
@@ -225,7 +231,8 @@ class Control:
         """Make what serves of the model what `read` finds; return what went wrong.
 
         An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
-        When a client `is_asked` for it, whatever goes wrong is raised.
+        The ensembles that call a model that is gone end before it. When a client `is_asked` for
+        it, whatever goes wrong is raised.
         """
         check_chain(chain, name)
         complaints: list[str] = []
@@ -233,9 +240,12 @@ class Control:
             async with self._turn(name) as lineup:
                 source = await self._read(read)
                 missing = self._missing(source)
-                if not missing or is_last:
+                is_called = source is None and any(map(self._serves, self._dependents.of(name)))
+                if not (missing or is_called) or is_last:
                     complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
                     break
+            if is_called:
+                await self._take_down_callers(name)
             for step in missing:
                 await self._change(step, self._reader(step), chain=(*chain, name))
         await self._settle(name)
@@ -255,7 +265,8 @@ class Control:
             return []
         error = source.model.error
         if error is None and missing:
-            error = LoadFailed(f"model '{name}' needs {', '.join(missing)}, which is not loaded")
+            needed = ", ".join(map(self._with_reason, missing))
+            error = LoadFailed(f"model '{name}' needs {needed}, which is not loaded")
         if error is not None:
             if source.is_override:
                 raise error
@@ -264,9 +275,10 @@ class Control:
                 raise NotLoadable(msg) from error
             lineup.fail(error.message)
             return [error.message]
-        before = lineup.serving
+        before, needs = lineup.serving, needs_of(source.model.config)
+        source = source._replace(callees=self._callees(needs))
         failures = await lineup.change(source, is_partial=not (is_asked or before))
-        self._dependents.want(name, needs_of(source.model.config))
+        self._dependents.want(name, needs)
         if lineup.serving != before:
             self._tell(lineup)
         if failures and is_asked:
@@ -290,13 +302,53 @@ class Control:
 
     async def _settle(self, name: str) -> None:
         """Take down the ensembles that call the model, or bring them back, as it now serves."""
+        if not self._serves(name):
+            await self._take_down_callers(name)
+            return
         for ensemble in self._dependents.of(name):
-            if self._serves(name) and not self._serves(ensemble):
+            if not self._serves(ensemble):
                 self._spawn(self._follow(ensemble, self._reader(ensemble)))
-            elif not self._serves(name) and self._serves(ensemble):
-                async with self._turn(ensemble) as lineup:
-                    self._withdraw(lineup, f"model '{name}', which it calls, is {UNLOADED}")
-                await self._settle(ensemble)
+                continue
+            source = self._lineup(ensemble).source
+            needs = needs_of(source.model.config) if source else ()
+            if source is not None and source.callees != self._callees(needs):
+                self._spawn(self._renew(ensemble, source))
+
+    async def _take_down_callers(self, name: str) -> None:
+        """Have the ensembles that call the model serve no more, and their last requests end."""
+        for ensemble in self._dependents.of(name):
+            if self._serves(ensemble):
+                await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
+
+    async def _take_down(self, ensemble: str, reason: str) -> None:
+        await self._take_down_callers(ensemble)
+        async with self._turn(ensemble) as lineup:
+            self._withdraw(lineup, reason)
+        await lineup.drained()
+
+    async def _renew(self, ensemble: str, source: Source) -> None:
+        """Put an ensemble together anew, for other versions serve its steps now.
+
+        It is taken down when it does not go with them.
+        """
+        try:
+            complaints = await self._change(ensemble, lambda: source)
+        except InferdError as error:
+            complaints = [error.message]
+        if complaints and self._serves(ensemble):
+            log.error("%s", complaints[0])
+            await self._take_down(ensemble, complaints[0])
+
+    def _callees(self, needs: Sequence[str]) -> tuple[object, ...]:
+        """Return what serves of the models in `needs`: another tuple when anything else does."""
+        models = (self._catalog.models.get(name) for name in needs)
+        return tuple(tuple(model.ready.values()) if model else () for model in models)
+
+    def _with_reason(self, name: str) -> str:
+        """Return the name of a model that does not serve, and why it does not."""
+        model = self._catalog.models.get(name)
+        reasons = [row.reason for row in model.versions.values() if row.reason] if model else []
+        return f"{name} ({reasons[-1][:MAX_REASON]})" if reasons else name
 
     def _serves(self, name: str) -> bool:
         model = self._catalog.models.get(name)

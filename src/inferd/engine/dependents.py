@@ -3,6 +3,9 @@
 from inferd.config.model import ModelConfig
 from inferd.errors import LoadFailed
 
+MAX_NESTING = 32
+"""So many ensembles may call each other, one inside the next."""
+
 
 def needs_of(config: ModelConfig | None) -> tuple[str, ...]:
     """Return the names of the models that a model configured like this calls."""
@@ -43,8 +46,14 @@ class Dependents:
 
 
 def check_chain(chain: tuple[str, ...], name: str) -> None:
-    """Raise LoadFailed when `name` is in `chain`, the ensembles it is to be loaded for."""
+    """Raise LoadFailed when `name` is in `chain`, the ensembles it is to be loaded for.
+
+    Also when these are more than may call each other.
+    """
     if name in chain:
         way = " → ".join((*chain[chain.index(name) :], name))
         msg = f"ensemble '{name}' calls itself: {way}"
+        raise LoadFailed(msg)
+    if len(chain) > MAX_NESTING:
+        msg = f"ensemble '{chain[0]}' is more than {MAX_NESTING} ensembles inside each other"
         raise LoadFailed(msg)

@@ -15,7 +15,7 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMe
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.catalog import Catalog
 from inferd.engine.control import Control
-from inferd.engine.load import LoadOptions
+from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.observe.log import Log
@@ -73,7 +73,9 @@ class Engine:
         self._name = name
         self._strict_readiness = strict_readiness
         self._catalog = Catalog()
-        self._control = Control(self._catalog, load_options or LoadOptions())
+        options = load_options or LoadOptions()
+        loader = Loader(options, models=self, find=self._catalog.find)
+        self._control = Control(self._catalog, options, loader)
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
         self.tracer = tracer or Tracer(TraceSettings(), TraceWriter(None))

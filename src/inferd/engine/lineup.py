@@ -67,6 +67,8 @@ class Lineup:
         self._drains: set[asyncio.Task[None]] = set()
         self._draining: Counter[int] = Counter()
         self._is_gone = False
+        self.source: Source | None = None
+        """What serves was last made from."""
 
     @property
     def serving(self) -> dict[int, Served]:
@@ -129,8 +131,19 @@ class Lineup:
 
     def fail(self, reason: str) -> None:
         """Say why nothing of the model can be loaded, unless something of it serves."""
-        if not self._kept:
-            self._catalog.set_state(self.name, NO_VERSION, ModelState.UNAVAILABLE, reason)
+        if self._kept:
+            return
+        model = self._catalog.models.get(self.name)
+        rows = model.versions.items() if model else ()
+        idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
+        known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
+        for number in known or [NO_VERSION]:
+            self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
+
+    async def drained(self) -> None:
+        """Wait for the requests of versions that do not serve any more, as long as they may run."""
+        if self._drains:
+            await asyncio.wait(self._drains)
 
     async def end_drains(self, timeout_s: float) -> None:
         """Wait for the requests of versions that do not serve any more, `timeout_s` at most."""
@@ -192,6 +205,7 @@ class Lineup:
 
     def _take_over(self, source: Source, loaded: Iterable[Served]) -> None:
         """Exchange what serves. Nothing here waits, so no request sees half of it."""
+        self.source = source
         model, before = source.model, self._kept
         assert model.config is not None
         self._kept = {number: one for number, one in before.items() if number in model.versions}

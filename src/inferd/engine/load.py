@@ -4,8 +4,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
-from inferd.core.interfaces import Backend, DecoupledInstance, Instance
+from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Models
+from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import build_scheduler, joined_instances
 from inferd.engine.served import Served
@@ -70,10 +72,20 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
 
 class Loader:
-    """Finds models and loads their versions; backends are shared by the models that use them."""
+    """Finds models and loads their versions; backends are shared by the models that use them.
 
-    def __init__(self, options: LoadOptions) -> None:
+    Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find).
+    """
+
+    def __init__(
+        self,
+        options: LoadOptions,
+        models: Models | None = None,
+        find: Callable[[str, str], Served] | None = None,
+    ) -> None:
         self._options = options
+        self._models = models
+        self._find = find
         self._gpu_count = gpu_count()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
@@ -93,16 +105,21 @@ class Loader:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
-    def load(self, model: FoundModel, version: int) -> Served:
+    def load(self, model: FoundModel, version: int, steps: Sequence[Served] = ()) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
 
-        When one instance cannot be opened, those before it are closed.
+        When one instance cannot be opened, those before it are closed. An ensemble has no
+        instances; `steps` are what serves its steps.
         """
         began_s = time.monotonic()
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
         _check_scheduling(config)
+        if config.ensemble_scheduling is not None:
+            served = self._ensemble(model, config, version, steps)
+            served.load_s = time.monotonic() - began_s
+            return served
         backend = self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
@@ -135,6 +152,18 @@ class Loader:
         served.load_s = time.monotonic() - began_s
         return served
 
+    def _ensemble(
+        self, model: FoundModel, config: ModelConfig, version: int, steps: Sequence[Served]
+    ) -> Served:
+        if self._models is None:
+            msg = f"model '{config.name}': there are no models here that an ensemble could call"
+            raise Unsupported(msg)
+        check_io(config)
+        labels = read_labels(model.folder, config)
+        config = replace(config, decoupled=any(step.config.decoupled for step in steps))
+        counts = counts_of(config, with_summaries=self._options.summary_latencies)
+        return build_ensemble(config, version, steps, self._models, counts, labels)
+
     async def load_in_thread(self, model: FoundModel, version: int) -> Served:
         """Load one version in a thread of its own, trying again as often as the options say.
 
@@ -151,10 +180,13 @@ class Loader:
 
     async def _load_in_time(self, model: FoundModel, version: int) -> Served:
         timeout_s = self._options.model_load_timeout_secs
+        steps: Sequence[Served] = ()
+        if model.config is not None and self._find is not None:
+            steps = find_steps(model.config, self._find)
         try:
             async with asyncio.timeout(timeout_s):
                 return await in_daemon_thread(
-                    lambda: self._load_or_explain(model, version), given_up=_close_unused
+                    lambda: self._load_or_explain(model, version, steps), given_up=_close_unused
                 )
         except TimeoutError as error:
             msg = (
@@ -163,9 +195,9 @@ class Loader:
             )
             raise BackendFailed(msg) from error
 
-    def _load_or_explain(self, model: FoundModel, version: int) -> Served:
+    def _load_or_explain(self, model: FoundModel, version: int, steps: Sequence[Served]) -> Served:
         try:
-            return self.load(model, version)
+            return self.load(model, version, steps)
         except InferdError as error:
             error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
             raise
@@ -204,10 +236,9 @@ def _first_response_buckets(config: ModelConfig) -> Sequence[float]:
 
 def _check_scheduling(config: ModelConfig) -> None:
     """Refuse what would answer wrongly without its scheduler."""
-    for field in ("sequence_batching", "ensemble_scheduling"):
-        if getattr(config, field) is not None:
-            msg = f"model '{config.name}': {field} is not supported by this server"
-            raise Unsupported(msg)
+    if config.sequence_batching is not None:
+        msg = f"model '{config.name}': sequence_batching is not supported by this server"
+        raise Unsupported(msg)
 
 
 def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:

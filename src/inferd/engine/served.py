@@ -81,7 +81,7 @@ class Served:
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
-        self._labels = labels or {}
+        self.labels = labels or {}
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
@@ -184,7 +184,7 @@ class Served:
 
     async def _classified(self, tensor: Tensor, top_k: int) -> Tensor:
         batch_dims = self._batch_dims
-        labels = self._labels.get(tensor.name, ())
+        labels = self.labels.get(tensor.name, ())
         work = partial(classified, tensor, top_k, labels, batch_dims=batch_dims)
         count = prod(tensor.shape)
         class_count = min(count, prod(tensor.shape[:batch_dims]) * top_k)

@@ -26,18 +26,20 @@ ALL = "*"
 class Source(NamedTuple):
     """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
 
-    `upload` holds the files where a client sent them, too.
+    `upload` holds the files where a client sent them, too; `callees` are the versions that the
+    steps of an ensemble call.
     """
 
     model: FoundModel
     marks: Marks
     is_override: bool = False
     upload: Upload | None = None
+    callees: tuple[object, ...] = ()
 
     def marks_of(self, version: int) -> tuple[object, ...]:
         """Return all that a version hangs on, save the configuration."""
         own = self.marks.versions.get(str(version), b"")
-        return (self.model.folder, self.model.file, self.marks.shared, own)
+        return (self.model.folder, self.model.file, self.marks.shared, own, self.callees)
 
 
 class Sources:
@@ -82,10 +84,15 @@ class Sources:
     def find(self, name: str) -> Source | None:
         """Return the model as it lies in a repository, None when it is not there.
 
-        Raises NotLoadable when a repository cannot be read.
+        Raises NotLoadable when a repository cannot be read, or, where clients ask for models, and
+        so for the steps of ensembles, as `asked` does.
         """
         model = self._repositories.find(name)
-        return self.of(model) if model else None
+        if model is None:
+            return None
+        if self._mode == "explicit":
+            self._check_links(model)
+        return self.of(model)
 
     def asked(self, request: LoadRequest) -> Source:
         """Return what `request`, without files, asks for.
@@ -96,8 +103,7 @@ class Sources:
         model = self._repositories.find(request.model, override)
         if model is None:
             raise _unknown(request.model)
-        if model.root is not None and self._options.model_repository_links == "inside":
-            _check_links(model, model.root)
+        self._check_links(model)
         return self.of(model)._replace(is_override=override is not None)
 
     def store(self, request: LoadRequest) -> Upload:
@@ -112,22 +118,23 @@ class Sources:
         model = self._loader.sent(request.model, upload, _read_config(request.config or ""))
         return self.of(model)._replace(is_override=True, upload=upload)
 
+    def _check_links(self, model: FoundModel) -> None:
+        if model.root is None or self._options.model_repository_links != "inside":
+            return
+        link = link_out(model.folder, model.root)
+        if link is not None:
+            msg = (
+                f"failed to load '{model.name}': '{link}' is a link that leads out of the "
+                f"repository; --model-repository-links=any allows that"
+            )
+            raise NotLoadable(msg)
+
 
 def _read_config(text: str) -> ModelConfig:
     if len(text) > MAX_CONFIG_BYTES:
         msg = f"the config has {len(text)} characters, the limit is {MAX_CONFIG_BYTES}"
         raise InvalidRequest(msg)
     return parse_json(text, OVERRIDE)
-
-
-def _check_links(model: FoundModel, root: Path) -> None:
-    link = link_out(model.folder, root)
-    if link is not None:
-        msg = (
-            f"failed to load '{model.name}': '{link}' is a link that leads out of the repository; "
-            f"--model-repository-links=any allows that"
-        )
-        raise NotLoadable(msg)
 
 
 def _unknown(name: str) -> NotLoadable:

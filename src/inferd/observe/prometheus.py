@@ -1,8 +1,8 @@
 """Metrics as Prometheus reads them: the counts of every model version written out as text.
 
-Names, labels and types up to `nv_` are Triton's, so that dashboards made for it work; what has no
-counterpart there begins with `inferd_`. The text is made when somebody asks (Prometheus text format
-0.0.4), in pieces: between two of them the event loop can do something else.
+Names, labels and types that begin with `nv_` are Triton's, so that dashboards made for it work;
+what has no counterpart there begins with `inferd_`. The text is made when somebody asks (Prometheus
+text format 0.0.4), in pieces: between two of them the event loop can do something else.
 """
 
 import re
@@ -14,7 +14,7 @@ from inferd.config.metrics import MetricsSettings
 from inferd.observe.family import Family, escaped, head, number
 from inferd.observe.statistics import Duration
 from inferd.observe.stats import Counts
-from inferd.observe.summary import Summary, SummaryCounts
+from inferd.observe.summary import SummaryCounts
 
 T = TypeVar("T")
 
@@ -30,7 +30,6 @@ _BOUNDS = [f"{2**bits / 1e9!r}" for bits in range(_FIRST_BUCKET, _LAST_BUCKET + 
 """The upper ends of the buckets in seconds: 4 µs, 8 µs, ... 17 s."""
 
 _NOT_IN_A_LABEL = re.compile("[^a-zA-Z0-9_]")
-
 
 _POOL = [
     Family(f"nv_pinned_memory_pool_{word}_bytes", "gauge", f"Pinned host memory, {word}", [("", 0)])
@@ -187,39 +186,33 @@ def _first_responses(readings: Sequence[_Reading]) -> Iterator[str]:
         if histogram := reading.counts.first_responses:
             *inside, count = accumulate(histogram.counts)
             for bound, below in zip(histogram.bounds, inside, strict=True):
-                lines.append(f'{name}_bucket{{{reading.labels},le="{bound:g}"}} {below}\n')
+                lines.append(f'{name}_bucket{{{reading.labels},le="{_bound(bound)}"}} {below}\n')
             lines.append(f'{name}_bucket{{{reading.labels},le="+Inf"}} {count}\n')
             lines.append(f"{name}_sum{{{reading.labels}}} {histogram.sum!r}\n")
             lines.append(f"{name}_count{{{reading.labels}}} {count}\n")
     yield "".join(lines)
 
 
+def _bound(value: float) -> str:
+    """Return the end of a bucket as text, 100 and not 100.0, as Triton writes it."""
+    return repr(value).removesuffix(".0")
+
+
 def _summaries(readings: Sequence[_Reading], levels: Sequence[float]) -> Iterator[str]:
     for index, phase in enumerate(_PHASES):
         name = f"nv_inference_{phase.word}_summary_us"
         yield head(name, "summary", f"{phase.help}, of the last minute, in microseconds")
-        for group in _groups(readings):
-            lines: list[str] = []
-            for reading in group:
-                if isinstance(reading.counts, SummaryCounts):
-                    summary = reading.counts.summaries[index]
-                    total = reading.durations(phase)
-                    _add_summary(lines, name, reading.labels, summary, levels, total)
-            yield "".join(lines)
-
-
-def _add_summary(
-    lines: list[str],
-    name: str,
-    labels: str,
-    summary: Summary,
-    levels: Sequence[float],
-    total: Duration,
-) -> None:
-    for level, ns in zip(levels, summary.quantiles(levels), strict=True):
-        lines.append(f'{name}{{{labels},quantile="{level:g}"}} {number(ns / 1000)}\n')
-    lines.append(f"{name}_sum{{{labels}}} {total.ns // 1000}\n")
-    lines.append(f"{name}_count{{{labels}}} {total.count}\n")
+        for reading in readings:
+            if isinstance(reading.counts, SummaryCounts):
+                quantiles = reading.counts.summaries[index].quantiles(levels)
+                labels, total = reading.labels, reading.durations(phase)
+                lines = [
+                    f'{name}{{{labels},quantile="{level!r}"}} {number(ns / 1000)}\n'
+                    for level, ns in zip(levels, quantiles, strict=True)
+                ]
+                lines.append(f"{name}_sum{{{labels}}} {total.ns // 1000}\n")
+                lines.append(f"{name}_count{{{labels}}} {total.count}\n")
+                yield "".join(lines)
 
 
 def _phase_histograms(readings: Sequence[_Reading]) -> Iterator[str]:

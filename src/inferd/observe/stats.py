@@ -3,8 +3,8 @@
 A request carries its own times, each set by whoever knows it: `queued_ns` by the scheduler that
 makes it wait, `started_ns`, `ended_ns` and `answered_ns` by the Execution that runs it,
 `computing_ns` and `computed_ns` by a backend that can tell its own work on inputs and outputs from
-the framework's.
-The engine, through which every request goes, settles it with one call: add_success or add_failure.
+the framework's. The engine, through which every request goes, settles it with one call: add_success
+or add_failure.
 
 Most requests run alone: then their execution is the request, and that one call counts both. What
 was gathered into one execution is marked as shared and counted by the Execution that ran it, with
@@ -38,9 +38,11 @@ BUCKETS = 65
 MAX_RESPONSE_ROWS = 1000
 """Answers of a stream beyond so many are counted together with the last of them."""
 
+MAX_BATCH_ROWS = 1000
+"""Batch sizes beyond so many different ones are counted together, in the row of size 0."""
+
 REJECTED, CANCELED, BACKEND, OTHER = FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
 """Why requests fail: they waited too long, their client gave up, the model failed, or else."""
-
 
 Outcome = Literal["success", "fail", "empty_response", "cancel"]
 
@@ -92,10 +94,11 @@ class Counts:
 
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
     ones. `handover_ns` is the time the event loop took to get the answers of executions in threads.
-    Histograms count successful requests; one that had no queue is in none of
-    `queue_histogram`'s buckets. `refused_count` counts requests that failed before a queue or an
-    instance had them, which are no failures of the model. `first_responses`, for decoupled models
-    that shall have it, counts the milliseconds to the first answer.
+    `other_inference_count` has the batch sizes that cannot be told from `alone`. Histograms count
+    successful requests; one that had no queue is in none of `queue_histogram`'s buckets.
+    `refused_count` counts requests turned away before a queue or an instance had them, which are no
+    failures of the model. `first_responses`, for decoupled models, counts the milliseconds to the
+    first answer.
     """
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -105,7 +108,7 @@ class Counts:
         self.alone: dict[int, Phases] = {}
         self.shared: dict[int, Phases] = {}
         self.shared_requests = Phases()
-        self.shared_inference_count = 0
+        self.other_inference_count = 0
         self.failed_execution_count = 0
         self.queue_ns = 0
         self.handover_ns = 0
@@ -133,9 +136,9 @@ class Counts:
         batch_size = request.batch_size
         if request.shared:
             phases = self.shared_requests
-            self.shared_inference_count += batch_size
+            self.other_inference_count += batch_size
         else:
-            phases = self.alone.get(batch_size) or self.alone.setdefault(batch_size, Phases())
+            phases = self.alone.get(batch_size) or self._new_alone(batch_size)
         phases.count += 1
         phases.input_ns += (took_ns := computing_ns - started_ns)
         self.input_histogram[took_ns.bit_length()] += 1
@@ -157,7 +160,7 @@ class Counts:
         """Settle a request that ended with `error`, and its execution when it was alone in it."""
         began_ns = request.queued_ns or request.started_ns
         if not began_ns:
-            self.refused_count += 1
+            self.refused_count += isinstance(error, Unavailable)
             return
         self.fail_ns += self.clock() - began_ns
         self.fail_counts[_reason(request, error)] += 1
@@ -186,7 +189,7 @@ class Counts:
         if failed:
             self.failed_execution_count += 1
             return
-        phases = self.shared.setdefault(batch_size, Phases())
+        phases = _row(self.shared, batch_size)
         computing_ns = ran.computing_ns or ran.started_ns
         computed_ns = ran.computed_ns or ran.ended_ns
         phases.count += 1
@@ -205,6 +208,13 @@ class Counts:
         ended: Duration = getattr(row, outcome)
         ended.add(infer_ns + output_ns)
 
+    def _new_alone(self, batch_size: int) -> Phases:
+        """Return the row for a size that has none; size 0, for all others, when there are many."""
+        phases = _row(self.alone, batch_size)
+        if batch_size not in self.alone:
+            self.other_inference_count += batch_size
+        return phases
+
     # --- telling ---
 
     def statistics(self, name: str, version: str) -> ModelStatistics:
@@ -219,7 +229,7 @@ class Counts:
             name,
             version,
             (self._epoch_ns + self._last_ns) // 1_000_000 if self._last_ns else 0,
-            self.shared_inference_count + sum(s * phases.count for s, phases in self.alone.items()),
+            self.other_inference_count + sum(s * phases.count for s, phases in self.alone.items()),
             self.failed_execution_count + sum(phases.count for phases in executions),
             InferStatistics(
                 success=Duration(count, success_ns),
@@ -291,6 +301,13 @@ class AnswerCount:
         self._index += 1
         self._came_ns = 0
         self._went_ns = now_ns
+
+
+def _row(rows: dict[int, Phases], batch_size: int) -> Phases:
+    """Return the row for `batch_size`, which is made if there are not too many."""
+    if batch_size not in rows and len(rows) >= MAX_BATCH_ROWS:
+        batch_size = 0
+    return rows.setdefault(batch_size, Phases())
 
 
 def _durations(all_phases: Sequence[Phases]) -> tuple[Duration, Duration, Duration]:

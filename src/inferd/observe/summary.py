@@ -6,9 +6,12 @@ since the copy that is a minute old. Nobody looks, nothing is copied.
 """
 
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from math import nan
+from operator import sub
 
 from inferd.observe.stats import Counts, Timed
 
@@ -38,9 +41,9 @@ class Summary:
     def quantiles(self, levels: Sequence[float]) -> list[float]:
         """Return the durations, in ns, below which these shares lie; NaN when there were none."""
         before = self._before(self._clock())
-        counts = [now - then for now, then in zip(self._counts, before, strict=True)]
-        total = sum(counts)
-        return [_value_at(counts, level * total) if total else nan for level in levels]
+        seen = list(accumulate(map(sub, self._counts, before)))
+        total = seen[-1]
+        return [_middle(bisect_left(seen, level * total)) if total else nan for level in levels]
 
     def _before(self, now_s: float) -> list[int]:
         """Return the counts of a minute ago, or the oldest there are."""
@@ -78,12 +81,7 @@ class SummaryCounts(Counts):
         compute_output.add(ended_ns - computed_ns)
 
 
-def _value_at(counts: Sequence[int], rank: float) -> float:
-    """Return the middle of the bucket that holds what stands at `rank`."""
-    seen = 0
-    for bucket, count in enumerate(counts):
-        seen += count
-        if seen >= rank and seen:
-            shift = max(0, (bucket >> _BITS) - 1)
-            return float((bucket - (shift << _BITS)) << shift) + ((1 << shift) - 1) / 2
-    return nan
+def _middle(bucket: int) -> float:
+    """Return the duration in the middle of a bucket."""
+    shift = max(0, (bucket >> _BITS) - 1)
+    return float((bucket - (shift << _BITS)) << shift) + ((1 << shift) - 1) / 2

@@ -15,6 +15,9 @@ Headers = Mapping[bytes, bytes]
 """Names in lower case; a header that came twice has both values, with a comma between."""
 
 
+_BEARER, _API_KEY = b"authorization", b"x-api-key"
+
+
 class Secret(NamedTuple):
     """A header, its name in lower case, and the one value it must have."""
 
@@ -87,6 +90,14 @@ class Access:
         self._ring = ring
         self._keyless = keyless
 
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The headers that open something here, in lower case; models need not see them."""
+        names = {secret.name for secret in self._secrets.values()}
+        if self._ring is not None:
+            names |= {_BEARER, _API_KEY}
+        return frozenset(name.decode() for name in names)
+
     def guard(self, api: str) -> Guard | None:
         """Return what stands before the calls of the group `api`, None for nothing."""
         secret = self._secrets.get(api)
@@ -107,7 +118,7 @@ def joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def _given_key(headers: Headers) -> bytes:
-    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    scheme, _, token = headers.get(_BEARER, b"").partition(b" ")
     if scheme.lower() == b"bearer":
         return token.strip()
-    return headers.get(b"x-api-key", b"").strip()
+    return headers.get(_API_KEY, b"").strip()

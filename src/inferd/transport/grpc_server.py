@@ -46,7 +46,9 @@ class GrpcServer:
                 typed_answers=options.typed_answers,
                 access=options.access,
                 forward=HeaderForward.of(
-                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                    options.header_forward_pattern,
+                    "--grpc-header-forward-pattern",
+                    options.access.secret_names,
                 ),
             ),
             **(more_methods or {}),

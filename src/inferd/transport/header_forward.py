@@ -14,7 +14,7 @@ MAX_NAME_BYTES = 256
 """Longer names are not looked at: a pattern can take long to find that it does not match."""
 
 _CASE_MATTERS = "(?-i)"
-_NEVER = "triton_grpc_error"  # asks for statuses, and means nothing to a model
+_STATUSES = "triton_grpc_error"  # asks for statuses, and means nothing to a model
 _RESERVED = frozenset(
     (
         "sequence_id",
@@ -31,11 +31,12 @@ _RESERVED = frozenset(
 class HeaderForward:
     """Chooses the headers whose name has the regular expression `pattern` somewhere in it.
 
-    Case does not matter, unless the pattern begins with (?-i). Raises InvalidConfig, beginning
-    with `where`, for a pattern that is none.
+    Case does not matter, unless the pattern begins with (?-i). Those in `secret`, in lower case,
+    are never chosen. Raises InvalidConfig, beginning with `where`, for a pattern that is none.
     """
 
-    def __init__(self, pattern: str, where: str) -> None:
+    def __init__(self, pattern: str, where: str, secret: frozenset[str] = frozenset()) -> None:
+        self._never = secret | {_STATUSES}
         flags = re.IGNORECASE
         if pattern.startswith(_CASE_MATTERS):
             pattern, flags = pattern.removeprefix(_CASE_MATTERS), re.NOFLAG
@@ -46,9 +47,11 @@ class HeaderForward:
             raise InvalidConfig(msg) from error
 
     @classmethod
-    def of(cls, pattern: str | None, where: str) -> Self | None:
+    def of(
+        cls, pattern: str | None, where: str, secret: frozenset[str] = frozenset()
+    ) -> Self | None:
         """Return what forwards by `pattern`, None when there is none."""
-        return cls(pattern, where) if pattern else None
+        return cls(pattern, where, secret) if pattern else None
 
     def chosen(self, fields: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
         """Return the chosen `fields`, names as they were sent; binary metadata are left out.
@@ -59,9 +62,9 @@ class HeaderForward:
         found: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, value in fields:
-            if not isinstance(value, str) or len(name) > MAX_NAME_BYTES or name == _NEVER:
+            if not isinstance(value, str) or len(name) > MAX_NAME_BYTES:
                 continue
-            if self._has(name):
+            if self._has(name) and name.lower() not in self._never:
                 first = names.setdefault(name.lower(), name)
                 found[first] = f"{found[first]}, {value}" if first in found else value
         return found

@@ -58,7 +58,9 @@ class Http2Server:
                 typed_answers=options.typed_answers,
                 access=options.access,
                 forward=HeaderForward.of(
-                    options.header_forward_pattern, "--grpc-header-forward-pattern"
+                    options.header_forward_pattern,
+                    "--grpc-header-forward-pattern",
+                    options.access.secret_names,
                 ),
             ),
             **(more_methods or {}),

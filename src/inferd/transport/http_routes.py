@@ -18,6 +18,7 @@ from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.http_coding import MIN_BYTES, choose_coding
+from inferd.transport.http_documents import DocumentRoutes
 from inferd.transport.http_generate import GenerateRoutes
 from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
@@ -85,6 +86,7 @@ class HttpRoutes:
             *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
             *RepositoryRoutes(self._engine, max_json_bytes).routes(),
             *LoggingRoutes(self._engine.log).routes(),
+            *DocumentRoutes().routes(),
             *TraceRoutes(self._engine).routes(),
             *SharedMemoryRoutes(self._engine.regions).routes(),
         ]

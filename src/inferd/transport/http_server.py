@@ -168,7 +168,9 @@ class HttpServer:
             JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),
             not_ready_status=options.not_ready_status,
             forward=HeaderForward.of(
-                options.header_forward_pattern, "--http-header-forward-pattern"
+                options.header_forward_pattern,
+                "--http-header-forward-pattern",
+                options.access.secret_names,
             ),
             access=options.access,
             hold=self.hold,

@@ -1,23 +1,19 @@
 """The server's side of one HTTP/2 connection without its socket (RFC 9113).
 
 Bytes go into `receive`, and what they mean reaches the application as calls on its H2Stream
-objects; what is to be sent is the sender's (h2_sender.py), which this class adds the reading to.
-
-Both flow-control windows are kept here. The connection's window is opened again as soon as DATA
-has come; a stream's only when the application has taken it, so a reader that is slow holds up its
-own stream and nothing else.
+objects. The connection has three parts, each of which goes on from the one before: what is to be
+sent (h2_sender.py), what DATA frames bring (h2_receiver.py), and here the frames and what all
+others mean.
 """
 
 from collections import deque
 from collections.abc import Callable
 
-from inferd.wire.h2_budget import FloodBudget
 from inferd.wire.h2_frames import (
     ACK,
     CONTINUATION,
     CONTROL_FRAME_BYTES,
     DATA,
-    DEFAULT_FRAME_BYTES,
     DEFAULT_WINDOW,
     END_HEADERS,
     END_STREAM,
@@ -47,25 +43,23 @@ from inferd.wire.h2_frames import (
 )
 from inferd.wire.h2_heads import HeaderBlocks
 from inferd.wire.h2_hpack import NO_TABLE, TABLE_BYTES
+from inferd.wire.h2_receiver import CONNECTION_WINDOW, H2Receiver, check_length
 from inferd.wire.h2_request import MalformedRequest, RequestHead, check_fields
-from inferd.wire.h2_sender import H2Sender
 from inferd.wire.h2_stream import STREAM_WINDOW, Buffer, H2Stream
 
 FRAME_BYTES = 1 << 20
 """SETTINGS_MAX_FRAME_SIZE as we offer it: a large message comes in few frames."""
 
-CONNECTION_WINDOW = 1 << 30
-
 _SMALL_INCREMENT = 1024
 _REMEMBERED_GAPS = 100
 
 
-class H2Connection(H2Sender):
+class H2Connection(H2Receiver):
     """Frames in, calls out; calls in, frames out.
 
     `open_stream` makes the application's object of a new request. `on_ping` is called for each
     PING that asks for an answer, and may end the connection with `fail`; `on_pong` for answers
-    to ours. `data_left` is what is still to come of a DATA frame that has begun.
+    to ours.
     """
 
     def __init__(
@@ -79,7 +73,6 @@ class H2Connection(H2Sender):
     ) -> None:
         super().__init__()
         self.max_header_bytes = max_header_bytes
-        self.data_left = 0
         self._open_stream = open_stream
         self._on_ping = on_ping
         self._on_pong = on_pong
@@ -87,14 +80,9 @@ class H2Connection(H2Sender):
         self._preface_left = PREFACE
         self._gate = -1  # -1: SETTINGS must come; else the stream whose header block goes on
         self._rest = b""
-        self._skip_left = 0  # padding, or a frame that nobody is to have
-        self._data_stream: H2Stream | None = None
-        self._data_ends = False
         self._blocks = HeaderBlocks(max_header_bytes)
         self._block_flags = 0
         self._gaps: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED_GAPS)
-        self._receive_window = CONNECTION_WINDOW
-        self._budget = FloodBudget()
         self._other = {
             PRIORITY: self._priority,
             RST_STREAM: self._rst_stream,
@@ -140,27 +128,6 @@ class H2Connection(H2Sender):
             self._read_frames(data)
         except ConnectionFault as fault:
             self.fail(fault.code, fault.message)
-
-    def room(self) -> memoryview | None:
-        """Return where the next bytes may be received directly, None: give them to `receive`.
-
-        That is while a large DATA frame is coming; then `filled` is to be called.
-        """
-        stream = self._data_stream
-        if self.data_left < DEFAULT_FRAME_BYTES or stream is None or stream.is_local_done:
-            return None
-        memory = stream.room()
-        return None if memory is None else memory[: self.data_left]
-
-    def filled(self, count: int) -> None:
-        """Take note that `count` bytes of `room` have been received."""
-        stream = self._data_stream
-        self.data_left -= count
-        is_last = not self.data_left
-        if stream is not None and not stream.is_local_done:
-            stream.on_filled(count, ends=is_last and self._data_ends)
-        if is_last:
-            self._data_stream = None
 
     def _read_preface(self, data: Buffer) -> Buffer:
         left = self._preface_left
@@ -240,153 +207,6 @@ class H2Connection(H2Sender):
         self._budget.note_empty(self.last_stream_id)
         self._skip_left = length - (len(data) - start)
         return len(data)
-
-    def _end_faulty(self, fault: StreamFault) -> None:
-        """Reset a stream on which a rule was broken; that costs us as much as the peer's resets."""
-        if fault.code is ErrorCode.REFUSED_STREAM:
-            self._budget.note_empty(self.last_stream_id)
-        else:
-            self._budget.note_reset(self.last_stream_id)
-        self.reset(fault.stream_id, fault.code)
-
-    # --- DATA, section 6.1 ---
-
-    def _data(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
-        length = stop - start
-        overhead = 0
-        if flags & PADDED:
-            padding = self._padding(data, start, length)
-            overhead = padding + 1
-            start += 1
-            stop -= padding
-        stream = self._receiver(stream_id, length)
-        if stream is None:
-            return
-        if stream.is_local_done:
-            self._drop(stream, length, ends=bool(flags & END_STREAM))
-            return
-        stream.uncredited += overhead
-        ends = bool(flags & END_STREAM)
-        if stream.head.content_length >= 0:
-            _check_length(stream, stop - start, ends=ends)
-        if ends:
-            stream.is_remote_done = True
-        elif start == stop:
-            self._budget.note_empty(self.last_stream_id)
-        stream.on_data(data, start, stop, ends=ends)
-
-    def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
-        """Begin a DATA frame; return from where bytes are kept: its header, until its pad length.
-
-        What is still to come is dropped when a rule was broken.
-        """
-        end = len(data)
-        padding, has_padding = 0, bool(flags & PADDED)
-        if has_padding:
-            if start == end:
-                return start - HEADER_BYTES
-            padding = self._padding(data, start, length)
-        self._skip_left = length - (end - start)
-        stream = self._receiver(stream_id, length)
-        data_length = length - padding - has_padding
-        ends = bool(flags & END_STREAM)
-        if stream is not None and stream.is_local_done:
-            self._drop(stream, length, ends=ends)
-            stream = None
-        if stream is not None:
-            stream.uncredited += padding + has_padding
-            if stream.head.content_length >= 0:
-                _check_length(stream, data_length, ends=ends)
-            stream.is_remote_done = ends
-            if not data_length and not ends:
-                self._budget.note_empty(self.last_stream_id)
-        self._data_stream, self._data_ends = stream, ends
-        self.data_left, self._skip_left = data_length, padding
-        return self._go_on_with_data(data, end, start + has_padding)
-
-    def _drop(self, stream: H2Stream, count: int, *, ends: bool) -> None:
-        """Drop what a client goes on sending though its answer is complete.
-
-        Some clients lose the answer when their stream is reset meanwhile, so that comes late.
-        """
-        stream.drop_bytes -= count
-        if ends:
-            self.forget(stream)
-        elif stream.drop_bytes <= 0:
-            self.reset(stream.id, ErrorCode.NO_ERROR)
-        else:
-            self.credit(stream, count)
-
-    def _go_on_with_data(self, data: Buffer, end: int, at: int = 0) -> int:
-        """Hand on what has come of a begun DATA frame; return where the next frame begins."""
-        if self.data_left or self._data_stream is not None:
-            stop = min(end, at + self.data_left)
-            self.data_left -= stop - at
-            stream, is_last = self._data_stream, not self.data_left
-            if is_last:
-                self._data_stream = None
-            if stream is not None and not stream.is_local_done and (stop > at or is_last):
-                try:
-                    stream.on_data(data, at, stop, ends=is_last and self._data_ends)
-                except StreamFault as fault:
-                    self._end_faulty(fault)
-            at = stop
-        skipped = min(end - at, self._skip_left)
-        self._skip_left -= skipped
-        return at + skipped
-
-    def _receiver(self, stream_id: int, length: int) -> H2Stream | None:
-        """Take `length` bytes off the windows; return who is to have them, None for nobody.
-
-        The whole payload counts, padding included (section 6.9.1).
-        """
-        self._receive_window -= length
-        if self._receive_window < CONNECTION_WINDOW // 2:
-            if self._receive_window < 0:
-                msg = "DATA exceeds the window of the connection"
-                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
-            self._put(encode_window_update(0, CONNECTION_WINDOW - self._receive_window))
-            self._receive_window = CONNECTION_WINDOW
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            self._check_gone(stream_id, "DATA")
-            return None
-        if stream.is_remote_done:
-            msg = "DATA after the end of the stream"
-            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, msg)
-        stream.receive_window -= length
-        if stream.receive_window < 0:
-            # A peer that does not count would go on with the next stream.
-            msg = "DATA exceeds the window of the stream"
-            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
-        return stream
-
-    def _padding(self, data: Buffer, start: int, length: int) -> int:
-        if not length:
-            msg = "a padded frame is too short for its pad length"
-            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-        padding: int = data[start]
-        if padding >= length:
-            msg = "the padding is as long as the frame, or longer"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        return padding
-
-    def _check_gone(self, stream_id: int, frame: str) -> None:
-        """Check a frame on a stream that is not open (section 5.1): those we reset are pardoned."""
-        if stream_id in self.resets:
-            self._budget.note_empty(self.last_stream_id)
-        elif self._is_idle(stream_id):
-            msg = f"{frame} on a stream that is idle"
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
-        elif not (self.is_going_away and stream_id > self.last_stream_id):
-            msg = f"{frame} on a stream that is closed"
-            raise ConnectionFault(ErrorCode.STREAM_CLOSED, msg)
-
-    def _is_idle(self, stream_id: int) -> bool:
-        """Tell whether no request has come on the stream; ours, the even ones, never have one."""
-        if stream_id & 1 == 0:
-            return True
-        return stream_id > self.last_stream_id and not self.is_going_away
 
     # --- HEADERS and CONTINUATION, sections 6.2 and 6.10 ---
 
@@ -471,7 +291,7 @@ class H2Connection(H2Sender):
         except MalformedRequest as error:
             raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, str(error)) from error
         if stream.head.content_length >= 0:
-            _check_length(stream, 0, ends=True)
+            check_length(stream, 0, ends=True)
         stream.is_remote_done = True
         if stream.is_local_done:
             self.forget(stream)
@@ -583,15 +403,6 @@ class H2Connection(H2Sender):
             msg = "WINDOW_UPDATE on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
         self.pump()
-
-
-def _check_length(stream: H2Stream, count: int, *, ends: bool) -> None:
-    """Count DATA against the declared content-length (section 8.1.1)."""
-    stream.received_bytes += count
-    declared = stream.head.content_length
-    if stream.received_bytes > declared or (ends and stream.received_bytes != declared):
-        msg = f"content-length says {declared} bytes, the body has another length"
-        raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, msg)
 
 
 def _bad_increment(increment: int) -> tuple[ErrorCode, str]:

@@ -1,0 +1,74 @@
+"""Ensembles: a version that serves, put together from the versions that its steps call."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from inferd.config.model import ModelConfig
+from inferd.config.platform import reported_platform
+from inferd.core.interfaces import Models
+from inferd.engine.dependents import MAX_NESTING
+from inferd.engine.served import Served
+from inferd.errors import InferdError, InvalidConfig, LoadFailed
+from inferd.observe.stats import Counts
+from inferd.schedulers.ensemble import EnsembleScheduler
+from inferd.schedulers.plan import LATEST, Plan
+from inferd.tensor.classification import Labels
+
+
+def find_steps(config: ModelConfig, find: Callable[[str, str], Served]) -> list[Served]:
+    """Return what serves each step of `config` now, none for a model that is no ensemble.
+
+    `find` is Catalog.find. Raises LoadFailed, which names the step.
+    """
+    found = []
+    ensemble = config.ensemble_scheduling
+    for number, step in enumerate(ensemble.step if ensemble else ()):
+        version = "" if step.model_version == LATEST else str(step.model_version)
+        try:
+            found.append(find(step.model_name, version))
+        except InferdError as error:
+            msg = f"ensemble '{config.name}', step {number}: {error.message}"
+            if step.model_version == 0:
+                msg += "; a model_version that is left out means 0, write -1 for the latest"
+            raise LoadFailed(msg) from error
+    return found
+
+
+def build_ensemble(
+    config: ModelConfig,
+    version: int,
+    steps: Sequence[Served],
+    models: Models,
+    counts: Counts,
+    labels: Mapping[str, Labels],
+) -> Served:
+    """Return the ensemble, which calls `models`, whose versions `steps` it was checked against.
+
+    Outputs without `labels` have those of the step they come from. Raises InvalidConfig when
+    something does not fit.
+    """
+    plan = Plan(config, [step.config for step in steps])
+    nesting = 1 + max(map(_nesting, steps))
+    if nesting > MAX_NESTING:
+        msg = f"ensemble '{config.name}' is more than {MAX_NESTING} ensembles inside each other"
+        raise InvalidConfig(msg)
+    scheduler = EnsembleScheduler(plan, models, counts, nesting)
+    inherited: dict[str, Labels] = {}
+    for output in config.output:
+        source = plan.source_of(output.name)
+        if source is not None:
+            number, inner = source
+            inherited[output.name] = steps[number].labels.get(inner, ())
+    return Served(
+        config,
+        version,
+        reported_platform(config),
+        scheduler,
+        counts=counts,
+        labels=inherited | dict(labels),
+    )
+
+
+def _nesting(step: Served) -> int:
+    """Return how many ensembles lie inside each other there."""
+    scheduler = step.scheduler
+    return scheduler.nesting if isinstance(scheduler, EnsembleScheduler) else 0

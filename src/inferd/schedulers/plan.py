@@ -1,0 +1,306 @@
+"""Plan: the steps of an ensemble in the order of their data, checked against the models they call.
+
+A tensor of an ensemble is written once, by a client or by an output of a step, and read by any
+number of steps. Everything here is worked out when the ensemble is loaded; what is wrong is told
+with the way the data would take (Triton, Ensemble Models).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, NoReturn
+
+from inferd.config.model import EnsembleStep, ModelConfig, ModelInput, ModelOutput
+from inferd.core.request import WantedOutput
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+LATEST = -1
+"""The model_version that leaves the choice to the server."""
+
+MAX_DECOUPLED = 16
+"""So many decoupled steps may come one after the other."""
+
+Shape = tuple[int, ...]
+
+
+class Step(NamedTuple):
+    """A call of another model, the `number`th of the configuration; version "" is its latest.
+
+    `inputs` are pairs of its input's name and the ensemble's tensor, `outputs` go from its
+    output's name to the tensor. `wanted` asks for just these outputs. `depth` counts the decoupled
+    steps that its inputs come through.
+    """
+
+    number: int
+    model: str
+    version: str
+    inputs: tuple[tuple[str, str], ...]
+    outputs: dict[str, str]
+    wanted: list[WantedOutput]
+    is_decoupled: bool
+    depth: int = 0
+
+    def __str__(self) -> str:
+        """Name it in a message."""
+        return f"step {self.number} (model '{self.model}')"
+
+
+class Stage(NamedTuple):
+    """Steps that run once for each answer of the stage before, and the one that then streams."""
+
+    steps: tuple[Step, ...]
+    decoupled: Step | None
+
+
+class Order:
+    """Which of `steps` may start: `first`, and `after` each one that has ended."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._readers: dict[str, list[Step]] = {
+            tensor: [] for step in steps for tensor in step.outputs.values()
+        }
+        self._missing: dict[int, int] = {}
+        for step in steps:
+            missing = [
+                name for name in {outer for _, outer in step.inputs} if name in self._readers
+            ]
+            self._missing[step.number] = len(missing)
+            for name in missing:
+                self._readers[name].append(step)
+        self.first = [step for step in steps if not self._missing[step.number]]
+
+    def after(self, step: Step) -> list[Step]:
+        """Return the steps whose inputs are all there now that `step` has ended; called once."""
+        ready = []
+        for tensor in step.outputs.values():
+            for reader in self._readers[tensor]:
+                self._missing[reader.number] -= 1
+                if not self._missing[reader.number]:
+                    ready.append(reader)
+        return ready
+
+
+class _End(NamedTuple):
+    """One end of a tensor's way: an input or output of the ensemble, or of a step."""
+
+    place: str
+    datatype: DataType
+    shape: Shape
+    step: int | None = None
+    is_optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.place}, {self.datatype.value} {list(self.shape)}"
+
+
+class Plan:
+    """What is to be run for a request to the ensemble; `steps` stand in an order that works.
+
+    `config` is the ensemble's, `models` are those of the models its steps call, one each. Raises
+    InvalidConfig when they do not fit together.
+    """
+
+    def __init__(self, config: ModelConfig, models: Sequence[ModelConfig]) -> None:
+        assert config.ensemble_scheduling is not None
+        self.name = config.name
+        self.max_inflight_requests = config.ensemble_scheduling.max_inflight_requests
+        self.input_reshapes = _reshapes(config.input)
+        self.output_reshapes = _reshapes(config.output)
+        self.outputs = [output.name for output in config.output]
+        called = [
+            _step(number, step, model)
+            for number, (step, model) in enumerate(
+                zip(config.ensemble_scheduling.step, models, strict=True)
+            )
+        ]
+        self._writers: dict[str, _End] = {}
+        self._readers: dict[str, list[_End]] = {}
+        for step, model in zip(called, models, strict=True):
+            self._check_step(config, step, model)
+        self._join(config, called, models)
+        self._check_tensors(config)
+        ordered = self._in_order(called)
+        self.steps = self._with_depths(ordered)
+
+    def needed(self, outputs: Sequence[WantedOutput]) -> Sequence[Step]:
+        """Return the steps that `outputs` hang on, all for none named, in order."""
+        if not outputs or len(outputs) == len(self.outputs):
+            return self.steps
+        wanted = {output.name for output in outputs}
+        found = []
+        for step in reversed(self.steps):
+            if not wanted.isdisjoint(step.outputs.values()):
+                found.append(step)
+                wanted.update(outer for _, outer in step.inputs)
+        return found[::-1]
+
+    def stages(self, steps: Sequence[Step]) -> list[Stage]:
+        """Return `steps` cut after each one that is decoupled; the last stage has none."""
+        stages = []
+        for depth in range(1 + sum(step.is_decoupled for step in steps)):
+            here = [step for step in steps if step.depth == depth]
+            plain = tuple(step for step in here if not step.is_decoupled)
+            stages.append(Stage(plain, next((s for s in here if s.is_decoupled), None)))
+        return stages
+
+    def source_of(self, tensor: str) -> tuple[int, str] | None:
+        """Return the number of the step that writes `tensor`, and the name of its output."""
+        for step in self.steps:
+            for inner, outer in step.outputs.items():
+                if outer == tensor:
+                    return step.number, inner
+        return None
+
+    # --- what is checked ---
+
+    def _check_step(self, config: ModelConfig, step: Step, model: ModelConfig) -> None:
+        inputs = {one.name: one for one in model.input}
+        for inner, outer in step.inputs:
+            if inner not in inputs:
+                self._refuse(f"{step}, which is to read '{outer}', has no input '{inner}'")
+        mapped = {inner for inner, _ in step.inputs}
+        for one in model.input:
+            if one.name not in mapped and not one.optional:
+                self._refuse(f"{step} needs input '{one.name}', its input_map has none")
+        outputs = {one.name for one in model.output}
+        for inner, outer in step.outputs.items():
+            if inner not in outputs:
+                self._refuse(f"{step}, which is to write '{outer}', has no output '{inner}'")
+        if 0 < model.max_batch_size < config.max_batch_size:
+            self._refuse(
+                f"max_batch_size is {config.max_batch_size}, but {step} takes batches of at most "
+                f"{model.max_batch_size}"
+            )
+
+    def _join(
+        self, config: ModelConfig, called: Sequence[Step], models: Sequence[ModelConfig]
+    ) -> None:
+        """Note who writes and who reads each tensor."""
+        for given in config.input:
+            self._write(given.name, _end("the ensemble's input", given, config))
+        for step, model in zip(called, models, strict=True):
+            inputs = {one.name: one for one in model.input}
+            outputs = {one.name: one for one in model.output}
+            for inner, outer in step.inputs:
+                end = _end(f"{step} input", inputs[inner], model, step.number)
+                self._readers.setdefault(outer, []).append(end)
+            for inner, outer in step.outputs.items():
+                self._write(outer, _end(f"{step} output", outputs[inner], model, step.number))
+        for wanted in config.output:
+            end = _end("the ensemble's output", wanted, config)
+            self._readers.setdefault(wanted.name, []).append(end)
+
+    def _write(self, tensor: str, end: _End) -> None:
+        before = self._writers.get(tensor)
+        if before is not None:
+            self._refuse(
+                f"tensor '{tensor}' is written twice: by {before.place} and by {end.place}"
+            )
+        self._writers[tensor] = end
+
+    def _check_tensors(self, config: ModelConfig) -> None:
+        for tensor, readers in self._readers.items():
+            writer = self._writers.get(tensor)
+            for reader in readers:
+                if writer is None:
+                    self._refuse(f"no step writes tensor '{tensor}' → {reader.place}")
+                self._check_way(tensor, writer, reader, is_batched=config.max_batch_size > 0)
+        for tensor, writer in self._writers.items():
+            if tensor not in self._readers:
+                self._refuse(f"nobody reads {writer.place} → tensor '{tensor}'")
+
+    def _check_way(self, tensor: str, writer: _End, reader: _End, *, is_batched: bool) -> None:
+        way = f"{writer} → tensor '{tensor}' → {reader}"
+        if writer.datatype is not reader.datatype:
+            self._refuse(f"datatypes differ: {way}")
+        if not _fit(writer.shape, reader.shape):
+            hint = "" if is_batched else "; the ensemble has no batch dim, its max_batch_size is 0"
+            self._refuse(f"shapes do not fit: {way}{hint}")
+        if writer.is_optional and reader.step is not None and not reader.is_optional:
+            self._refuse(f"what is optional is read by what is not: {way}")
+
+    def _in_order(self, called: Sequence[Step]) -> list[Step]:
+        """Return the steps so that each comes after those it reads from."""
+        order = Order(called)
+        ordered = list(order.first)
+        for step in ordered:  # which grows meanwhile
+            ordered += order.after(step)
+        if len(ordered) < len(called):
+            ended = {step.number for step in ordered}
+            circle = self._circle([step for step in called if step.number not in ended])
+            self._refuse(f"its steps wait for each other: {circle}")
+        return ordered
+
+    def _circle(self, waiting: Sequence[Step]) -> str:
+        """Draw one way from a step of `waiting`, who all wait for others of them, to itself."""
+        writers = {outer: step for step in waiting for outer in step.outputs.values()}
+        way: list[Step] = []
+        drawn: list[str] = []
+        step = waiting[0]
+        while step not in way:  # from a step back to one that it waits for
+            way.append(step)
+            tensor = next(outer for _, outer in step.inputs if outer in writers)
+            drawn.append(f"{step} → ")
+            step = writers[tensor]
+            drawn.append(f"'{tensor}' → ")
+        circle = drawn[2 * way.index(step) :]
+        return "".join((f"{step} → ", *reversed(circle))).removesuffix(" → ")
+
+    def _with_depths(self, ordered: Sequence[Step]) -> tuple[Step, ...]:
+        """Return the steps with their depths: no two decoupled ones may answer side by side."""
+        ways: dict[str, tuple[str, ...]] = {}
+        steps = []
+        for step in ordered:
+            way = self._common_way(str(step), (outer for _, outer in step.inputs), ways)
+            steps.append(step._replace(depth=len(way)))
+            after = (*way, str(step)) if step.is_decoupled else way
+            if len(after) > MAX_DECOUPLED:
+                self._refuse(f"more than {MAX_DECOUPLED} decoupled steps come after each other")
+            ways |= dict.fromkeys(step.outputs.values(), after)
+        self._common_way("the answer", self.outputs, ways)
+        return tuple(steps)
+
+    def _common_way(
+        self, what: str, tensors: Iterable[str], ways: dict[str, tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return the decoupled steps on the longest way to `tensors`, which holds all others."""
+        longest: tuple[str, ...] = ()
+        for way in (ways.get(tensor, ()) for tensor in tensors):
+            shorter, longer = sorted((longest, way), key=len)
+            if longer[: len(shorter)] != shorter:
+                msg = f"{what} is made from two decoupled models: {longest[-1]} and {way[-1]}"
+                self._refuse(f"{msg}, whose answers do not belong together")
+            longest = longer
+        return longest
+
+    def _refuse(self, what: str) -> NoReturn:
+        msg = f"ensemble '{self.name}': {what}"
+        raise InvalidConfig(msg)
+
+
+def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:
+    version = "" if step.model_version == LATEST else str(step.model_version)
+    wanted = [WantedOutput(name) for name in step.output_map]
+    inputs = tuple(step.input_map.items())
+    return Step(number, step.model_name, version, inputs, step.output_map, wanted, model.decoupled)
+
+
+def _end(
+    place: str, tensor: ModelInput | ModelOutput, config: ModelConfig, step: int | None = None
+) -> _End:
+    """Return how `tensor` of `config` is seen: with the batch dim, inside the ensemble reshaped."""
+    is_own = step is None
+    dims = tensor.reshape if is_own and tensor.reshape is not None else tensor.dims
+    shape = (-1, *dims) if config.max_batch_size > 0 else dims
+    is_optional = isinstance(tensor, ModelInput) and tensor.optional
+    return _End(f"{place} '{tensor.name}'", tensor.datatype, shape, step, is_optional)
+
+
+def _fit(one: Shape, other: Shape) -> bool:
+    """Tell whether a tensor can have both shapes; -1 is any size."""
+    return len(one) == len(other) and all(
+        a == b or -1 in (a, b) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _reshapes(tensors: Sequence[ModelInput | ModelOutput]) -> dict[str, tuple[Shape, Shape]]:
+    return {one.name: (one.dims, one.reshape) for one in tensors if one.reshape is not None}

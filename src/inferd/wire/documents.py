@@ -1,0 +1,25 @@
+"""What the server hands out about itself: its OpenAPI document and the .proto files."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+_PROTO_FOLDERS = ("inferd.wire.proto", "inferd.config.proto")
+
+
+@cache
+def openapi() -> bytes:
+    """Return the OpenAPI document of the REST surface, JSON."""
+    return files("inferd.wire").joinpath("openapi.json").read_bytes()
+
+
+@cache
+def proto_files() -> Mapping[str, bytes]:
+    """Return the text of each .proto file by its name; they import each other by these names."""
+    found = {
+        file.name: file.read_bytes()
+        for folder in _PROTO_FOLDERS
+        for file in files(folder).iterdir()
+        if file.name.endswith(".proto")
+    }
+    return dict(sorted(found.items()))

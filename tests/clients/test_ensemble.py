@@ -1,0 +1,72 @@
+"""Ensembles as Triton's clients ask for them, over HTTP and gRPC."""
+
+import queue
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
+
+SCORES = np.array([[0.5, 0.25, 4], [3, 2, 1]], np.float32)
+
+
+@pytest.fixture(params=[tritonclient.http, tritonclient.grpc], ids=["http", "grpc"])
+def package(request):
+    """The package of each client in turn."""
+    return request.param
+
+
+@pytest.fixture
+def client(package, server):
+    """Its client."""
+    place = server.http if package is tritonclient.http else server.grpc
+    with package.InferenceServerClient(place) as client:
+        yield client
+
+
+def tensor(package, array, datatype):
+    given = package.InferInput("INPUT0", array.shape, datatype)
+    given.set_data_from_numpy(array)
+    return given
+
+
+def test_an_ensemble_is_asked_like_any_model(package, client, same):
+    answer = client.infer("zoo", [tensor(package, SCORES, "FP32")])
+    same(answer.as_numpy("OUTPUT0"), SCORES)
+
+
+def test_its_outputs_come_as_classes_with_the_labels_of_its_step(package, client):
+    wanted = package.InferRequestedOutput("OUTPUT0", class_count=1)
+    answer = client.infer("zoo", [tensor(package, SCORES, "FP32")], outputs=[wanted])
+    assert answer.as_numpy("OUTPUT0").tolist() == [[b"4.000000:2"], [b"3.000000:0:ant"]]
+
+
+def test_its_platform_is_ensemble(package, client):
+    metadata = client.get_model_metadata("zoo")
+    config = client.get_model_config("zoo")
+    if package is tritonclient.http:
+        assert metadata["platform"] == config["platform"] == "ensemble"
+        [step] = config["ensemble_scheduling"]["step"]
+        assert step["input_map"] == {"INPUT0": "INPUT0"}
+    else:
+        assert metadata.platform == config.config.platform == "ensemble"
+        [step] = config.config.ensemble_scheduling.step
+        assert step.input_map == {"INPUT0": "INPUT0"}
+
+
+def test_one_with_a_decoupled_step_is_refused_where_there_is_no_stream(package, client):
+    values = np.array([1, 2], np.int32)
+    with pytest.raises(InferenceServerException, match="model 'repeated' is decoupled"):
+        client.infer("repeated", [tensor(package, values, "INT32")])
+
+
+def test_one_with_a_decoupled_step_streams(server):
+    answers = queue.Queue()
+    with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+        client.start_stream(lambda result, error: answers.put(error or result))
+        given = tensor(tritonclient.grpc, np.array([5, 6, 7], np.int32), "INT32")
+        client.async_stream_infer("repeated", [given])
+        got = [answers.get(timeout=30) for _ in range(3)]
+        client.stop_stream()
+    assert [answer.as_numpy("OUTPUT0").tolist() for answer in got] == [[5], [6], [7]]

@@ -1,0 +1,174 @@
+"""Writes the OpenAPI document of the REST surface, src/inferd/wire/openapi.json.
+
+    python tools/build_openapi.py            write it
+    python tools/build_openapi.py --check    fail when it is out of date
+
+Its routes are those of the server's own table; tools/openapi_operations.py has the words for them,
+tools/openapi_schemas.py the schemas.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from openapi_operations import JSON, OCTETS, PARAMETERS, Operation, operations
+from openapi_schemas import SCHEMAS, ref
+
+import inferd
+from inferd.engine.engine import Engine
+from inferd.transport.http_router import Route
+from inferd.transport.http_routes import HttpRoutes
+from inferd.wire.v2_rest import JsonRules
+
+TARGET = Path(__file__).resolve().parent.parent / "src" / "inferd" / "wire" / "openapi.json"
+
+_ABOUT = """\
+The Open Inference Protocol (V2) with Triton's extensions. An error is an object with the key
+`error`. HEAD is answered wherever GET is. Any call may be refused with 401 or 403 where the server
+asks for API keys or restricts APIs.
+"""
+_TEXT = {"type": "string"}
+_HEADER = "Inference-Header-Content-Length"
+_REASONS = {
+    400: "The request is wrong.",
+    404: "There is no such thing.",
+    500: "The model, or the server, failed.",
+    501: "It is not offered, or turned off.",
+    503: "Not now: not ready, or too much to do.",
+}
+
+
+def routes() -> list[Route]:
+    """Return the server's table."""
+    rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=1)
+    return HttpRoutes(Engine(), rules, not_ready_status=400).table
+
+
+def build() -> dict[str, Any]:
+    """Return the document. Raises KeyError for a route nobody has described."""
+    known, paths = operations(), {}
+    for route in sorted(routes(), key=lambda route: (route.path, route.verb)):
+        entry = paths.setdefault(route.path, {})
+        if names := re.findall(r"{(\w+)}", route.path):
+            entry["parameters"] = [parameter(name) for name in names]
+        operation = known.get((route.verb, route.path))
+        if operation is None:
+            sys.exit(f"tools/openapi_operations.py says nothing of {route.verb} {route.path}")
+        entry[route.verb.lower()] = described(operation, route)
+    document = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "inferd",
+            "version": inferd.__version__,
+            "description": _ABOUT,
+            "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{}, {"bearer": []}, {"apiKey": []}],
+        "paths": paths,
+    }
+    schemes = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    schemas = {name: SCHEMAS[name] for name in sorted(used_schemas(document))}
+    return {**document, "components": {"schemas": schemas, "securitySchemes": schemes}}
+
+
+def parameter(name: str) -> dict[str, Any]:
+    """Return the description of a name in a path."""
+    schema = {**_TEXT, "minLength": 1}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": PARAMETERS[name],
+        "schema": schema,
+    }
+
+
+def described(operation: Operation, route: Route) -> dict[str, Any]:
+    """Return one operation."""
+    found: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.text.partition(". ")[0].removesuffix("."),
+        "description": operation.text,
+        "tags": [route.api],
+    }
+    if operation.takes:
+        content = {JSON: {"schema": ref(operation.takes)}}
+        if operation.takes == "InferRequest":
+            content[OCTETS] = {"schema": {}}
+            found["parameters"] = [binary_header("in", "header")]
+        found["requestBody"] = {"required": not operation.may_be_empty, "content": content}
+    found["responses"] = {"200": answer(operation)}
+    for status in operation.errors:
+        schema = ref(operation.gives if operation.gives.endswith("Ready") else "Error")
+        found["responses"][str(status)] = {
+            "description": _REASONS[status],
+            "content": {JSON: {"schema": schema}},
+        }
+    found["responses"]["default"] = {
+        "description": "Refused.",
+        "content": {JSON: {"schema": ref("Error")}},
+    }
+    return found
+
+
+def answer(operation: Operation) -> dict[str, Any]:
+    """Return the answer of success."""
+    if not operation.gives:
+        return {"description": "Done."}
+    plain = {"Anything": {"type": "object"}, "Text": _TEXT}
+    schema = plain.get(operation.gives) or ref(operation.gives)
+    if operation.gives == "InferResponse":
+        content = {JSON: {"schema": schema}, OCTETS: {"schema": {}}}
+        return {"description": "The answer.", "headers": infer_headers(), "content": content}
+    return {"description": "The answer.", "content": {operation.type: {"schema": schema}}}
+
+
+def infer_headers() -> dict[str, Any]:
+    """Return the headers of an inference's answer."""
+    header = binary_header("in", "header")
+    return {_HEADER: {key: header[key] for key in ("description", "schema")}}
+
+
+def binary_header(*place: str) -> dict[str, Any]:
+    """Return the header of the binary tensor data extension."""
+    return {
+        "name": _HEADER,
+        **dict([place]),
+        "description": "The bytes of JSON, when bytes of tensors follow.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+
+
+def used_schemas(part: Any) -> set[str]:
+    """Return the schemas `part` refers to, and those they refer to."""
+    if isinstance(part, list):
+        return set().union(*(used_schemas(one) for one in part))
+    if not isinstance(part, dict):
+        return set()
+    found = set().union(*(used_schemas(one) for one in part.values()))
+    if isinstance(part.get("$ref"), str):
+        name = part["$ref"].rpartition("/")[2]
+        found |= {name} | used_schemas(SCHEMAS[name])
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Write the document, or with --check tell by the exit code whether it is up to date."""
+    text = json.dumps(build(), indent=1) + "\n"
+    if "--check" not in arguments:
+        TARGET.write_text(text, encoding="utf-8")
+        return 0
+    if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
+        return 0
+    sys.stderr.write("src/inferd/wire/openapi.json is out of date: run make docs\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
