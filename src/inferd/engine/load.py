@@ -118,8 +118,12 @@ class Loader:
         _check_scheduling(config)
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
-            served.load_s = time.monotonic() - began_s
-            return served
+        else:
+            served = self._model(model, config, version)
+        served.load_s = time.monotonic() - began_s
+        return served
+
+    def _model(self, model: FoundModel, config: ModelConfig, version: int) -> Served:
         backend = self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
@@ -149,7 +153,6 @@ class Loader:
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
         served.is_on_gpu = any(place.gpu for place in places)
-        served.load_s = time.monotonic() - began_s
         return served
 
     def _ensemble(
