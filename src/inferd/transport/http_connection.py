@@ -421,7 +421,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if not is_kept_alive:
             answer.headers += _CLOSE
         self._write(encode_stream_head(answer, is_chunked=is_chunked))
-        self._outflow = Outflow(rest, self._write_chunk if is_chunked else self._write)
+        self._outflow = Outflow(rest, self._write_chunk if is_chunked else self._write_piece)
         for piece in filter(len, answer.buffers):
             self._outflow.write(piece)
         if self._is_paused:
@@ -448,7 +448,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._close()
 
     def _write_chunk(self, data: bytes) -> None:
-        self._write(b"%x\r\n%b\r\n" % (len(data), data))
+        self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def _write_piece(self, data: bytes) -> None:
+        if not self._is_closing:  # a client that has left, and the task does not know it yet
+            self._write(data)
 
     def _write(self, data: bytes) -> None:
         """Write `data` when the connections that were read together have all been answered."""
