@@ -21,6 +21,7 @@ import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, closing, suppress
+from copy import copy
 from math import prod
 
 from inferd.core.interfaces import DecoupledInstance, Instance
@@ -426,6 +427,13 @@ def failure(model: str, error: BaseException) -> InferdError:
     failed = BackendFailed(f"model '{model}' failed: {foreign_text(error)}")
     failed.__cause__ = error
     return failed
+
+
+def twin(error: InferdError) -> InferdError:
+    """Return the same error for somebody else: each is raised in a place of its own."""
+    other = copy(error)
+    other.__cause__ = error.__cause__
+    return other
 
 
 def _miscounted(model: str, got: int, expected: int) -> InferdError:
