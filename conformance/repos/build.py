@@ -152,6 +152,17 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
 """
 
+LATE_CONFIG = """\
+backend: "identity"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
+dynamic_batching {
+  max_queue_delay_microseconds: 5000000
+  default_queue_policy { default_timeout_microseconds: 2000000 allow_timeout_override: true }
+}
+"""
+
 
 def identity(folder: Path, inputs: list[tuple[str, str, str, str]]) -> None:
     """Write an identity model; its version folder holds nothing but a mark that keeps it in git."""
@@ -181,6 +192,8 @@ def main() -> None:
     ):
         write(v2 / name / "config.pbtxt", SEQUENCE_CONFIG.replace("{id}", kind))
         write(v2 / name / "1" / "model.onnx", in_sequence(id_type))
+    write(v2 / "late" / "config.pbtxt", LATE_CONFIG)
+    write(v2 / "late" / "1" / ".keep", "")
     broken = HERE / "broken"
     write(broken / "broken" / "config.pbtxt", BROKEN_CONFIG)
     write(broken / "broken" / "1" / "model.onnx", b"this is no ONNX file")
