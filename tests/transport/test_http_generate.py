@@ -397,6 +397,26 @@ async def test_a_client_that_leaves_ends_its_models_stream(
         assert await site.server.drain(30)
 
 
+@pytest.mark.parametrize("is_http_10", [False, True])
+async def test_a_client_that_leaves_amid_its_answer_is_no_failure(
+    talking, asking, scripted, caplog, is_http_10
+):
+    async with talking() as site:
+        request = asking(STREAM)
+        if is_http_10:
+            request = request.replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+        client = await site.connect()
+        await client.send(request)
+        await scripted.started.wait()
+        for _ in range(5000):
+            scripted.say.put_nowait(0.5)
+        await Stream(client).head()
+        client.reset()
+        await scripted.left.wait()
+        assert await site.server.drain(30)
+    assert "unexpected" not in caplog.text
+
+
 @pytest.mark.parametrize("said", [[], [0.5], [0.5, None], [BackendFailed("no")]])
 async def test_a_client_that_leaves_at_once_leaves_nothing_behind(talking, asking, scripted, said):
     async with talking() as site:

@@ -222,7 +222,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 elif not self._read_request():
                     break
         except HttpError as error:
-            self._refuse(error.status, error.message)
+            self._refuse(error.status, error.message, error.headers)
             return
         if self._is_eof and not self._is_closing:
             self._go_on_half_closed()
@@ -421,7 +421,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if not is_kept_alive:
             answer.headers += _CLOSE
         self._write(encode_stream_head(answer, is_chunked=is_chunked))
-        self._outflow = Outflow(rest, self._write_chunk if is_chunked else self._write)
+        self._outflow = Outflow(rest, self._write_chunk if is_chunked else self._write_piece)
         for piece in filter(len, answer.buffers):
             self._outflow.write(piece)
         if self._is_paused:
@@ -448,7 +448,12 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._close()
 
     def _write_chunk(self, data: bytes) -> None:
-        self._write(b"%x\r\n%b\r\n" % (len(data), data))
+        self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def _write_piece(self, data: bytes) -> None:
+        # Who makes the pieces learns that the client has gone only at its next step.
+        if not self._is_closing:
+            self._write(data)
 
     def _write(self, data: bytes) -> None:
         """Write `data` when the connections that were read together have all been answered."""
@@ -456,14 +461,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         if len(self._pending) == 1:
             self._server.turns.write_soon(self)
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _refuse(self, status: int, message: str, headers: bytes = b"") -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
 
         Closing at once would reset the connection, and the client might never see the answer.
         """
         self._release_body()
         self._request = self._chunks = None
-        answer = error_answer(status, message, _CLOSE)
+        answer = error_answer(status, message, headers + _CLOSE)
         self._pending.append(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
         self.write_pending()
         self._go_on_reading()
