@@ -13,7 +13,7 @@ CHECK ?=
 QUICK ?=
 ONLY ?=
 ARGS ?=
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 30
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
@@ -56,7 +56,7 @@ conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a ser
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \
 	  $(if $(METRICS),--metrics-url $(METRICS)) $(ARGS)
 
-fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document for a minute (FUZZ_SECONDS=)
+fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document, half a minute each way (FUZZ_SECONDS=)
 	$(BIN)/python tools/fuzz_rest.py --st .venv-fuzz/bin/st --seconds $(FUZZ_SECONDS) $(if $(ARGS),-- $(ARGS))
 
 bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minutes)

@@ -70,8 +70,9 @@ def edition_model(edition: int) -> bytes:
 
 
 def config_text(name: str, more: str = "", count: int = 1) -> str:
-    """Return the config.pbtxt of an edition."""
+    """Return the config.pbtxt of an edition; requests wait a moment for others, to be many."""
     text = make_models.SIMPLE_CONFIG.replace('name: "simple"', f'name: "{name}"')
+    text += "dynamic_batching { max_queue_delay_microseconds: 1000 }\n"
     return text.replace("count: 1", f"count: {count}") + more
 
 

@@ -121,7 +121,8 @@ def answer(operation: Operation) -> dict[str, Any]:
     """Return the answer of success."""
     if not operation.gives:
         return {"description": "Done."}
-    plain = {"Anything": {"type": "object"}, "Text": _TEXT}
+    events = {"description": "The data of each event is a GenerateResponse, or an Error."}
+    plain = {"Anything": {"type": "object"}, "Text": _TEXT, "Events": events}
     schema = plain.get(operation.gives) or ref(operation.gives)
     if operation.gives == "InferResponse":
         content = {JSON: {"schema": schema}, OCTETS: {"schema": {}}}

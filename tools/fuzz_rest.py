@@ -7,6 +7,8 @@ on. tools/schemathesis.toml says what is checked.
 """
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,31 +21,51 @@ REPOSITORY = ROOT / "conformance" / "repos" / "v2"
 sys.path.insert(0, str(ROOT))
 
 
-def options(folder: str) -> list[str]:
-    """Return the server's options that leave no call turned off."""
-    return [f"--log-directory={folder}", f"--trace-config=triton,file={folder}/trace.json"]
+CHANGES = "/(load|unload)$"
+"""The calls that take models away; they have a round of their own."""
 
 
-def main() -> int:
-    """Start a server, drive it, and return the exit code."""
+def rounds(folder: str) -> list[tuple[list[str], list[str]]]:
+    """Return the options of the server, with no call turned off, and of schemathesis."""
+    server = [f"--log-directory={folder}", f"--trace-config=triton,file={folder}/trace.json"]
+    server += ["--allow-client-shm=true"]
+    explicit = ["--model-control-mode=explicit", "--load-model=*"]
+    return [
+        (server, [f"--exclude-path-regex={CHANGES}"]),
+        ([*server, *explicit], ["--include-path-regex=/v2/repository/"]),
+    ]
+
+
+def drive(st: str, seconds: int, server: list[str], more: list[str]) -> int:
+    """Drive one server and return the exit code."""
     from conformance.launch import serve
     from conformance.rest import Rest
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--st", default="st", help="the program of schemathesis")
-    parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("more", nargs="*", help="further options of st run")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, serve(REPOSITORY, *options(scratch)) as target:
-        command = [given.st, "--config-file", str(SETTINGS), "run", f"{target.url}/v2/openapi.json"]
-        command += ["--max-time", str(given.seconds), *given.more]
+    with tempfile.TemporaryDirectory() as scratch, serve(REPOSITORY, *server) as target:
+        command = [st, "--config-file", str(SETTINGS), "run", f"{target.url}/v2/openapi.json"]
+        command += ["--max-time", str(seconds), *more]
         code = subprocess.run(command, cwd=scratch, check=False).returncode
-        if Rest(target.url).get("/v2/health/ready").status != 200:
-            print("the server is not ready any more")
+        if Rest(target.url).get("/v2/health/live").status != 200:
+            print("the server does not live any more")
             code = 1
     return code
+
+
+def main() -> int:
+    """Drive a server in each way, and return the worst exit code."""
+    text = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=text)
+    parser.add_argument("--st", default="st", help="the program of schemathesis")
+    parser.add_argument("--seconds", type=int, default=30, help="how long each round takes")
+    parser.add_argument("more", nargs="*", help="further options of st run")
+    given = parser.parse_args()
+    if (st := shutil.which(given.st)) is None:
+        parser.error(f"there is no program {given.st}; make fuzz-rest installs it")
+    with tempfile.TemporaryDirectory() as folder:
+        return max(
+            drive(os.path.abspath(st), given.seconds, server, [*more, *given.more])
+            for server, more in rounds(folder)
+        )
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ _SHORT = {
     ("POST", f"{_MODEL}/generate_stream"): Operation(
         "generateStream",
         "Run a model that answers any number of times: an event for each answer.",
-        "GenerateResponse",
+        "Events",
         "GenerateRequest",
         (400, 404, 500, 501, 503),
         may_be_empty=False,

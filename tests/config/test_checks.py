@@ -14,6 +14,7 @@ from inferd.config.model import (
     DynamicBatching,
     EnsembleScheduling,
     EnsembleStep,
+    InitialState,
     InstanceGroup,
     ModelConfig,
     ModelInput,
@@ -21,6 +22,7 @@ from inferd.config.model import (
     OldestStrategy,
     QueuePolicy,
     SequenceBatching,
+    SequenceState,
     Warmup,
 )
 from inferd.errors import InvalidConfig
@@ -49,6 +51,14 @@ def sequence(*controls, **said):
 
 def control(name="c", kind=START, **said):
     return ControlInput(name, (Control(kind, **said),))
+
+
+def state(name="i", *, datatype=DataType.FP32, dims=(1,), initial=()):
+    return SequenceState(name, "o", datatype, dims, initial)
+
+
+def initial(name="first", *, datatype=DataType.FP32, dims=(1,), zero_data=True, data_file=None):
+    return InitialState(name, datatype, dims, zero_data, data_file)
 
 
 def ensemble(*steps, **said):
@@ -179,6 +189,43 @@ UNSOUND = {
     ),
     "sequence_batching: direct: minimum_slot_utilization is 1.5, expected 0 to 1": sequence(
         direct=DirectStrategy(minimum_slot_utilization=1.5)
+    ),
+    "sequence_batching: oldest: max_candidate_sequences is -1, not 0 or more": sequence(
+        oldest=OldestStrategy(-1)
+    ),
+    "sequence_batching: 'c' names 2 inputs, controls or states, not 1": sequence(
+        control(int32_false_true=(0, 1)), state=(state("c"),)
+    ),
+    "sequence_batching: 2 states have the output_name 'o', expected 1": sequence(
+        state=(state("a"), state("b"))
+    ),
+    "sequence_batching: state '' needs an input_name and an output_name": sequence(
+        state=(state(""),)
+    ),
+    "sequence_batching: state 'i' has no data_type": sequence(state=(state(datatype=None),)),
+    "sequence_batching: state 'i' has dims [0], expected positive numbers, or -1": sequence(
+        state=(state(dims=(0,)),)
+    ),
+    "sequence_batching: state 'i' has 2 entries initial_state, expected 1": sequence(
+        state=(state(initial=(initial(), initial())),)
+    ),
+    "sequence_batching: state 'i': initial_state has no name": sequence(
+        state=(state(initial=(initial(""),)),)
+    ),
+    "sequence_batching: state 'i': initial_state has data_type TYPE_INT8, the state": sequence(
+        state=(state(initial=(initial(datatype=DataType.INT8),)),)
+    ),
+    "sequence_batching: state 'i': initial_state has dims [2], the state has [1]": sequence(
+        state=(state(initial=(initial(dims=(2,)),)),)
+    ),
+    "sequence_batching: state 'i': initial_state has dims [-1], the state has [-1]": sequence(
+        state=(state(dims=(-1,), initial=(initial(dims=(-1,)),)),)
+    ),
+    "sequence_batching: state 'i': initial_state needs zero_data or a data_file": sequence(
+        state=(state(initial=(initial(zero_data=None),)),)
+    ),
+    "sequence_batching: state 'i': initial_state: data_file '../x' leads out": sequence(
+        state=(state(initial=(initial(zero_data=None, data_file="../x"),)),)
     ),
     "sequence_batching: direct: minimum_slot_utilization is -0.5": sequence(
         direct=DirectStrategy(minimum_slot_utilization=-0.5)

@@ -278,7 +278,18 @@ async def test_an_ensemble_sent_by_a_client_stays_what_was_sent(repository, ask)
         await engine.load(LoadRequest("a"))
         await until(lambda: engine.model_metadata("a", "").versions == ["2"])
         assert engine.model_config("e", "").max_batch_size == 1
+        await engine.unload(UnloadRequest("a"))
+        assert engine.model_names() == []
+        await engine.load(LoadRequest("a"))
+        await until(lambda: engine.model_names() == ["a", "e"])
+        assert engine.model_config("e", "").max_batch_size == 1
         await engine.infer(ask("e", X=[[1, 2]]))
+        await engine.load(LoadRequest("e"))
+        assert engine.model_config("e", "").max_batch_size == 8
+        await engine.unload(UnloadRequest("a"))
+        await engine.load(LoadRequest("a"))
+        await until(lambda: engine.model_names() == ["a", "e"])
+        assert engine.model_config("e", "").max_batch_size == 8
 
 
 @run

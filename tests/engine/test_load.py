@@ -115,9 +115,19 @@ def test_a_model_without_its_labels_does_not_load(repository):
     assert text == "model 'm': label_filename names 'labels.txt', and there is no such file"
 
 
-def test_what_needs_a_scheduler_of_its_own_is_unsupported(repository):
-    text = complaint(repository(m=ECHO + "sequence_batching {}"), Unsupported)
-    assert text == "model 'm': sequence_batching is not supported by this server"
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("sequence_batching { iterative_sequence: true }", "iterative_sequence"),
+        (
+            "sequence_batching {} model_transaction_policy { decoupled: true }",
+            "a decoupled model_transaction_policy",
+        ),
+    ],
+)
+def test_what_no_scheduler_here_can_do_is_unsupported(repository, text, field):
+    text = complaint(repository(m=ECHO + text), Unsupported)
+    assert text == f"model 'm': sequence_batching: {field} is not supported by this server"
 
 
 def test_a_group_for_gpus_serves_on_a_machine_without(repository, ask, caplog):

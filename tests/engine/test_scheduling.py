@@ -6,15 +6,21 @@ import pytest
 from inferd.config.defaults import normalised
 from inferd.config.model import (
     BatchInput,
+    Control,
+    ControlInput,
+    DirectStrategy,
     DynamicBatching,
     ModelConfig,
     ModelInput,
     ModelOutput,
+    OldestStrategy,
     QueuePolicy,
+    SequenceBatching,
+    SequenceState,
 )
-from inferd.core.request import InferRequest, InferResponse
-from inferd.engine.scheduling import build_scheduler
-from inferd.errors import Unavailable
+from inferd.core.request import InferRequest, InferResponse, Sequence
+from inferd.engine.scheduling import as_executed, build_scheduler
+from inferd.errors import BackendFailed, InvalidConfig, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.direct import DirectScheduler
@@ -169,6 +175,102 @@ def test_a_ragged_model_gets_its_batch_inputs_whatever_schedules_it(batching):
     config = config_of(batching, ragged=True, batch_input=(counts,))
     seen, rows = executions(config, Joining(), request_of(1, 5), instance=Ragged())
     assert (seen, rows) == ([[[(5,), (1,)]]], [1])
+
+
+def sequence_config(**fields):
+    said = {
+        "max_batch_size": 4,
+        "input": (ModelInput("X", DataType.INT8, (1,)),),
+        "output": (ModelOutput("Y", DataType.INT8, (1,)),),
+        "sequence_batching": SequenceBatching(1_000_000),
+    }
+    return ModelConfig("m", **(said | fields))
+
+
+def stepped(config, backend, instances, steps):
+    """Return the errors of the steps, each (value, sequence), after all have ended."""
+
+    async def go():
+        counts = Counts()
+        scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=False)
+        async with asyncio.timeout(PATIENCE_S):
+            runs = [scheduler.run(request_of_sequence(*step)) for step in steps]
+            outcomes = await asyncio.gather(*runs, return_exceptions=True)
+            await scheduler.close(PATIENCE_S)
+        return [one if isinstance(one, Exception) else None for one in outcomes]
+
+    return asyncio.run(go())
+
+
+def request_of_sequence(value, id):
+    tensor = Tensor("X", DataType.INT8, (1, 1), bytes([value]))
+    request = InferRequest("m", inputs=[tensor], batch_size=1)
+    request.sequence = Sequence(id, start=True, end=True)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shapes"),
+    [
+        ({"direct": DirectStrategy()}, {(1, 1), (2, 1), (3, 1), (4, 1)}),
+        ({"direct": DirectStrategy(10_000_000, 1.0)}, {(4, 1)}),
+        ({"oldest": OldestStrategy(4, (4,), 10_000_000)}, {(4, 1)}),
+        ({"oldest": OldestStrategy()}, {(1, 1), (2, 1), (3, 1), (4, 1)}),
+    ],
+)
+def test_sequences_run_as_their_strategy_says(strategy, shapes):
+    config = sequence_config(sequence_batching=SequenceBatching(1_000_000, **strategy))
+    instance = Noting()
+    steps = [(1, name) for name in "abcd"]
+    assert stepped(config, Joining(), [instance], steps) == [None] * 4
+    assert {shape for [shapes] in instance.seen for shape in shapes} <= shapes
+
+
+@pytest.mark.parametrize(
+    ("strategy", "failures"),
+    [
+        ({"direct": DirectStrategy(10_000_000, 1.0)}, 4),
+        ({"oldest": OldestStrategy(4, (4,), 10_000_000)}, 1),
+    ],
+)
+def test_a_row_that_fails_takes_others_with_it_only_where_rows_count(strategy, failures):
+    class Picky(Noting):
+        def execute(self, requests):
+            if any(9 in bytes(request.inputs[0].data) for request in requests):
+                msg = "nine"
+                raise BackendFailed(msg)
+            return super().execute(requests)
+
+    config = sequence_config(sequence_batching=SequenceBatching(1_000_000, **strategy))
+    errors = stepped(config, Joining(), [Picky()], [(n, f"s{n}") for n in (1, 9, 2, 3)])
+    assert len([error for error in errors if error]) == failures
+
+
+def test_parameters_of_the_model_bound_what_waits_in_sequences():
+    limit = {"inferd_sequence_max_queue_size": "2"}
+    config = sequence_config(max_batch_size=0, parameters=limit)
+    steps = [(1, name) for name in "abcdef"]
+    errors = stepped(config, Separate(), [Noting()], steps)
+    assert [type(error) for error in errors if error] == [Unavailable] * 3
+
+
+@pytest.mark.parametrize("name", ["max_queue_size", "default_timeout_microseconds"])
+@pytest.mark.parametrize("text", ["-1", "ten", "1" * 19, "²"])
+def test_a_bound_that_is_no_number_is_refused(name, text):
+    config = sequence_config(parameters={f"inferd_sequence_{name}": text})
+    with pytest.raises(InvalidConfig, match=f"inferd_sequence_{name}"):
+        build_scheduler(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+
+
+def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
+    control = Control("CONTROL_SEQUENCE_START", int32_false_true=(0, 1))
+    batching = SequenceBatching(
+        control_input=(ControlInput("S", (control,)),),
+        state=(SequenceState("I", "O", DataType.FP32, (2,)),),
+    )
+    executed = as_executed(sequence_config(sequence_batching=batching))
+    assert [one.name for one in executed.input] == ["X", "S", "I"]
+    assert [one.name for one in executed.output] == ["Y", "O"]
 
 
 @pytest.mark.parametrize(

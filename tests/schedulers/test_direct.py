@@ -10,6 +10,7 @@ from inferd.errors import InferdError, InvalidRequest, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
+from inferd.schedulers.overrun import Gauges
 
 PATIENCE_S = 30
 
@@ -26,7 +27,7 @@ def place(request, echo, request_of):
                     [echo],
                     may_run_inline=request.param == "loop",
                     counts=Counts(echo.clock),
-                    cpu_clock=echo.clock,
+                    gauges=Gauges(echo.clock, lambda: 0),
                 )
             )
             for _ in range(FIRST_RUNS):

@@ -14,6 +14,7 @@ from inferd.observe.stats import Counts
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import FIRST_RUNS, MAX_WAITING, Execution
+from inferd.schedulers.overrun import Gauges
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue
 from inferd.tensor.dtype import DataType
@@ -614,7 +615,7 @@ class Echoes:
 def real(instance, *, quick=False, **batching):
     clock = lambda: 0  # noqa: E731
     execution = Execution(
-        "m", [instance], may_run_inline=quick, counts=Counts(clock), cpu_clock=clock
+        "m", [instance], may_run_inline=quick, counts=Counts(clock), gauges=Gauges(clock, lambda: 0)
     )
     return DynamicScheduler(execution, *parts_of(DynamicBatching(**batching)))
 

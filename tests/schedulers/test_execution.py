@@ -20,6 +20,7 @@ from inferd.schedulers.execution import (
     STREAM_AHEAD,
     Execution,
 )
+from inferd.schedulers.overrun import Gauges
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -29,7 +30,13 @@ PATIENCE_S = 30
 def execution_of(*instances, may_run_inline=False):
     clock = instances[0].clock
     counts = Counts(clock)
-    return Execution("m", instances, may_run_inline=may_run_inline, counts=counts, cpu_clock=clock)
+    return Execution(
+        "m",
+        instances,
+        may_run_inline=may_run_inline,
+        counts=counts,
+        gauges=Gauges(clock, lambda: 0),
+    )
 
 
 async def run(execution, *requests):
@@ -302,7 +309,7 @@ def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, reques
             may_run_inline=True,
             joined=[joined],
             counts=Counts(echo.clock),
-            cpu_clock=echo.clock,
+            gauges=Gauges(echo.clock, lambda: 0),
         )
         for _ in range(FIRST_RUNS + 1):
             await run(execution, request_of("1"))
@@ -330,7 +337,7 @@ def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_their
             [echo],
             may_run_inline=place == "loop",
             counts=counts,
-            cpu_clock=lambda: 0,
+            gauges=Gauges(lambda: 0, lambda: 0),
         )
         for _ in range(FIRST_RUNS):
             await outcome_of(execution, request_of(), request_of())

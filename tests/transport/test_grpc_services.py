@@ -3,20 +3,31 @@
 import asyncio
 import struct
 
+import msgspec
 import pytest
 from grpc_health.v1 import health_pb2
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.restriction import API_GROUPS
+from inferd.config.server import ServerConfig
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.served import Served
 from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound
+from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.transport.grpc_services import API_OF, HEALTH_SERVICE, V2_SERVICE, grpc_methods
+from inferd.transport.access import Access, Secret
+from inferd.transport.call import Unary
+from inferd.transport.grpc_services import (
+    API_OF,
+    HEALTH_SERVICE,
+    V2_SERVICE,
+    grpc_methods,
+    port_methods,
+)
 from inferd.wire.proto import pool
 
 FOUR = struct.pack("<4f", 1, 2, 3, 4)
@@ -241,3 +252,16 @@ def test_a_watch_without_a_message_is_invalid(engine):
 
     with pytest.raises(InvalidRequest, match="without a message"):
         asyncio.run(watch())
+
+
+def test_a_method_of_no_api_group_is_guarded_as_inference(engine):
+    async def handler(data, call):
+        raise NotImplementedError
+
+    options = msgspec.structs.replace(
+        grpc_options(ServerConfig()), access=Access({"inference": Secret(b"k", b"v")})
+    )
+    methods = port_methods(engine, options, no_pause, {"/other.Service/Run": Unary(handler)})
+    guarded = {path for path, method in methods.items() if method.guard}
+    infer = {f"/{V2_SERVICE}/ModelInfer", f"/{V2_SERVICE}/ModelStreamInfer"}
+    assert guarded == {"/other.Service/Run", *infer}

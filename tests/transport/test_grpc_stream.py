@@ -223,6 +223,13 @@ async def test_requests_of_a_stream_are_answered_in_their_order(streaming):
         assert all(final_of(answer) and not answer.error_message for answer in answers)
 
 
+@pytest.mark.slow
+async def test_thousands_of_small_answers_are_no_flood(streaming):
+    async with streaming() as bench:
+        answers = await bench.ask(*(asked(id=str(n)) for n in range(5000)))
+        assert ids(answers) == [str(n) for n in range(5000)]
+
+
 async def test_a_stream_without_requests_ends_well(streaming):
     async with streaming() as bench:
         assert await bench.ask() == []
@@ -631,7 +638,7 @@ async def test_a_client_that_does_not_read_is_not_read_from_either(streaming):
 @pytest.mark.parametrize(
     "how", ["cancel", "connection", pytest.param("deadline", marks=pytest.mark.slow)]
 )
-async def test_a_client_that_leaves_ends_all_its_requests(streaming, how):
+async def test_a_client_that_leaves_ends_all_its_requests(streaming, how, caplog):
     async with streaming() as bench:
         async with grpc.aio.insecure_channel(bench.address) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -646,9 +653,10 @@ async def test_a_client_that_leaves_ends_all_its_requests(streaming, how):
                 lambda: sorted(bench.once.cancelled) == ["a", "c"] and bench.often.ended == ["b"]
             )
         assert value_of((await bench.ask(asked()))[0]) == 1
+    assert not caplog.records
 
 
-async def test_a_client_that_leaves_while_it_does_not_read_ends_all_its_requests(streaming):
+async def test_a_client_that_leaves_while_it_does_not_read_ends_all_its_requests(streaming, caplog):
     async with streaming() as bench:
         call = bench.open()
         await write(call, asked("often", id="a"))
@@ -658,6 +666,7 @@ async def test_a_client_that_leaves_while_it_does_not_read_ends_all_its_requests
         await until(lambda: bench.often.taken > MAX_READY)
         call.cancel()
         await until(lambda: bench.often.ended == ["a"])
+    assert not caplog.records
 
 
 async def test_a_server_that_stops_ends_streams_that_wait(streaming):

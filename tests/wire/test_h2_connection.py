@@ -327,6 +327,23 @@ def test_a_flood_ends_in_enhance_your_calm(name):
     assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
 
 
+@pytest.mark.parametrize("stream_id", [0, 1])
+def test_small_updates_that_give_back_what_was_sent_are_no_flood(stream_id):
+    peer = Peer()
+    peer.send(request(1), encode_window_update(stream_id, 5000))
+    [stream] = peer.connection.streams.values()
+    for _ in range(3 * h2_budget.EMPTY_FRAMES):
+        peer.connection.send_data(stream, [b"a message"], None)
+        peer.send(encode_window_update(stream_id, 9))
+        if stream_id:  # and the other window is kept open
+            peer.connection.send_window += 9
+        else:
+            stream.send_window += 9
+    assert not peer.connection.is_failed
+    peer.send(encode_window_update(stream_id, 9) * (h2_budget.EMPTY_FRAMES + 100))
+    assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
+
+
 def test_rapid_reset_ends_in_enhance_your_calm():
     peer = Peer()
     for stream_id in range(1, 4 * h2_budget.RESETS, 2):

@@ -14,12 +14,14 @@ from inferd.config.model import (
     BatchInput,
     Control,
     DynamicBatching,
+    InitialState,
     InstanceGroup,
     ModelConfig,
     ModelInput,
     ModelOutput,
     QueuePolicy,
     SequenceBatching,
+    SequenceState,
 )
 from inferd.config.platform import ENSEMBLE, platform_named, platforms_of
 from inferd.errors import InvalidConfig
@@ -182,7 +184,13 @@ def _sequence_complaints(config: ModelConfig, sequence: SequenceBatching) -> Ite
     for control_input in sequence.control_input:
         for control in control_input.control:
             yield from _control_complaints(control_input.name, control)
+    yield from _sequence_name_complaints(config, sequence)
+    for state in sequence.state:
+        yield from _state_complaints(state)
     if sequence.oldest is not None:
+        count = sequence.oldest.max_candidate_sequences
+        if count < 0:
+            yield f"sequence_batching: oldest: max_candidate_sequences is {count}, not 0 or more"
         sizes = sequence.oldest.preferred_batch_size
         yield from _preferred_complaints(config, "sequence_batching: oldest", sizes)
     if sequence.direct is not None:
@@ -204,6 +212,49 @@ def _control_name_complaints(sequence: SequenceBatching) -> Iterator[str]:
     for kind, count in Counter(c.kind for t in tensors for c in t.control).items():
         if count > 1:
             yield f"sequence_batching: {count} control tensors have the kind {kind}, expected 1"
+
+
+def _sequence_name_complaints(config: ModelConfig, sequence: SequenceBatching) -> Iterator[str]:
+    given = [tensor.name for tensor in config.input]
+    given += [tensor.name for tensor in sequence.control_input if tensor.name]
+    given += [state.input_name for state in sequence.state if state.input_name]
+    for name, count in Counter(given).items():
+        if count > 1:
+            yield f"sequence_batching: '{name}' names {count} inputs, controls or states, not 1"
+    for name, count in Counter(state.output_name for state in sequence.state).items():
+        if count > 1:
+            yield f"sequence_batching: {count} states have the output_name '{name}', expected 1"
+
+
+def _state_complaints(state: SequenceState) -> Iterator[str]:
+    place = f"sequence_batching: state '{state.input_name}'"
+    if not state.input_name or not state.output_name:
+        yield f"{place} needs an input_name and an output_name"
+    if state.datatype is None:
+        yield f"{place} has no data_type"
+    if any(dim == 0 or dim < -1 for dim in state.dims):
+        yield f"{place} has dims {list(state.dims)}, expected positive numbers, or -1"
+    if len(state.initial_state) > 1:
+        yield f"{place} has {len(state.initial_state)} entries initial_state, expected 1"
+    for initial in state.initial_state:
+        yield from _initial_complaints(place, state, initial)
+
+
+def _initial_complaints(place: str, state: SequenceState, initial: InitialState) -> Iterator[str]:
+    place += ": initial_state"
+    if not initial.name:
+        yield f"{place} has no name"
+    if initial.datatype is not state.datatype:
+        yield f"{place} has data_type {_config_name(initial.datatype)}, the state has another"
+    fits = len(initial.dims) == len(state.dims) and all(
+        got > 0 and want in (got, -1) for want, got in zip(state.dims, initial.dims, strict=True)
+    )
+    if not fits:
+        yield f"{place} has dims {list(initial.dims)}, the state has {list(state.dims)}"
+    if initial.data_file is None and not initial.zero_data:
+        yield f"{place} needs zero_data or a data_file"
+    if initial.data_file is not None and not is_inside(initial.data_file):
+        yield f"{place}: data_file '{initial.data_file}' leads out of its folder"
 
 
 def _control_complaints(name: str, control: Control) -> Iterator[str]:

@@ -50,6 +50,7 @@ class Control:
         self._loader = loader or Loader(options)
         self._sources = Sources(self._loader, options)
         self._dependents = Dependents()
+        self._sent: dict[str, Source] = {}  # ensembles that were taken down: so they come back
         self._lineups: dict[str, Lineup] = {}
         self._complaints: dict[str, list[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -156,6 +157,7 @@ class Control:
                 if upload.release():
                     await in_daemon_thread(upload.discard)
         self._dependents.ask(name)
+        self._sent.pop(name, None)
 
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
         if name in self._lineups or name in self._catalog.models:
@@ -163,6 +165,7 @@ class Control:
             async with self._turn(name) as lineup:
                 is_gone = name not in await self._read(self._sources.names)
                 self._withdraw(lineup, is_gone=is_gone)
+        self._sent.pop(name, None)
         alone = self._dependents.leave(name)
         await self._settle(name)
         for step in alone if dependents else ():
@@ -218,7 +221,8 @@ class Control:
         self._complaints[name] = complaints
 
     def _reader(self, name: str) -> Read:
-        return lambda: self._sources.find(name)
+        sent = self._sent.get(name)
+        return lambda: sent or self._sources.find(name)
 
     def _reader_of(self, model: FoundModel) -> Read:
         return lambda: self._sources.of(model)
@@ -332,6 +336,9 @@ class Control:
     async def _take_down(self, ensemble: str, reason: str) -> None:
         await self._take_down_callers(ensemble)
         async with self._turn(ensemble) as lineup:
+            source = lineup.source
+            if source is not None and source.is_override and source.upload is None:
+                self._sent[ensemble] = source
             self._withdraw(lineup, reason)
         await lineup.drained()
 

@@ -31,6 +31,7 @@ log = logging.getLogger("inferd.engine")
 
 EXTENSIONS = [
     "classification",
+    "sequence",
     "model_repository",
     "model_repository(unload_dependents)",
     "model_configuration",

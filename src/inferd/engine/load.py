@@ -19,7 +19,7 @@ from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Models
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
-from inferd.engine.scheduling import build_scheduler
+from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import (
@@ -112,7 +112,6 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
-        _check_scheduling(config)
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
             served.load_s = time.monotonic() - began_s
@@ -128,17 +127,25 @@ class Loader:
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
+        executed = as_executed(config)
         with ExitStack() as undo:
             instances: list[Instance] = []
             for place in places:
-                instances.append(backend.open(files, config, place))
+                instances.append(backend.open(files, executed, place))
                 undo.callback(instances[-1].close)
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
             inline = _may_run_inline(config, backend, instances)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
-            scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=inline)
+            scheduler = build_scheduler(
+                config,
+                backend,
+                instances,
+                counts,
+                may_run_inline=inline,
+                folder=files.folder,
+            )
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
@@ -226,13 +233,6 @@ def _first_response_buckets(config: ModelConfig) -> Sequence[float]:
                 raise InvalidConfig(msg)
             return buckets
     return FIRST_RESPONSE_BUCKETS_MS
-
-
-def _check_scheduling(config: ModelConfig) -> None:
-    """Refuse what would answer wrongly without its scheduler."""
-    if config.sequence_batching is not None:
-        msg = f"model '{config.name}': sequence_batching is not supported by this server"
-        raise Unsupported(msg)
 
 
 def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[Instance]) -> bool:

@@ -1,17 +1,39 @@
 """Which scheduler runs a model's requests, as its configuration says."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
 
-from inferd.config.model import DynamicBatching, ModelConfig
+from inferd.config.model import (
+    DynamicBatching,
+    ModelConfig,
+    OldestStrategy,
+    QueuePolicy,
+    SequenceBatching,
+)
 from inferd.core.interfaces import Backend, Instance, Scheduler
+from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
+from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
-from inferd.schedulers.execution import Execution
+from inferd.schedulers.execution import MAX_WAITING, Execution
 from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
+from inferd.schedulers.states import States, hidden_outputs, state_inputs
+
+QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
+"""The config parameter that says how many requests of a sequence model may wait."""
+
+QUEUE_TIMEOUT_PARAMETER = "inferd_sequence_default_timeout_microseconds"
+"""The config parameter that says how long each may wait."""
+
+_NO_TIMEOUT_US = 1 << 62
+"""So long a timeout never comes; a request's own is shorter."""
 
 
 def build_scheduler(
@@ -21,26 +43,61 @@ def build_scheduler(
     counts: Counts,
     *,
     may_run_inline: bool,
+    folder: Path = Path(),
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    A decoupled model answers each request by itself, whatever it says about batching.
+    A decoupled model answers each request by itself, whatever it says about batching. `folder` is
+    the model's. Raises InvalidConfig and Unsupported for sequence_batching that cannot be had.
     """
-    plan = BatchPlan(config)
+    sequence = config.sequence_batching
+    plan = BatchPlan(as_executed(config))
     joined: Sequence[Instance] = instances
     if getattr(backend, "joins", False):
-        joined = [JoinedInstance(instance, plan) for instance in instances]
-    execution = Execution(
-        config.name,
-        joined if plan.reshapes else instances,
-        may_run_inline=may_run_inline,
-        joined=joined,
-        counts=counts,
-    )
+        has_rows = sequence is not None and sequence.oldest is None
+        joined = [JoinedInstance(one, plan, keeps_rows=has_rows) for one in instances]
+    if plan.reshapes:
+        instances = joined
+
+    def execution_of(numbers: slice) -> Execution:
+        return Execution(
+            config.name,
+            instances[numbers],
+            may_run_inline=may_run_inline,
+            joined=joined[numbers],
+            counts=counts,
+        )
+
+    if sequence is not None:
+        executions = [execution_of(slice(n, n + 1)) for n in range(len(instances))]
+        return _sequence(config, sequence, executions, plan, folder)
+    execution = execution_of(slice(None))
     batching = config.dynamic_batching
     if batching is None or config.decoupled:
         return DirectScheduler(execution)
     return _dynamic(config, batching, execution, plan)
+
+
+def as_executed(config: ModelConfig) -> ModelConfig:
+    """Return `config` with all inputs and outputs that the backend sees.
+
+    That is, with the controls and states of its sequences, which clients do not see. Raises
+    Unsupported and InvalidConfig for sequence_batching that cannot be had.
+    """
+    sequence = config.sequence_batching
+    if sequence is None:
+        return config
+    what = ""
+    if sequence.iterative_sequence:
+        what = "iterative_sequence"
+    elif config.decoupled:
+        what = "a decoupled model_transaction_policy"
+    if what:
+        msg = f"model '{config.name}': sequence_batching: {what} is not supported by this server"
+        raise Unsupported(msg)
+    inputs = (*config.input, *Controls(config).inputs, *state_inputs(config))
+    outputs = (*config.output, *hidden_outputs(config))
+    return replace(config, input=inputs, output=outputs)
 
 
 def _dynamic(
@@ -54,3 +111,55 @@ def _dynamic(
         pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
     queue = RequestQueue(config.name, batching)
     return DynamicScheduler(execution, queue, pace, plan, keeps_order=batching.preserve_ordering)
+
+
+def _sequence(
+    config: ModelConfig,
+    sequence: SequenceBatching,
+    executions: Sequence[Execution],
+    plan: BatchPlan,
+    folder: Path,
+) -> SequenceScheduler:
+    rows = max(1, config.max_batch_size)
+    oldest = sequence.oldest
+    idle_us = sequence.max_sequence_idle_microseconds
+    if oldest is None:
+        pace, rules = _row_pace(sequence, rows), SlotRules(rows, True, idle_us)
+    else:
+        pace = _oldest_pace(oldest, rows)
+        rules = SlotRules(oldest.max_candidate_sequences or rows, False, idle_us)
+    batching = DynamicBatching(default_queue_policy=_queue_policy(config))
+    queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
+    tensors = ModelTensors(plan, Controls(config), States(config, folder))
+    return SequenceScheduler(executions, queues, pace, tensors, rules)
+
+
+def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedPace:
+    # preserve_ordering needs nothing: an instance runs one batch at a time, and nobody overtakes.
+    return FixedPace(rows, oldest.preferred_batch_size, oldest.max_queue_delay_microseconds)
+
+
+def _row_pace(sequence: SequenceBatching, rows: int) -> FixedPace:
+    """Return a pace that waits for the delay, unless enough rows have a request."""
+    direct = sequence.direct
+    if direct is None or not direct.minimum_slot_utilization:
+        return FixedPace(rows, (), 0)
+    enough = ceil(direct.minimum_slot_utilization * rows)
+    sizes = range(enough, min(rows, MAX_WAITING) + 1)
+    return FixedPace(rows, sizes, direct.max_queue_delay_microseconds)
+
+
+def _queue_policy(config: ModelConfig) -> QueuePolicy:
+    return QueuePolicy(
+        default_timeout_microseconds=_number(config, QUEUE_TIMEOUT_PARAMETER) or _NO_TIMEOUT_US,
+        allow_timeout_override=True,
+        max_queue_size=_number(config, QUEUE_SIZE_PARAMETER),
+    )
+
+
+def _number(config: ModelConfig, parameter: str) -> int:
+    text = config.parameters.get(parameter, "0")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        msg = f"model '{config.name}': parameter {parameter} is '{text}', expected a number"
+        raise InvalidConfig(msg)
+    return int(text)

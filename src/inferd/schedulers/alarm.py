@@ -10,6 +10,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 _CLOCK_MONOTONIC = 1  # on Linux that is the clock of time.perf_counter_ns
 _TFD_NONBLOCK = os.O_NONBLOCK if hasattr(os, "O_NONBLOCK") else 0
@@ -17,6 +18,24 @@ _TFD_CLOEXEC = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else 0
 _TFD_TIMER_ABSTIME = 1
 _MAX_NS = 2**62
 """What comes later never comes; it fits every system's seconds."""
+
+
+class Timer(Protocol):
+    """The time, and what wakes a scheduler; see Alarm."""
+
+    clock: Callable[[], int]
+
+    def set(self, due_ns: int) -> None:
+        """Wake at `due_ns` of `clock`, or earlier."""
+        ...
+
+    def set_soon(self) -> None:
+        """Wake when everybody else has had their turn."""
+        ...
+
+    def close(self) -> None:
+        """Never wake again."""
+        ...
 
 
 class Alarm:

@@ -156,16 +156,20 @@ class JoinedInstance:
     """An instance that runs all requests of an execution as one.
 
     When that fails each runs by itself: one client's bad data is no reason to fail the others, and
-    a model whose outputs have no batch dim still answers, if slowly.
+    a model whose outputs have no batch dim still answers, if slowly. With `keeps_rows` it does not:
+    the model may know a request by its row.
     """
 
-    def __init__(self, instance: Instance, plan: BatchPlan) -> None:
+    def __init__(self, instance: Instance, plan: BatchPlan, *, keeps_rows: bool = False) -> None:
         self._instance = instance
         self._plan = plan
+        self._keeps_rows = keeps_rows
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         """See Instance.execute."""
         if len(requests) > 1:
+            if self._keeps_rows:
+                return self._together(requests)
             with suppress(Exception):
                 return self._together(requests)
         return [self._alone(request) for request in requests]

@@ -17,35 +17,15 @@ cancelled. A batch that runs on the loop lets others have their turn before the 
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from copy import copy
 from functools import partial
-from typing import Protocol
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
-from inferd.schedulers.alarm import Alarm
+from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.execution import MAX_WAITING, Answer, Execution, Outcome
+from inferd.schedulers.execution import MAX_WAITING, Answer, Execution, Outcome, twin
 from inferd.schedulers.pace import FixedPace, Pace
-from inferd.schedulers.queue import RequestQueue, Waiting
-
-
-class Timer(Protocol):
-    """The time, and what wakes the scheduler; see Alarm."""
-
-    clock: Callable[[], int]
-
-    def set(self, due_ns: int) -> None:
-        """Wake at `due_ns` of `clock`, or earlier."""
-        ...
-
-    def set_soon(self) -> None:
-        """Wake when everybody else has had their turn."""
-        ...
-
-    def close(self) -> None:
-        """Never wake again."""
-        ...
+from inferd.schedulers.queue import RequestQueue, Waiting, tell
 
 
 class DynamicScheduler:
@@ -253,13 +233,13 @@ class DynamicScheduler:
 
     def _deliver(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
         if isinstance(outcome, InferdError):
-            outcome = [outcome, *(_twin(outcome) for _ in batch[1:])]
+            outcome = [outcome, *(twin(outcome) for _ in batch[1:])]
         for waiting, answer in zip(batch, outcome, strict=True):
             self._answer(waiting, answer)
 
     def _answer(self, waiting: Waiting, answer: Answer) -> None:
         if self._order is None:
-            _tell(waiting, answer)
+            tell(waiting, answer)
         else:
             self._order.answer(waiting, answer)
 
@@ -299,26 +279,9 @@ class _Order:
             if number not in self._answers:
                 return
             del self._waiting[number]
-            _tell(waiting, self._answers.pop(number))
+            tell(waiting, self._answers.pop(number))
 
 
 def _size(requests: Sequence[InferRequest]) -> int:
     """Return how many items `requests` have together."""
     return sum([request.batch_size for request in requests])
-
-
-def _tell(waiting: Waiting, answer: Answer) -> None:
-    done = waiting.done
-    if done is None or done.done():
-        return
-    if isinstance(answer, InferdError):
-        done.set_exception(answer)
-    else:
-        done.set_result(answer)
-
-
-def _twin(error: InferdError) -> InferdError:
-    """Return the same error for somebody else: each is raised in a place of its own."""
-    twin = copy(error)
-    twin.__cause__ = error.__cause__
-    return twin

@@ -3,8 +3,9 @@
 A hand-over to a thread and back costs 10 to 40 µs, several times what a small model needs; a long
 execution on the loop makes every other connection wait. So each model starts in threads, and
 requests of one size class (the power of two their element count falls in) move onto the loop once
-their measured time has been short for a while. One overrun moves the class back at once, and if
-overruns keep coming each further move onto the loop needs twice as many short runs. Only backends
+their measured time has been short for a while. One overrun that the system did not cause
+(`inferd.schedulers.overrun`) moves the class back at once, and if overruns keep coming each
+further move onto the loop needs twice as many short runs. Only backends
 that promise to end by themselves (`bounded`) and to run in several threads at once (`concurrent`)
 come onto the loop.
 
@@ -18,15 +19,16 @@ Each instance has a thread of its own, so a model that hangs holds up nobody but
 import asyncio
 import queue
 import threading
-import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, closing, suppress
+from copy import copy
 from math import prod
 
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable, foreign_text
 from inferd.observe.stats import Counts
+from inferd.schedulers.overrun import Gauges, Overruns
 
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
@@ -61,7 +63,7 @@ class Execution:
 
     `joined` are the same instances as they take several requests at once. It notes the times of
     each execution in its first request (InferRequest), on the clock of `counts`, and counts one for
-    several requests there. `cpu_clock` counts the CPU time of the thread that asks; both in ns.
+    several requests there.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class Execution:
         may_run_inline: bool,
         joined: Sequence[Instance] | None = None,
         counts: Counts | None = None,
-        cpu_clock: Callable[[], int] = time.thread_time_ns,
+        gauges: Gauges | None = None,
     ) -> None:
         self.name = name
         self._instances = instances
@@ -81,7 +83,9 @@ class Execution:
         self.instance_count = len(instances)
         self._may_run_inline = may_run_inline
         self.clock = self._counts.clock
-        self.cpu_clock = cpu_clock
+        gauges = gauges or Gauges()
+        self.cpu_clock = gauges.cpu_ns
+        self._overruns = Overruns(self.clock, gauges.preemptions)
         self._inline = [False] * _SIZE_CLASSES
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
@@ -120,8 +124,8 @@ class Execution:
             raise failure(self.name, error) from error
         finally:
             requests[0].ended_ns = ended_ns = clock()
-            if ended_ns - started_ns > OVERRUN_NS:
-                self._leave_loop(size_class)
+            if (took_ns := ended_ns - started_ns) > OVERRUN_NS:
+                self._note_overrun(size_class, took_ns)
             if is_shared:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
         return answers
@@ -259,8 +263,11 @@ class Execution:
         if self._runs_missing[size_class] <= 0:
             self._inline[size_class] = True
             self._moved_ns[size_class] = self.clock()
+            self._overruns.look()
 
-    def _leave_loop(self, size_class: int) -> None:
+    def _note_overrun(self, size_class: int, took_ns: int) -> None:
+        if self._overruns.is_forgiven(took_ns):
+            return
         self._inline[size_class] = False
         needed = FIRST_RUNS
         if self.clock() - self._moved_ns[size_class] < CALM_NS:
@@ -420,6 +427,13 @@ def failure(model: str, error: BaseException) -> InferdError:
     failed = BackendFailed(f"model '{model}' failed: {foreign_text(error)}")
     failed.__cause__ = error
     return failed
+
+
+def twin(error: InferdError) -> InferdError:
+    """Return the same error for somebody else: each is raised in a place of its own."""
+    other = copy(error)
+    other.__cause__ = error.__cause__
+    return other
 
 
 def _miscounted(model: str, got: int, expected: int) -> InferdError:

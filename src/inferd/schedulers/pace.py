@@ -7,10 +7,10 @@ once. Otherwise the batch waits for more until its oldest request has waited for
 unless none can join any more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.queue import RequestQueue, Waiting
 
 
 class Beginning(NamedTuple):
@@ -27,7 +27,7 @@ class Beginning(NamedTuple):
     oldest_ns: int
 
 
-def beginning(queue: RequestQueue, most: int, preferred: frozenset[int]) -> Beginning:
+def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) -> Beginning:
     """Walk through `queue`, which is not empty, until a batch of size `most` is full."""
     requests = iter(queue)
     first = next(requests)
@@ -96,7 +96,7 @@ class FixedPace:
         self.starts_at_once = not delay_us
         self.look_after = 0
 
-    def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
+    def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
         """See Pace.choose."""
         found = beginning(queue, self._most, self._preferred)
         if found.preferred_count:

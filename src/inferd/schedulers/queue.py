@@ -185,3 +185,14 @@ class _Level:
 
     def __bool__(self) -> bool:
         return bool(self.in_time or self.late)
+
+
+def tell(waiting: Waiting, answer: InferResponse | InferdError) -> None:
+    """Give `answer` to who waits for it, if anybody does still."""
+    done = waiting.done
+    if done is None or done.done():
+        return
+    if isinstance(answer, InferdError):
+        done.set_exception(answer)
+    else:
+        done.set_result(answer)

@@ -12,15 +12,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, cast
 
 from inferd.errors import InferdError
 from inferd.transport.access import joined
 from inferd.transport.call import Metadata, Method, Stream, Unary
+from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.resume import resume
 from inferd.wire import grpc_messages
-from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar, deflate
+from inferd.wire.coding import deflate
 from inferd.wire.grpc_messages import (
     CANCELLED,
     DEADLINE_EXCEEDED,
@@ -34,19 +35,10 @@ from inferd.wire.grpc_messages import (
     UNIMPLEMENTED,
     GrpcFault,
     GrpcHead,
-    MessageReader,
 )
-from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode
 from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
-from inferd.wire.h2_stream import H2Stream
-
-if TYPE_CHECKING:
-    from inferd.transport.http2_connection import Http2Connection
-
-SMALL_BYTES = 16384
-"""Messages up to this size are copied rather than sent as views, and coded on the loop."""
 
 COMPRESS_BYTES = 1024
 """Answers below this size are not compressed."""
@@ -58,41 +50,21 @@ LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
 
 _SENT_IN_A_ROW = 16
-_READ_AHEAD = 64  # messages of a stream
-_READ_BYTES = 4096
-_CUT_SHORT = "the call ended inside a message"
 _LATE = "the deadline has passed"
-_TOO_MUCH = "the server holds as much request data as it may"
 
 
-class GrpcCall(H2Stream):
+class GrpcCall(GrpcInput):
     """One call; it is the `Call` its handler sees, and the messages a streaming handler reads."""
 
     deadline_s: float | None = None
     cancelled = False
-    _reader: MessageReader | None = None
-    _message: tuple[Any, bool] | None = None  # a unary call's, before the client ends its side
-    _queue: deque[tuple[Any, bool]] | None = None  # a stream's
-    _backlog: deque[bytes] | None = None
-    _untaken = 0
-    _is_input_done = False
-    _reads: asyncio.Future[None] | None = None  # what waits for the next message
-    _sends: asyncio.Future[None] | None = None  # what waits for the client to read; both may be
+    _sends: asyncio.Future[None] | None = None  # what waits for the client to read
     _task: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
-    _held_bytes = 0
-    _inflated_bytes = 0
     _sent_count = 0
     _is_head_sent = False
     _initial: list[Field] | None = None
     _trailing: list[Field] | None = None
-
-    def __init__(
-        self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
-    ) -> None:
-        H2Stream.__init__(self, connection, stream_id, head)
-        self._port = port
-        self._grpc: GrpcHead = head.use
 
     # --- what the handler sees ---
 
@@ -106,15 +78,6 @@ class GrpcCall(H2Stream):
         """See Call."""
         return self._port.peer
 
-    def hold(self, size_bytes: int) -> None:
-        """See Call."""
-        if not self.is_local_done:
-            self._hold(size_bytes)
-
-    def release(self, size_bytes: int) -> None:
-        """See Call."""
-        self._release(size_bytes)
-
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
         self._initial = [*(self._initial or ()), *_encoded(metadata)]
@@ -122,35 +85,6 @@ class GrpcCall(H2Stream):
     def add_trailing(self, metadata: Metadata) -> None:
         """See Call."""
         self._trailing = [*(self._trailing or ()), *_encoded(metadata)]
-
-    def __aiter__(self) -> Self:
-        """Return the messages as they come."""
-        return self
-
-    async def __anext__(self) -> Any:
-        """Return the next message. Raises StopAsyncIteration when the client sends no more."""
-        queue = cast("deque[tuple[Any, bool]]", self._queue)
-        if self._inflated_bytes:  # the message before this one has been answered
-            self._release(self._inflated_bytes)
-            self._inflated_bytes = 0
-        while not queue:
-            if self._backlog:
-                self._read_some(self._backlog.popleft())
-            elif self._is_input_done:
-                if self._reader is not None and not self._reader.is_between_messages:
-                    raise GrpcFault(INTERNAL, _CUT_SHORT)
-                raise StopAsyncIteration
-            else:
-                self._reads = asyncio.get_running_loop().create_future()
-                await self._reads
-        message, is_compressed = queue.popleft()
-        self._release(len(message) + PREFIX_BYTES)
-        if self._untaken and not queue and not self._backlog:
-            self._credit_taken()
-            self._port.flush()
-        if is_compressed:
-            message = await self._inflate(message)
-        return message
 
     # --- what comes in ---
 
@@ -193,25 +127,13 @@ class GrpcCall(H2Stream):
         if ends and not self.is_local_done:
             self.on_end()
 
-    def room(self) -> memoryview | None:
-        """See H2Stream."""
-        return None if self._reader is None or self._backlog else self._reader.room()
-
-    def on_filled(self, count: int, *, ends: bool) -> None:
-        """See H2Stream."""
-        if self._hold(count) and self._reader is not None:
-            self._reader.filled(count)
-            self._take(count)
-        if ends and not self.is_local_done:
-            self.on_end()
-
     def on_end(self) -> None:
         """See H2Stream."""
         if self._queue is not None:
             self._is_input_done = True
             self._wake()
         elif self._reader is not None and not self._reader.is_between_messages:
-            self._end(INTERNAL, _CUT_SHORT)
+            self._end(INTERNAL, CUT_SHORT)
         elif self._message is None:
             self._end(UNIMPLEMENTED, "the call ended without a message, expected one")
         elif self._message[1]:
@@ -229,96 +151,6 @@ class GrpcCall(H2Stream):
         """See H2Stream."""
         if self._sends is not None and not self._sends.done():
             self._sends.set_result(None)
-
-    def _read(self, data: Any, start: int, stop: int) -> None:
-        if self._reader is None:
-            self._reader = MessageReader(self._port.options.max_receive_bytes, self._on_message)
-        try:
-            if self._hold(stop - start):
-                if self._queue is None:
-                    self._reader.feed(data, start, stop)
-                elif self._backlog:
-                    self._backlog.append(bytes(data[start:stop]))
-                else:
-                    self._read_some(data, start, stop)
-                self._take(stop - start)
-        except GrpcFault as fault:
-            self._end(fault.status, fault.message)
-
-    def _read_some(self, data: Any, start: int = 0, stop: int | None = None) -> None:
-        """Read a stream's messages, but no more of them than its handler soon takes.
-
-        The rest is kept as it came: many small messages are much larger as objects.
-        """
-        stop = len(data) if stop is None else stop
-        reader, queue = cast("MessageReader", self._reader), cast("deque[Any]", self._queue)
-        while start < stop and len(queue) < _READ_AHEAD:
-            size = reader.missing_bytes or _READ_BYTES
-            reader.feed(data, start, min(stop, start + size))
-            start += size
-        if start < stop:
-            if self._backlog is None:
-                self._backlog = deque()
-            self._backlog.appendleft(bytes(data[start:stop]))
-
-    def _take(self, count: int) -> None:
-        """Open the stream's window again, unless messages wait for a handler to take them."""
-        if self.is_local_done:
-            return
-        self._untaken += count
-        if not self._queue and not self._backlog:
-            self._credit_taken()
-
-    def _credit_taken(self) -> None:
-        count, self._untaken = self._untaken, 0
-        self.connection.credit(self, count)
-
-    def _on_message(self, message: Any, is_compressed: bool) -> None:  # noqa: FBT001
-        if self.is_local_done:
-            return
-        if self._queue is not None:
-            self._queue.append((message, is_compressed))
-            self._wake()
-        elif self._message is not None:
-            self._end(UNIMPLEMENTED, "the call has more than one message, expected one")
-        else:
-            self._message = (message, is_compressed)
-
-    def _hold(self, count: int) -> bool:
-        """Count bytes in memory, over all connections together; False when that is too much."""
-        server = self._port.server
-        self._held_bytes += count
-        server.inflight_bytes += count
-        if server.inflight_bytes <= self._port.options.max_inflight_bytes:
-            return True
-        if not self.is_local_done:
-            self._end(RESOURCE_EXHAUSTED, _TOO_MUCH)
-        return False
-
-    def _release(self, count: int) -> None:
-        count = min(count, self._held_bytes)
-        self._held_bytes -= count
-        self._port.server.inflight_bytes -= count
-
-    async def _inflate(self, message: Any) -> Any:
-        encoding, server = self._grpc.encoding, self._port.server
-        if encoding not in WINDOW_BITS:
-            msg = "a message is marked as compressed, but grpc-encoding is not set"
-            raise GrpcFault(INTERNAL, msg)
-        try:
-            inflated = await server.coder.inflate(message, encoding)
-        except BadCoding as error:
-            raise GrpcFault(INTERNAL, f"a compressed message {error}") from None
-        except InflatesTooFar as error:
-            options = "--grpc-max-inflated-bytes, --grpc-max-message-bytes"
-            msg = f"a message inflates to more than {error} bytes ({options})"
-            raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
-        count = self._inflated_bytes = len(inflated)
-        self._held_bytes += count
-        server.inflight_bytes += count
-        if server.inflight_bytes > self._port.options.max_inflight_bytes:
-            raise GrpcFault(RESOURCE_EXHAUSTED, _TOO_MUCH)
-        return bytes(inflated) if count <= SMALL_BYTES else inflated
 
     # --- the handler ---
 
@@ -524,16 +356,7 @@ class GrpcCall(H2Stream):
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._release(self._held_bytes)
-        self._reader = self._message = None
-        if self._queue:
-            self._queue.clear()
-        self._backlog = None
-
-    def _wake(self) -> None:
-        if self._reads is not None and not self._reads.done():
-            self._reads.set_result(None)
-        self._reads = None
+        self._forget_input()
 
 
 @asynccontextmanager

@@ -20,9 +20,8 @@ from inferd.transport.access import Guard, joined
 from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary, UnaryHandler
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
-from inferd.transport.grpc_services import grpc_methods
+from inferd.transport.grpc_services import port_methods
 from inferd.transport.grpc_status import status_of
-from inferd.transport.header_forward import HeaderForward
 
 logger = logging.getLogger("inferd.grpc")
 
@@ -39,20 +38,7 @@ class GrpcServer:
     ) -> None:
         self._options = options
         self._stopping = asyncio.Event()
-        self._methods = {
-            **grpc_methods(
-                engine,
-                self._pause,
-                typed_answers=options.typed_answers,
-                access=options.access,
-                forward=HeaderForward.of(
-                    options.header_forward_pattern,
-                    "--grpc-header-forward-pattern",
-                    options.access.secret_names,
-                ),
-            ),
-            **(more_methods or {}),
-        }
+        self._methods = port_methods(engine, options, self._pause, more_methods or {})
         self._server: grpc.aio.Server | None = None
         self._certificates: grpc.ServerCertificateConfiguration | None = None
 

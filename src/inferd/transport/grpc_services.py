@@ -3,7 +3,7 @@
 One handler per method: bytes to the codec, the words to the engine, its answer to the codec.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from time import monotonic_ns
 from typing import Any
@@ -18,9 +18,9 @@ from inferd.errors import (
 )
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
-from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.grpc_logging import LoggingMethods
+from inferd.transport.grpc_options import GrpcOptions
 from inferd.transport.grpc_repository import RepositoryMethods
 from inferd.transport.grpc_shared_memory import SharedMemoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
@@ -62,13 +62,12 @@ def grpc_methods(
     *,
     typed_answers: bool,
     forward: HeaderForward | None = None,
-    access: Access = OPEN,
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
     request in typed contents is answered in typed contents. `forward` chooses the metadata of an
-    inference that become its parameters. `access` says which methods have a guard.
+    inference that become its parameters.
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
@@ -85,9 +84,24 @@ def grpc_methods(
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
         methods[f"/{service}/ServerReflectionInfo"] = Stream(_reflect(version, services))
+    return methods
+
+
+def port_methods(
+    engine: Engine, options: GrpcOptions, pause: Pause, more: Mapping[str, Method]
+) -> dict[str, Method]:
+    """Return the methods of one port by their paths: ours and `more`, each with its guard.
+
+    A method that belongs to no API group is guarded as inference.
+    """
+    where, secret = "--grpc-header-forward-pattern", options.access.secret_names
+    forward = HeaderForward.of(options.header_forward_pattern, where, secret)
+    ours = grpc_methods(engine, pause, typed_answers=options.typed_answers, forward=forward)
     return {
-        path: method._replace(guard=access.guard(API_OF[path.rpartition("/")[2]]))
-        for path, method in methods.items()
+        path: method._replace(
+            guard=options.access.guard(API_OF.get(path.rpartition("/")[2], "inference"))
+        )
+        for path, method in (*ours.items(), *more.items())
     }
 
 

@@ -13,8 +13,7 @@ from inferd.transport.call import Method
 from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
-from inferd.transport.grpc_services import grpc_methods
-from inferd.transport.header_forward import HeaderForward
+from inferd.transport.grpc_services import port_methods
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_rest import RestExchange, WrongExchange
 from inferd.transport.http_router import Routes
@@ -51,20 +50,7 @@ class Http2Server:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
-        methods = {
-            **grpc_methods(
-                engine,
-                self._pause,
-                typed_answers=options.typed_answers,
-                access=options.access,
-                forward=HeaderForward.of(
-                    options.header_forward_pattern,
-                    "--grpc-header-forward-pattern",
-                    options.access.secret_names,
-                ),
-            ),
-            **(more_methods or {}),
-        }
+        methods = port_methods(engine, options, self._pause, more_methods or {})
         self.methods = {path.encode(): method for path, method in methods.items()}
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
         self.routes = routes

@@ -451,8 +451,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _write_piece(self, data: bytes) -> None:
-        # Who makes the pieces learns that the client has gone only at its next step.
-        if not self._is_closing:
+        if not self._is_closing:  # a client that has left, and the task does not know it yet
             self._write(data)
 
     def _write(self, data: bytes) -> None:

@@ -388,11 +388,11 @@ class H2Connection(H2Receiver):
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         increment = int.from_bytes(payload, "big") & STREAM_MASK
         stream = self.streams.get(stream_id)
-        is_of_use = self.has_blocked or (stream is not None and stream.pending_bytes)
-        if increment < _SMALL_INCREMENT and not is_of_use:
+        if increment < _SMALL_INCREMENT and not self._is_of_use(stream_id, stream):
             self._budget.note_empty(self.last_stream_id)
         if not stream_id:
             self.send_window += increment
+            self.full_window = max(self.full_window, self.send_window)
             if not increment or self.send_window > MAX_WINDOW:
                 raise ConnectionFault(*_bad_increment(increment))
         elif stream is not None:
@@ -403,6 +403,17 @@ class H2Connection(H2Receiver):
             msg = "WINDOW_UPDATE on a stream that is idle"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
         self.pump()
+
+    def _is_of_use(self, stream_id: int, stream: H2Stream | None) -> bool:
+        """Tell whether a WINDOW_UPDATE lets us go on, or gives back what we have sent.
+
+        Clients give back each small message of a stream by itself.
+        """
+        if stream is None:
+            return self.has_blocked or (not stream_id and self.send_window < self.full_window)
+        return (
+            self.has_blocked or stream.pending_bytes > 0 or stream.send_window < stream.full_window
+        )
 
 
 def _bad_increment(increment: int) -> tuple[ErrorCode, str]:

@@ -46,6 +46,7 @@ class H2Sender:
         self.is_going_away = False
         self.frames_sent = 0  # HEADERS and DATA, for the ping policy
         self.send_window = DEFAULT_WINDOW
+        self.full_window = DEFAULT_WINDOW  # the most it has been
         self.peer_stream_window = DEFAULT_WINDOW
         self.peer_frame_bytes = DEFAULT_FRAME_BYTES
         self.table_update = b""  # to stand before the next header block
@@ -236,6 +237,7 @@ class H2Sender:
     def widen(self, stream: H2Stream, increment: int) -> None:
         """Let a stream send more (section 6.9); what waited for that goes on at the next pump."""
         stream.send_window += increment
+        stream.full_window = max(stream.full_window, stream.send_window)
         if stream.pending_bytes:
             self._blocked[stream.id] = stream
 

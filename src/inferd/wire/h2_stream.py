@@ -35,7 +35,7 @@ class H2Stream:
         self.connection = connection
         self.id = stream_id
         self.head = head
-        self.send_window = connection.peer_stream_window
+        self.send_window = self.full_window = connection.peer_stream_window
         self.receive_window = STREAM_WINDOW
         self.pending: deque[Buffer] | None = None
 

@@ -1,0 +1,105 @@
+"""Controls: the inputs of a model through which a sequence scheduler speaks to it.
+
+Each tells of one request whether it starts its sequence, ends it, is there at all, or which
+sequence it belongs to (Triton, Control Inputs). A client cannot send them.
+"""
+
+import numpy as np
+
+from inferd.config.model import Control, ControlInput, ModelConfig, ModelInput
+from inferd.core.request import Sequence
+from inferd.errors import InvalidConfig, InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import encode_strings
+from inferd.tensor.tensor import Tensor
+
+MAX_ID_BYTES = 128
+"""An id may be so long, as UTF-8, when it is a text."""
+
+_CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
+_PAIRS = (
+    ("int32_false_true", DataType.INT32),
+    ("fp32_false_true", DataType.FP32),
+    ("bool_false_true", DataType.BOOL),
+)
+
+
+class Controls:
+    """The control tensors of one model. Raises InvalidConfig for one without a kind."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        batching = config.sequence_batching
+        self._model = config.name
+        self._shape = (1, 1) if config.max_batch_size > 0 else (1,)
+        self._pairs: dict[str, tuple[Tensor, Tensor]] = {}  # for false and for true, by kind
+        self._id: ModelInput | None = None
+        self.inputs: list[ModelInput] = []
+        """The control tensors as inputs of the model, without the batch dim."""
+        for one in batching.control_input if batching is not None else ():
+            self.inputs.append(self._add(one))
+        self.absent = self._tensors(0, start=False, end=False, ready=False)
+        """What a row is told that has no request."""
+
+    def check_id(self, id: int | str) -> None:
+        """Raise InvalidRequest for an id that is too long, or of the wrong type for its control."""
+        if isinstance(id, str) and len(id.encode()) > MAX_ID_BYTES:
+            msg = f"the sequence_id has {len(id.encode())} bytes, expected {MAX_ID_BYTES} at most"
+            raise InvalidRequest(msg)
+        if self._id is None:
+            return
+        expected = str if self._id.datatype is DataType.BYTES else int
+        if not isinstance(id, expected):
+            kinds = {int: "a number", str: "a string"}
+            msg = (
+                f"the sequence_id is {kinds[type(id)]}, but model '{self._model}' expects "
+                f"{kinds[expected]}: its control '{self._id.name}' is {self._id.datatype.value}"
+            )
+            raise InvalidRequest(msg)
+
+    def of(self, sequence: Sequence) -> list[Tensor]:
+        """Return the control tensors of a request; its id has been checked."""
+        return self._tensors(sequence.id, start=sequence.start, end=sequence.end, ready=True)
+
+    def _tensors(self, id: int | str, *, start: bool, end: bool, ready: bool) -> list[Tensor]:
+        values = {
+            "CONTROL_SEQUENCE_START": start,
+            "CONTROL_SEQUENCE_END": end,
+            "CONTROL_SEQUENCE_READY": ready,
+        }
+        tensors = [pair[values[kind]] for kind, pair in self._pairs.items()]
+        if self._id is not None:
+            tensors.append(Tensor(self._id.name, self._id.datatype, self._shape, self._id_data(id)))
+        return tensors
+
+    def _id_data(self, id: int | str) -> bytes | bytearray:
+        """Return an id as its control has it; of a number the low bits, as many as fit."""
+        assert self._id is not None
+        if self._id.datatype is DataType.BYTES:
+            return encode_strings([id or "" if isinstance(id, str) else ""], self._id.name)
+        size = self._id.datatype.size_bytes
+        assert isinstance(id, int)
+        return (id & (1 << 8 * size) - 1).to_bytes(size, "little")
+
+    def _add(self, one: ControlInput) -> ModelInput:
+        if not one.control:
+            msg = f"model '{self._model}': sequence_batching: control '{one.name}' has no kind"
+            raise InvalidConfig(msg)
+        [control] = one.control
+        if control.kind == _CORRELATION_ID:
+            assert control.datatype is not None
+            self._id = ModelInput(one.name, control.datatype, (1,))
+            return self._id
+        datatype, values = _pair(control)
+        false, true = (
+            Tensor(one.name, datatype, self._shape, np.array([value], datatype.numpy))
+            for value in values
+        )
+        self._pairs[control.kind] = false, true
+        return ModelInput(one.name, datatype, (1,))
+
+
+def _pair(control: Control) -> tuple[DataType, tuple[float, ...]]:
+    """Return the type of a control of two values, and the values; checked to be there."""
+    return next(
+        (datatype, values) for field, datatype in _PAIRS if (values := getattr(control, field))
+    )

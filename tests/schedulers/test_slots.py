@@ -1,0 +1,24 @@
+from inferd.schedulers.slots import Slot, Slots
+
+
+def test_the_first_slot_of_every_instance_comes_before_the_second_of_any():
+    slots = Slots(2, 2)
+    assert [slots.take() for _ in range(5)] == [
+        Slot(0, 0),
+        Slot(0, 1),
+        Slot(1, 0),
+        Slot(1, 1),
+        None,
+    ]
+
+
+def test_the_lowest_free_slot_is_taken_next():
+    slots = Slots(2, 3)
+    taken = [slots.take() for _ in range(4)]
+    slots.free(taken[3])
+    slots.free(taken[0])
+    assert [slots.take(), slots.take(), slots.take()] == [Slot(0, 0), Slot(1, 1), Slot(2, 0)]
+
+
+def test_slots_nobody_took_need_no_memory():
+    assert Slots(1, 2**60).take() == Slot(0, 0)
