@@ -7,6 +7,8 @@ on. tools/schemathesis.toml says what is checked.
 """
 
 import argparse
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,9 +59,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=30, help="how long each round takes")
     parser.add_argument("more", nargs="*", help="further options of st run")
     given = parser.parse_args()
+    if (st := shutil.which(given.st)) is None:
+        parser.error(f"there is no program {given.st}; make fuzz-rest installs it")
     with tempfile.TemporaryDirectory() as folder:
         return max(
-            drive(given.st, given.seconds, server, [*more, *given.more])
+            drive(os.path.abspath(st), given.seconds, server, [*more, *given.more])
             for server, more in rounds(folder)
         )
 

@@ -9,6 +9,7 @@ import tritonclient.grpc
 import tritonclient.grpc.aio
 import tritonclient.http
 import tritonclient.http.aio
+from google.protobuf.json_format import MessageToJson
 from tritonclient.utils import InferenceServerException
 
 FLAVOURS = {
@@ -170,6 +171,34 @@ def test_the_configuration_is_that_of_the_protocol(client, model):
         assert [int(dim) for dim in tensor["dims"]] == [1]
         assert config["instance_group"][0]["kind"] == "KIND_CPU"
     client.unload_model(model)
+
+
+def test_the_configuration_that_is_told_can_be_loaded(client, model):
+    client.load_model(model, config=CONFIG)
+    told = client.config(model)
+    told["instance_group"][0]["count"] = 2
+    client.load_model(model, config=json.dumps(told))
+    assert client.config(model) == told
+    assert client.infer(model, [[1, 2]]) == [[1, 2]]
+    client.unload_model(model)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_configuration_may_be_as_protobuf_writes_it(explicit_server, write_identity, is_whole):
+    """With names in camel case and 64-bit numbers as strings."""
+    model = "as protobuf writes it"
+    write_identity(model)
+    client = Client("grpc", explicit_server)
+    client.load_model(model, config=CONFIG)
+    told = client.get_model_config(model).config
+    written = MessageToJson(told, always_print_fields_with_no_presence=is_whole)
+    assert '"maxBatchSize": 8' in written
+    assert '"2"' in written
+    client.load_model(model, config=written)
+    assert client.get_model_config(model).config == told
+    assert client.infer(model, [[1, 2]]) == [[1, 2]]
+    client.unload_model(model)
+    client.end()
 
 
 def test_an_unload_of_what_is_not_there_is_no_error(client):

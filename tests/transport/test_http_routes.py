@@ -69,6 +69,8 @@ def test_every_route_belongs_to_an_api_group():
     rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**20)
     table = HttpRoutes(Engine(), rules, not_ready_status=400).table
     assert {route.api for route in table} <= set(API_GROUPS)
+    groups = {(route.path, route.api) for route in table}
+    assert len(groups) == len({route.path for route in table})  # a path has one guard
 
 
 VERBS = ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "GET", "HEAD"]
