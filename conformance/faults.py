@@ -518,6 +518,7 @@ FAULTS: dict[str, Fault] = {
     "116": drops("log_format"),
     "108": each_row(lambda row: row.update(execution_count=3)),
     "109": edits(lambda body: body.get("model_stats", [None]).pop()),
+    "110": fails_with(400),
     "117": reads(forgets_outputs),
     "118": fails_with(404),
     "121": on_answer(lambda answer: setattr(answer, "body", renamed(answer.body))),

@@ -234,6 +234,14 @@ def repeat(inputs: dict[str, Tensor]) -> list[Tensor]:
     ]  # fmt: skip
 
 
+def only_full(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run model late: less than a full batch waits for more, and nobody comes in time."""
+    if inputs["INPUT0"].shape[0] < 8:
+        msg = "the request waited too long in the queue"
+        raise Refused(msg, "unavailable")
+    return repeat(inputs)
+
+
 def count_up(inputs: dict[str, Tensor]) -> list[Tensor]:
     """Run model repeat: OUT and IDX of all its answers, one after the other."""
     given = inputs["IN"].raw
@@ -266,6 +274,10 @@ def fixture() -> Server:
             {f"OUT_{name}": (name, [-1]) for name in SIZES}, repeat, optional=True,
         ),
         single(),
+        Model(
+            "late", ["1"], {"INPUT0": ("FP32", [-1, 1])}, {"OUTPUT0": ("FP32", [-1, 1])}, only_full,
+            max_batch=8,
+        ),
         Model("text", ["1"], {"INPUT0": ("BYTES", [1])}, {"OUTPUT0": ("BYTES", [1])}, repeat),
         Model(
             "gen", ["1"], {"text_input": ("BYTES", [1])}, {"text_output": ("BYTES", [1])}, say_again

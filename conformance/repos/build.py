@@ -124,6 +124,17 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
 """
 
+LATE_CONFIG = """\
+backend: "identity"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
+dynamic_batching {
+  max_queue_delay_microseconds: 5000000
+  default_queue_policy { default_timeout_microseconds: 2000000 allow_timeout_override: true }
+}
+"""
+
 
 def identity(folder: Path, inputs: list[tuple[str, str, str, str]]) -> None:
     """Write an identity model; its version folder holds nothing but a mark that keeps it in git."""
@@ -147,6 +158,8 @@ def main() -> None:
     for name, config in (("gen", GEN_CONFIG), ("repeat", REPEAT_CONFIG)):
         write(v2 / name / "config.pbtxt", config)
         write(v2 / name / "1" / ".keep", "")
+    write(v2 / "late" / "config.pbtxt", LATE_CONFIG)
+    write(v2 / "late" / "1" / ".keep", "")
     broken = HERE / "broken"
     write(broken / "broken" / "config.pbtxt", BROKEN_CONFIG)
     write(broken / "broken" / "1" / "model.onnx", b"this is no ONNX file")

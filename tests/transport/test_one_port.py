@@ -260,7 +260,11 @@ def test_events_come_as_data_frames():
         client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 2**30)))
         status, fields, body = await client.answer(asked)
         assert status == 200
-        assert fields == {"content-type": "text/event-stream; charset=utf-8"}
+        assert fields == {
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+        }
         assert [one["OUT"][0] for one in events_of(body)] == [0.0, 1.0, 2.0]
         empty = await client.answer(client.ask(b"POST", STREAM, b'{"IN":0}'))
         assert (empty[0], empty[2]) == (200, b"")
