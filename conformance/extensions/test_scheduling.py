@@ -1,15 +1,44 @@
-"""The parameters of the schedule policy and sequence extensions, on models that need neither."""
+"""The schedule policy extension, and its parameters and the sequence extension's elsewhere."""
 
 from typing import Any
 
+import grpc
 import pytest
 from conformance.bodies import OUTPUT0, OUTPUT0_BYTES, ok_body
 from conformance.checks import check_refused, values
 from conformance.points import point
 from conformance.rest import Rest
-from conformance.rpc import Rpc, raw_ok, set_parameters
+from conformance.rpc import Rpc, pb, raw_ok, set_parameters, tensor
 
 START = {"sequence_start": True, "sequence_end": True}
+
+
+LATE = point(110, "SHOULD", "a request that waits in the queue beyond its timeout: 503")
+
+
+def late_body(size: int, **parameters: int) -> dict[str, Any]:
+    """Return a request to model late, which waits for a batch of 8 longer than it lets wait."""
+    given = {"name": "INPUT0", "shape": [size, 1], "datatype": "FP32", "data": [1.0] * size}
+    return {"inputs": [given], "parameters": parameters}
+
+
+@LATE
+def test_a_request_times_out_in_the_queue(rest: Rest):
+    check_refused(rest.infer("late", late_body(1, timeout=50_000)), status=503)
+
+
+@LATE
+def test_a_request_that_fills_the_batch_does_not_wait(rest: Rest):
+    assert values(rest.infer("late", late_body(8, timeout=50_000)), "OUTPUT0") == [1.0] * 8
+
+
+@LATE
+def test_a_request_times_out_in_the_queue_over_grpc(rpc: Rpc):
+    request = pb.ModelInferRequest(model_name="late")
+    tensor(request, "INPUT0", "FP32", [1, 1])
+    request.raw_input_contents.append(bytes(4))
+    set_parameters(request, timeout=("int64_param", 50_000))
+    rpc.check_refused(request, grpc.StatusCode.UNAVAILABLE)
 
 
 @point(111, "SHOULD", 'priority "1" (a string): 400')

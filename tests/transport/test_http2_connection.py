@@ -276,6 +276,15 @@ async def test_a_deadline_ends_a_call_whose_answer_nobody_takes(bench):
 
 
 @timed()
+async def test_the_longest_deadline_there_is_does_no_harm(bench):
+    await bench.greet()
+    bench.head(1, b"/t.T/Wait", [(b"grpc-timeout", b"99999999H")])
+    bench.call(3, b"/t.T/Wait", fields=[(b"grpc-timeout", b"99999999H")])
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    await bench.until(PING, ACK)
+
+
+@timed()
 async def test_a_deadline_of_nothing_has_passed(bench):
     await bench.greet()
     bench.call(1, b"/t.T/Wait", fields=[(b"grpc-timeout", b"0n")])

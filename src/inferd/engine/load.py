@@ -19,9 +19,10 @@ from inferd.config.platform import reported_platform
 from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Models
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
-from inferd.engine.scheduling import as_executed, build_scheduler
+from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
+from inferd.engine.warmup import warm_up
 from inferd.errors import (
     BackendFailed,
     InferdError,
@@ -37,6 +38,8 @@ from inferd.repository.layout import FoundModel, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
+from inferd.repository.warmup import warmup_samples
+from inferd.schedulers.batch import BatchPlan
 
 log = logging.getLogger("inferd.engine")
 
@@ -114,8 +117,12 @@ class Loader:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
-            served.load_s = time.monotonic() - began_s
-            return served
+        else:
+            served = self._model(model, config, version)
+        served.load_s = time.monotonic() - began_s
+        return served
+
+    def _model(self, model: FoundModel, config: ModelConfig, version: int) -> Served:
         backend = self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
@@ -124,6 +131,7 @@ class Loader:
             check_config(config)
         check_io(config)
         labels = read_labels(files.folder, config)
+        samples = warmup_samples(files.folder, config)
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
@@ -136,6 +144,8 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
+            together = joined_instances(config, backend, instances, BatchPlan(executed))
+            warm_up(config, instances if config.decoupled else together, samples)
             inline = _may_run_inline(config, backend, instances)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
             scheduler = build_scheduler(
@@ -150,7 +160,6 @@ class Loader:
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
         served.is_on_gpu = any(place.gpu for place in places)
-        served.load_s = time.monotonic() - began_s
         return served
 
     def _ensemble(

@@ -52,10 +52,7 @@ def build_scheduler(
     """
     sequence = config.sequence_batching
     plan = BatchPlan(as_executed(config))
-    joined: Sequence[Instance] = instances
-    if getattr(backend, "joins", False):
-        has_rows = sequence is not None and sequence.oldest is None
-        joined = [JoinedInstance(one, plan, keeps_rows=has_rows) for one in instances]
+    joined = joined_instances(config, backend, instances, plan)
     if plan.reshapes:
         instances = joined
 
@@ -76,6 +73,17 @@ def build_scheduler(
     if batching is None or config.decoupled:
         return DirectScheduler(execution)
     return _dynamic(config, batching, execution, plan)
+
+
+def joined_instances(
+    config: ModelConfig, backend: Backend, instances: Sequence[Instance], plan: BatchPlan
+) -> Sequence[Instance]:
+    """Return `instances` as they take several requests at once: as one, if the backend joins."""
+    if not getattr(backend, "joins", False):
+        return instances
+    sequence = config.sequence_batching
+    has_rows = sequence is not None and sequence.oldest is None
+    return [JoinedInstance(one, plan, keeps_rows=has_rows) for one in instances]
 
 
 def as_executed(config: ModelConfig) -> ModelConfig:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
+from inferd.repository.contents import read_inside
 
 MAX_LABEL_BYTES = 16 << 20
 """A million labels, which is as many as can be asked for, are shorter than this."""
@@ -22,29 +23,10 @@ def read_labels(folder: Path, config: ModelConfig) -> dict[str, list[bytes]]:
 
 
 def _lines(folder: Path, filename: str, model: str) -> list[bytes]:
-    file = folder / filename
-    if not _is_file(file):
-        msg = f"{model}: label_filename names '{filename}', and there is no such file"
-        raise InvalidConfig(msg)
-    if not file.resolve().is_relative_to(folder.resolve()):
-        msg = f"{model}: label_filename '{filename}' leads out of the model's folder"
-        raise InvalidConfig(msg)
-    try:
-        with file.open("rb") as source:
-            content = source.read(MAX_LABEL_BYTES + 1)
-    except OSError as error:
-        msg = f"{model}: '{filename}' cannot be read: {error.strerror}"
-        raise InvalidConfig(msg) from error
+    place = f"{model}: label_filename"
+    content = read_inside(folder, filename, place, MAX_LABEL_BYTES + 1)
     if len(content) > MAX_LABEL_BYTES:
         msg = f"{model}: '{filename}' is larger than the {MAX_LABEL_BYTES} bytes labels may have"
         raise InvalidConfig(msg)
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     return [line.removesuffix(b"\r") for line in lines]
-
-
-def _is_file(path: Path) -> bool:
-    """Tell whether there is such a file, not a pipe, say, whose opening waits for a writer."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name no file can have
-        return False

@@ -1,0 +1,114 @@
+"""Warm-up samples: the requests a configuration has every instance answer before it is ready."""
+
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from inferd.config.model import ModelConfig, Warmup, WarmupInput
+from inferd.core.request import InferRequest
+from inferd.errors import InferdError, InvalidConfig
+from inferd.repository.contents import read_inside
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import check_strings
+from inferd.tensor.tensor import Tensor
+
+FOLDER = "warmup"
+"""Where in the model's folder the data files lie."""
+
+MAX_BATCH = 10_000
+"""A sample may have so many requests; more is a slip."""
+
+MAX_TEXT_BYTES = 64 << 20
+"""A data file of strings may be so large; others are as large as the tensor."""
+
+
+class Sample(msgspec.Struct):
+    """One sample: `requests` run together, `count` times."""
+
+    name: str
+    requests: list[InferRequest]
+    count: int
+
+
+def warmup_samples(folder: Path, config: ModelConfig) -> list[Sample]:
+    """Return the samples of the model in `folder`, in order.
+
+    One without a batch size means nothing, as in Triton. Raises InvalidConfig for a sample that
+    does not say what its inputs hold, or whose data file does not.
+    """
+    return [_sample(folder, config, one) for one in config.model_warmup if one.batch_size > 0]
+
+
+def _sample(folder: Path, config: ModelConfig, warmup: Warmup) -> Sample:
+    place = f"model '{config.name}', model_warmup '{warmup.name}'"
+    if warmup.batch_size > MAX_BATCH:
+        msg = f"{place} has batch_size {warmup.batch_size}, expected at most {MAX_BATCH}"
+        raise InvalidConfig(msg)
+    missing = {i.name for i in config.input if not i.optional} - warmup.inputs.keys()
+    if missing:
+        names = ", ".join(f"'{name}'" for name in sorted(missing))
+        msg = f"{place} has no input {names}, which the model needs"
+        raise InvalidConfig(msg)
+    tensors = [
+        _tensor(folder, config, f"{place}, input '{name}'", name, given)
+        for name, given in warmup.inputs.items()
+    ]
+    requests = [
+        InferRequest(config.name, id=warmup.name, inputs=list(tensors))
+        for _ in range(warmup.batch_size)
+    ]
+    return Sample(warmup.name, requests, max(1, warmup.count))
+
+
+def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: WarmupInput) -> Tensor:
+    if given.datatype is None:
+        msg = f"{place} has no data_type"
+        raise InvalidConfig(msg)
+    if any(dim < 0 for dim in given.dims):
+        msg = f"{place} has dims {list(given.dims)}, expected none that varies"
+        raise InvalidConfig(msg)
+    shape = (1, *given.dims) if config.max_batch_size > 0 else given.dims
+    if given.input_data_file:
+        data: Any = _file_data(folder, place, given.input_data_file, given.datatype, shape)
+    elif given.random_data and given.datatype is not DataType.BYTES:
+        data = _random_data(given.datatype, shape)
+    elif given.random_data or given.zero_data:
+        data = bytes(
+            (given.datatype.size_bytes or 4) * prod(shape)
+        )  # an empty string is its length
+    else:
+        msg = f"{place} has none of zero_data, random_data and input_data_file"
+        raise InvalidConfig(msg)
+    return Tensor(name, given.datatype, shape, data)
+
+
+def _random_data(datatype: DataType, shape: Sequence[int]) -> Any:
+    """Return small random numbers, the same each time; BF16 are bits, so they get small ones."""
+    random = np.random.default_rng(0)
+    if datatype.numpy.kind == "f":
+        return random.random(tuple(shape)).astype(datatype.numpy)
+    return random.integers(0, 2 if datatype is DataType.BOOL else 100, shape).astype(datatype.numpy)
+
+
+def _file_data(
+    folder: Path, place: str, filename: str, datatype: DataType, shape: Sequence[int]
+) -> bytes:
+    count, place = prod(shape), f"{place}: input_data_file"
+    if datatype is DataType.BYTES:
+        data = read_inside(folder / FOLDER, filename, place, MAX_TEXT_BYTES)
+        try:
+            check_strings(data, count, filename)
+        except InferdError as error:
+            msg = f"{place} '{filename}' does not hold {count} strings: {error.message}"
+            raise InvalidConfig(msg) from error
+        return data
+    size_bytes = datatype.size_bytes * count
+    data = read_inside(folder / FOLDER, filename, place, size_bytes)
+    if len(data) < size_bytes:
+        msg = f"{place} '{filename}' has {len(data)} bytes, the input needs {size_bytes}"
+        raise InvalidConfig(msg)
+    return data

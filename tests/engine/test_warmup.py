@@ -1,0 +1,132 @@
+import pytest
+
+from inferd.config.model import ModelConfig
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.load import Loader, LoadOptions
+from inferd.engine.warmup import warm_up
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
+from inferd.repository.warmup import Sample
+
+CONFIG = ModelConfig("m")
+BATCHED = """
+max_batch_size: 4
+input { name: "A" data_type: TYPE_FP32 dims: 2 }
+input { name: "B" data_type: TYPE_FP32 dims: 2 }
+output { name: "Y" data_type: TYPE_FP32 dims: 2 }
+model_warmup {
+  name: "three" batch_size: 3
+  inputs { key: "A" value { data_type: TYPE_FP32 dims: 2 zero_data: true } }
+  inputs { key: "B" value { data_type: TYPE_FP32 dims: %d random_data: true } }
+}
+"""
+
+
+class Noting:
+    """Answers all, or what `outcome` says."""
+
+    def __init__(self, outcome=None):
+        self.seen = []
+        self.outcome = outcome
+
+    def execute(self, requests):
+        self.seen.append([request.id for request in requests])
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        if self.outcome is not None:
+            return self.outcome
+        return [InferResponse("m", "1") for _ in requests]
+
+    def close(self):
+        pass
+
+
+class Decoupled(Noting):
+    def stream(self, request):
+        self.seen.append(request.id)
+        yield InferResponse("m", "1")
+        if self.outcome is not None:
+            raise self.outcome
+
+
+def sample(name, size=1, count=1):
+    return Sample(name, [InferRequest("m", id=name) for _ in range(size)], count)
+
+
+def test_samples_run_in_order_on_every_instance():
+    instances = [Noting(), Noting()]
+    warm_up(CONFIG, instances, [sample("a", 2), sample("b", count=3)])
+    for one in instances:
+        assert one.seen == [["a", "a"], ["b"], ["b"], ["b"]]
+
+
+def test_a_decoupled_model_answers_to_the_end():
+    instance = Decoupled()
+    warm_up(ModelConfig("m", decoupled=True), [instance], [sample("a", 2)])
+    assert instance.seen == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("instance", "text"),
+    [
+        (Noting(ValueError("boom")), "ValueError: boom"),
+        (Noting(InvalidRequest("boom")), "boom"),
+        (Noting([InvalidRequest("boom")]), "boom"),
+        (Noting([]), "0 answers to 1 requests"),
+        (Decoupled(ValueError("boom")), "ValueError: boom"),
+    ],
+)
+def test_a_failure_says_which_sample_it_was(instance, text):
+    config = ModelConfig("m", decoupled=isinstance(instance, Decoupled))
+    with pytest.raises(BackendFailed) as caught:
+        warm_up(config, [instance], [sample("a")])
+    assert caught.value.message == f"model 'm' fails on its model_warmup 'a': {text}"
+
+
+def load(root, dims):
+    folder = root / "sum"
+    (folder / "config.pbtxt").write_text(BATCHED % dims)
+    loader = Loader(LoadOptions())
+    [model] = loader.repositories([root]).find_all()
+    return loader.load(model, 1)
+
+
+def test_a_model_that_warms_up_loads(onnx_sum):
+    assert load(onnx_sum(), 2).name == "sum"
+
+
+THEIRS = """
+backend: "theirs"
+input { name: "A" data_type: TYPE_FP32 dims: 1 }
+output { name: "A" data_type: TYPE_FP32 dims: 1 }
+instance_group { count: 2 }
+model_warmup { name: "w" batch_size: 1 %s }
+"""
+GIVEN = 'inputs { key: "A" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }'
+
+
+def test_a_sample_that_cannot_be_made_fails_the_load_before_anything_is_opened(theirs, repository):
+    loader = Loader(LoadOptions())
+    [model] = loader.repositories([repository(m=THEIRS % "")]).find_all()
+    with pytest.raises(InvalidConfig, match="model_warmup 'w' has no input 'A'"):
+        loader.load(model, 1)
+    assert theirs.log == ["backend"]
+
+
+def test_a_model_that_fails_on_a_sample_is_closed(theirs, repository):
+    def fail(_instance, _requests):
+        msg = "boom"
+        raise ValueError(msg)
+
+    theirs.Instance.execute = fail
+    loader = Loader(LoadOptions())
+    [model] = loader.repositories([repository(m=THEIRS % GIVEN)]).find_all()
+    with pytest.raises(BackendFailed, match="boom"):
+        loader.load(model, 1)
+    assert sorted(theirs.log[1:]) == [
+        (what, f"m_0_{number}") for what in ("close", "open") for number in (0, 1)
+    ]
+
+
+def test_what_the_framework_says_is_told(onnx_sum):
+    with pytest.raises(InferdError, match="model 'sum' fails on its model_warmup 'three': "):
+        load(onnx_sum(), 3)

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+
+from inferd.config.model import ModelConfig, ModelInput, Warmup, WarmupInput
+from inferd.errors import InvalidConfig
+from inferd.repository.warmup import MAX_BATCH, warmup_samples
+from inferd.tensor.dtype import DataType
+
+FP32 = DataType.FP32
+
+
+def config_of(*samples, max_batch_size=4):
+    return ModelConfig(
+        "m",
+        max_batch_size=max_batch_size,
+        input=(ModelInput("A", FP32, (2,)), ModelInput("O", FP32, (1,), optional=True)),
+        model_warmup=samples,
+    )
+
+
+def sample(batch_size=1, count=0, **fields):
+    given = WarmupInput(**({"datatype": FP32, "dims": (2,)} | fields))
+    return Warmup("w", batch_size, {"A": given}, count)
+
+
+def only_tensor(tmp_path, max_batch_size=4, **fields):
+    [one] = warmup_samples(tmp_path, config_of(sample(**fields), max_batch_size=max_batch_size))
+    [request] = one.requests
+    [tensor] = request.inputs
+    return tensor
+
+
+def complaint(tmp_path, *samples):
+    with pytest.raises(InvalidConfig) as caught:
+        warmup_samples(tmp_path, config_of(*samples))
+    assert str(tmp_path) not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.parametrize(("count", "times"), [(0, 1), (1, 1), (3, 3)])
+def test_a_batch_is_single_requests_that_run_together_so_many_times(tmp_path, count, times):
+    [one] = warmup_samples(tmp_path, config_of(sample(3, count, zero_data=True)))
+    assert (one.name, one.count, len(one.requests)) == ("w", times, 3)
+    assert [tensor.shape for tensor in one.requests[0].inputs] == [(1, 2)]
+
+
+def test_a_sample_without_a_batch_size_means_nothing(tmp_path):
+    assert warmup_samples(tmp_path, config_of(sample(0))) == []
+
+
+def test_a_model_without_batching_gets_no_batch_dim(tmp_path):
+    assert only_tensor(tmp_path, max_batch_size=0, zero_data=True).shape == (2,)
+
+
+@pytest.mark.parametrize("datatype", DataType)
+@pytest.mark.parametrize("kind", ["zero_data", "random_data"])
+def test_every_datatype_can_be_zeros_or_random(tmp_path, datatype, kind):
+    tensor = only_tensor(tmp_path, datatype=datatype, dims=(50,), **{kind: True})
+    array = tensor.numpy()
+    assert array.shape == (1, 50)
+    if datatype is DataType.BYTES:
+        assert set(array.ravel()) == {b""}
+    else:
+        assert array.any() == (kind == "random_data")
+        assert ((array >= 0) & (array < 100)).all()
+        assert len(tensor.view()) == 50 * datatype.size_bytes
+
+
+def test_random_numbers_are_the_same_each_time(tmp_path):
+    first, second = (only_tensor(tmp_path, random_data=True).numpy() for _ in range(2))
+    assert (first == second).all()
+
+
+def test_a_file_holds_the_bytes_of_the_input(tmp_path):
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "a").write_bytes(np.array([1, 2, 3], np.float32).tobytes())
+    tensor = only_tensor(tmp_path, input_data_file="a")
+    assert tensor.numpy().tolist() == [[1, 2]]
+
+
+def test_a_file_holds_the_strings_of_the_input(tmp_path):
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "a").write_bytes(b"\2\0\0\0ab\0\0\0\0")
+    tensor = only_tensor(tmp_path, datatype=DataType.BYTES, input_data_file="a")
+    assert tensor.numpy().tolist() == [[b"ab", b""]]
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (sample(), "input 'A' has none of zero_data, random_data and input_data_file"),
+        (sample(zero_data=True, datatype=None), "input 'A' has no data_type"),
+        (
+            sample(zero_data=True, dims=(2, -1)),
+            "input 'A' has dims [2, -1], expected none that varies",
+        ),
+        (sample(input_data_file="no"), "input 'A': input_data_file names 'no', and there is no su"),
+        (
+            sample(input_data_file="a"),
+            "input 'A': input_data_file 'a' has 3 bytes, the input needs 8",
+        ),
+        (
+            sample(input_data_file="a", datatype=DataType.BYTES),
+            "input 'A': input_data_file 'a' does not hold 2 strings: ",
+        ),
+        (Warmup("w", 1, {"O": WarmupInput(FP32, (1,), zero_data=True)}), "has no input 'A', which"),
+        (sample(MAX_BATCH + 1, zero_data=True), f"batch_size {MAX_BATCH + 1}, expected at most"),
+    ],
+)
+def test_a_sample_that_cannot_be_made_is_refused_by_name(tmp_path, one, text):
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "a").write_bytes(b"abc")
+    found = complaint(tmp_path, one)
+    assert found.startswith("model 'm', model_warmup 'w'")
+    assert text in found
