@@ -18,6 +18,7 @@ from inferd.schedulers.execution import (
     OVERRUN_NS,
     PROMOTE_NS,
     STREAM_AHEAD,
+    STREAM_AHEAD_BYTES,
     Execution,
 )
 from inferd.schedulers.overrun import Gauges
@@ -753,6 +754,83 @@ def test_a_model_is_never_far_ahead_of_its_reader(counter, request_of):
         return read
 
     assert asyncio.run(serve()) == 20 * STREAM_AHEAD
+
+
+class Large:
+    """Decoupled: answers of `size_bytes`, `count` times; `made` is how many it has made."""
+
+    bounded = False
+
+    def __init__(self, size_bytes, count):
+        self.data = bytes(size_bytes)
+        self.count = count
+        self.made = 0
+        self.is_closed = False
+        self.clock = lambda: 0
+
+    def execute(self, requests):
+        raise NotImplementedError
+
+    def stream(self, request):
+        try:
+            for _ in range(self.count):
+                self.made += 1
+                output = Tensor("Y", DataType.UINT8, (len(self.data),), self.data)
+                yield InferResponse("m", "1", outputs=[output], final=False)
+        finally:
+            self.is_closed = True
+
+    def close(self):
+        pass
+
+
+async def until(is_so):
+    """Let the loop run until a thread has made `is_so()` true."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110  what is awaited tells nobody
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "ahead"),
+    [
+        (STREAM_AHEAD_BYTES // 4, 3),
+        (STREAM_AHEAD_BYTES, 1),
+        (3 * STREAM_AHEAD_BYTES, 1),
+    ],
+)
+def test_a_model_of_large_answers_is_less_far_ahead(request_of, size_bytes, ahead):
+    model = Large(size_bytes, 40)
+
+    async def serve():
+        execution = execution_of(model)
+        read = 0
+        async for answer in execution.stream(request_of()):
+            assert answer.outputs[0].size_bytes == size_bytes
+            read += 1
+            # One more has been made, and waits for room.
+            made = min(40, read + ahead + 1)
+            await until(lambda made=made: model.made == made)
+            await asyncio.sleep(0)
+            assert model.made <= read + ahead + 1
+        await execution.close(PATIENCE_S)
+        return read
+
+    assert asyncio.run(serve()) == 40
+
+
+def test_a_reader_of_large_answers_that_leaves_closes_the_models_generator(request_of):
+    model = Large(2 * STREAM_AHEAD_BYTES, 10**9)
+
+    async def serve():
+        execution = execution_of(model)
+        async with aclosing(execution.stream(request_of())) as answers:
+            await anext(answers)
+            await until(lambda: model.made == 3)
+        await until(lambda: model.is_closed)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
 
 
 @pytest.mark.parametrize("read", [1, STREAM_AHEAD + 3])

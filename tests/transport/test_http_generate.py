@@ -201,7 +201,12 @@ async def test_each_answer_is_an_event_as_soon_as_it_comes(talking, asking, scri
         stream = await opened(site, asking(STREAM, {"T": 1, "id": "z"}))
         scripted.say.put_nowait(0.5)
         assert await stream.head() == 200
-        assert stream.headers == {"content-type": EVENTS, "transfer-encoding": "chunked"}
+        assert stream.headers == {
+            "content-type": EVENTS,
+            "transfer-encoding": "chunked",
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+        }
         assert await stream.event() == {**answer(0.5), "id": "z"}
         for value in (1.5, 2.5):
             scripted.say.put_nowait(value)

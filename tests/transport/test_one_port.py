@@ -260,7 +260,11 @@ def test_events_come_as_data_frames():
         client.send(encode_frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 2**30)))
         status, fields, body = await client.answer(asked)
         assert status == 200
-        assert fields == {"content-type": "text/event-stream; charset=utf-8"}
+        assert fields == {
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+        }
         assert [one["OUT"][0] for one in events_of(body)] == [0.0, 1.0, 2.0]
         empty = await client.answer(client.ask(b"POST", STREAM, b'{"IN":0}'))
         assert (empty[0], empty[2]) == (200, b"")
@@ -351,6 +355,22 @@ def test_errors_have_their_status():
         assert (await client.answer(client.ask(b"POST", infer, bytes(2000))))[0] == 413
 
     run(test, http_max_body_bytes=1000)
+
+
+def test_browsers_are_told_though_the_call_is_not_open_to_everybody():
+    async def test(client, port, held):
+        origin = [(b"origin", b"https://page")]
+        asked = [*origin, (b"access-control-request-method", b"POST")]
+        infer, body = b"/v2/models/m/infer", infer_body([1.0])
+        status, fields, _ = await client.answer(client.ask(b"OPTIONS", infer, fields=asked))
+        assert (status, fields["access-control-allow-methods"]) == (200, "POST")
+        assert fields["access-control-allow-origin"] == "https://page"
+        for sent in (body, None):
+            status, fields, _ = await client.answer(client.ask(b"POST", infer, sent, fields=asked))
+            assert (status, fields["access-control-allow-origin"]) == (403, "https://page")
+
+    options = {"http_cors_origin": ("https://page",)}
+    run(test, http_restricted_api=("inference:admin-key=k",), **options)
 
 
 def test_restricted_calls_want_their_header_before_any_body():

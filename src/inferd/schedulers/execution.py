@@ -51,6 +51,9 @@ MAX_WAITING = 10_000
 STREAM_AHEAD = 16
 """How many answers a decoupled model may be ahead of a slow reader."""
 
+STREAM_AHEAD_BYTES = 1 << 20
+"""About how many bytes; it is one answer ahead if that has more."""
+
 Answer = InferResponse | InferdError
 Outcome = Sequence[Answer] | InferdError
 """What became of several requests: an answer for each, or one error for all."""
@@ -172,14 +175,18 @@ class Execution:
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of a decoupled model as they come.
 
-        The model may be STREAM_AHEAD answers ahead of the reader, then it waits. Raises
-        InferdError while iterating. Closing the iterator stops the model at its next answer.
+        The model may be STREAM_AHEAD answers ahead of the reader, fewer if they are large, then it
+        waits. Raises InferdError while iterating. Closing the iterator stops the model at its next
+        answer.
         """
         job = _StreamJob(request, asyncio.get_running_loop())
         self._submit(job)
         try:
-            while (answer := await job.answers.get()) is not None:
-                job.room.release()
+            while True:
+                answer, share = await job.answers.get()
+                if answer is None:
+                    return
+                job.room.release(share)
                 if isinstance(answer, InferdError):
                     try:
                         raise answer
@@ -189,7 +196,7 @@ class Execution:
         finally:
             request.answered_ns = self.clock()
             job.abandon()
-            job.room.release()
+            job.room.release(STREAM_AHEAD)
             self._waiting_count -= 1
 
     async def close(self, timeout_s: float) -> None:
@@ -371,11 +378,14 @@ class _StartedJob(_Job):
 
 
 class _StreamJob(_Job):
-    """One request to a decoupled model; `answers` ends with None."""
+    """One request to a decoupled model; `answers` ends with None.
+
+    Each answer comes with its share of `room`, which whoever takes it gives back.
+    """
 
     def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__((request,), loop)
-        self.answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
         self.room = threading.Semaphore(STREAM_AHEAD)
 
     def run(self, instance: Instance, execution: Execution) -> None:
@@ -383,21 +393,31 @@ class _StreamJob(_Job):
         try:
             with closing(_answers(instance, self.requests[0], execution.name)) as answers:
                 for answer in answers:
-                    self.room.acquire()
+                    share = _share(answer)
+                    for _ in range(share):
+                        self.room.acquire()
                     if self.is_abandoned:
                         return
-                    self._hand_over(answer)
+                    self._hand_over(answer, share)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            self._hand_over(failure(execution.name, error))
+            self._hand_over(failure(execution.name, error), 1)
         self.requests[0].ended_ns = execution.clock()
-        self._hand_over(None)
+        self._hand_over(None, 0)
 
     def refuse(self, error: InferdError) -> None:
         """See _Job.refuse."""
-        self.answers.put_nowait(error)
+        self.answers.put_nowait((error, 1))
 
-    def _hand_over(self, answer: Answer | None) -> None:
-        _tell(self.loop, self.answers.put_nowait, answer)
+    def _hand_over(self, answer: Answer | None, share: int) -> None:
+        _tell(self.loop, self.answers.put_nowait, (answer, share))
+
+
+def _share(answer: Answer) -> int:
+    """Return how much of STREAM_AHEAD an answer takes: all of it, if it is a large one."""
+    if isinstance(answer, InferdError):
+        return 1
+    size_bytes = sum(tensor.size_bytes for tensor in answer.outputs)
+    return min(1 + size_bytes * STREAM_AHEAD // STREAM_AHEAD_BYTES, STREAM_AHEAD)
 
 
 def _answers(

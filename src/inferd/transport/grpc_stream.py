@@ -39,7 +39,7 @@ MAX_IN_FLIGHT_BYTES = 16 << 20
 """With messages of more bytes than this under way no further request is read."""
 
 MAX_READY = 16
-"""With so many answers unsent, decoupled models wait."""
+"""With so many answers unsent, decoupled models wait, and no further request is read."""
 
 READ_IN_A_ROW = 16
 """So many requests are begun before what they were answered at once is sent."""
@@ -121,6 +121,7 @@ class InferStream:
                     asked, outcome, is_last = self._ready.popleft()
                     if len(self._ready) < MAX_READY:
                         self._has_room.set()
+                        self._may_read.set()
                     if isinstance(outcome, Exception):
                         raise outcome
                     if outcome is not None:
@@ -148,9 +149,17 @@ class InferStream:
             count += 1
             if count % READ_IN_A_ROW == 0:
                 await asyncio.sleep(0)
-            while len(self._asked) >= MAX_IN_FLIGHT or self._size_bytes > MAX_IN_FLIGHT_BYTES:
+            while self._is_full():
                 self._may_read.clear()
                 await self._may_read.wait()
+
+    def _is_full(self) -> bool:
+        """Tell whether nothing more may be read: the client must take answers first."""
+        return (
+            len(self._asked) >= MAX_IN_FLIGHT
+            or self._size_bytes > MAX_IN_FLIGHT_BYTES
+            or len(self._ready) >= MAX_READY
+        )
 
     async def _begin(self, data: bytes) -> None:
         asked = _Asked(self._methods.engine, len(data))

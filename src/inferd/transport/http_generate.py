@@ -33,6 +33,8 @@ from inferd.wire.v2_rest import HTTP_STATUS, JsonRules
 
 _MODEL = "/v2/models/{model}"
 _VERSION = "/v2/models/{model}/versions/{version}"
+# For what stands between: events are to be passed on as they come, and never kept.
+_NOT_KEPT = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
 _UNEXPECTED = "the server failed in a way it does not understand; see its log"
 
 Responses = AsyncGenerator[InferResponse, None]
@@ -83,7 +85,7 @@ class GenerateRoutes:
         except BaseException:
             await events.aclose()
             raise
-        return HttpAnswer(events.status, [first], EVENT_STREAM, rest=events)
+        return HttpAnswer(events.status, [first], EVENT_STREAM, _NOT_KEPT, events)
 
     async def _decoded(self, request: HttpRequest, model: str, version: str) -> Asked:
         inputs = self._engine.model_metadata(model, version).inputs
