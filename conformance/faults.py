@@ -290,6 +290,7 @@ def nothing_ready(message: Message) -> None:
 ACCEPTING = [
     "101",
     "111",
+    "112",
     "S213",
     "S215",
     "S216",
@@ -370,6 +371,7 @@ ACCEPTING = [
 ]
 """Points whose fault is to accept what is to be refused."""
 REFUSING = [
+    "114",
     "6",
     "13",
     "19",
@@ -439,7 +441,7 @@ RPC_ACCEPTING = [
     "S210",
     "96",
 ]
-RPC_REFUSING = ["80", "91", "92", "98", "S128", "S134", "S209"]
+RPC_REFUSING = ["S229", "80", "91", "92", "98", "S128", "S134", "S209"]
 
 FAULTS: dict[str, Fault] = {
     **{number: accepts() for number in ACCEPTING},
@@ -517,6 +519,7 @@ FAULTS: dict[str, Fault] = {
     "115": sets(trace_rate="1000"),
     "116": drops("log_format"),
     "108": each_row(lambda row: row.update(execution_count=3)),
+    "113": each_value(lambda value: 0),
     "109": edits(lambda body: body.get("model_stats", [None]).pop()),
     "110": fails_with(400),
     "117": reads(forgets_outputs),

@@ -2,7 +2,7 @@
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -68,6 +68,8 @@ class Model:
     broken: bool = False
     labels: dict[str, list[str]] = field(default_factory=dict)
     decoupled: bool = False
+    sequence: type | None = None
+    """Of a sequence model the type of its ids; `run` is given START and ID as inputs."""
 
 
 @dataclass
@@ -132,9 +134,14 @@ class Server:
         return [outputs[at : at + width] for at in range(0, len(outputs), width)]
 
     def infer(
-        self, name: str, version: str, inputs: Sequence[Tensor], wanted: Sequence[str]
+        self,
+        name: str,
+        version: str,
+        inputs: Sequence[Tensor],
+        wanted: Sequence[str],
+        extra: Mapping[str, Any],
     ) -> tuple[str, list[Tensor]]:
-        """Return the version that answered and its outputs."""
+        """Return the version that answered and its outputs; `extra` are the parameters."""
         model, chosen = self.find(name, version)
         if model.decoupled:
             msg = f"model '{name}' is decoupled"
@@ -144,9 +151,36 @@ class Server:
             if output not in model.outputs:
                 msg = f"model '{name}' has no output '{output}'"
                 raise Refused(msg)
-        outputs = model.run({tensor.name: tensor for tensor in inputs})
+        given = {tensor.name: tensor for tensor in inputs}
+        outputs = model.run(given | controls(model, extra))
         self.tallies[name, chosen].add(inputs[0].shape[0] if model.max_batch else 1)
         return chosen, [tensor for tensor in outputs if not wanted or tensor.name in wanted]
+
+
+def controls(model: Model, extra: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return what a sequence model is told of a request. Raise Refused without a sequence."""
+    if model.sequence is None:
+        return {}
+    number, starts = extra.get("sequence_id"), extra.get("sequence_start", False)
+    if not number or not isinstance(number, model.sequence) or not starts:
+        msg = f"model '{model.name}' needs sequence_start and a sequence_id of its type"
+        raise Refused(msg)
+    text = str(number).encode()
+    is_text = model.sequence is str
+    raw = struct.pack("<I", len(text)) + text if is_text else struct.pack("<Q", number)
+    return {
+        "START": Tensor("START", "INT32", [1, 1], struct.pack("<i", starts)),
+        "ID": Tensor("ID", "BYTES" if is_text else "UINT64", [1, 1], raw),
+    }
+
+
+def in_sequence(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run a sequence model: INPUT, START and ID as they came."""
+    names = {"OUTPUT": "INPUT", "STARTED": "START", "ID_SEEN": "ID"}
+    return [
+        Tensor(name, inputs[of].datatype, inputs[of].shape, inputs[of].raw)
+        for name, of in names.items()
+    ]
 
 
 def check_inputs(model: Model, inputs: Sequence[Tensor]) -> None:
@@ -287,8 +321,17 @@ def fixture() -> Server:
             {"IN": ("INT32", [-1]), "DELAY": ("UINT32", [-1]), "WAIT": ("UINT32", [1])},
             {"OUT": ("INT32", [1]), "IDX": ("UINT32", [1])}, count_up, decoupled=True,
         ),
+        in_sequences_of("seq", int, "UINT64"),
+        in_sequences_of("seq_text", str, "BYTES"),
     ]  # fmt: skip
     return Server({model.name: model for model in models})
+
+
+def in_sequences_of(name: str, kind: type, datatype: str) -> Model:
+    """Return a model of sequences whose ids are of one type."""
+    number = ("INT32", [-1, 1])
+    outputs = {"OUTPUT": number, "STARTED": number, "ID_SEEN": (datatype, [-1, 1])}
+    return Model(name, ["1"], {"INPUT": number}, outputs, in_sequence, max_batch=4, sequence=kind)
 
 
 def single() -> Model:

@@ -343,7 +343,9 @@ def infer(server: Server, name: str, version: str, request: Request) -> Answer:
         choices, default = read_outputs(document)
         top_k = read_classes(document)
     check_classes(model, top_k)
-    chosen, outputs = server.infer(name, version, inputs, list(choices))
+    chosen, outputs = server.infer(
+        name, version, inputs, list(choices), parameters("the request", document)
+    )
     outputs = [
         classified(model, tensor, top_k[tensor.name]) if tensor.name in top_k else tensor
         for tensor in outputs

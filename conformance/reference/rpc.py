@@ -140,7 +140,7 @@ class Service:
         top_k = read_classes(request)
         check_classes(model, top_k)
         chosen, outputs = self._server.infer(
-            request.model_name, request.model_version, inputs, wanted
+            request.model_name, request.model_version, inputs, wanted, parameters_of(request)
         )
         response = pb.ModelInferResponse(
             model_name=request.model_name, model_version=chosen, id=request.id
@@ -153,6 +153,15 @@ class Service:
             )
             response.raw_output_contents.append(tensor.raw)
         return response
+
+
+def parameters_of(request: Any) -> dict[str, Any]:
+    """Return the parameters of a request as plain values."""
+    return {
+        name: getattr(value, value.WhichOneof("parameter_choice"))
+        for name, value in request.parameters.items()
+        if value.WhichOneof("parameter_choice")
+    }
 
 
 def read_classes(request: Any) -> dict[str, int]:

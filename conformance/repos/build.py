@@ -70,6 +70,18 @@ def printed_example() -> bytes:
     return model_bytes(helper.make_graph(nodes, "printed_example", inputs, outputs, constants))
 
 
+def in_sequence(id_type: int) -> bytes:
+    """Return OUTPUT = INPUT, STARTED = START and ID_SEEN = ID, of a model that runs sequences."""
+    shape, number = ["batch", 1], TensorProto.INT32
+    names = {"OUTPUT": ("INPUT", number), "STARTED": ("START", number), "ID_SEEN": ("ID", id_type)}
+    inputs = [helper.make_tensor_value_info(*named, shape) for named in names.values()]
+    outputs = [
+        helper.make_tensor_value_info(name, kind, shape) for name, (_, kind) in names.items()
+    ]
+    nodes = [helper.make_node("Identity", [of], [name]) for name, (of, _) in names.items()]
+    return model_bytes(helper.make_graph(nodes, "in_sequence", inputs, outputs))
+
+
 def identity_config(inputs: list[tuple[str, str, str, str]]) -> str:
     """Return config.pbtxt of an identity model; a row is input, output, datatype, dims."""
     lines = ['backend: "identity"', "max_batch_size: 0"]
@@ -117,6 +129,22 @@ output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }
 output { name: "IDX" data_type: TYPE_UINT32 dims: [ 1 ] }
 """
 """Shaped as Triton's own repeat backend wants it."""
+SEQUENCE_CONFIG = """\
+backend: "onnxruntime"
+max_batch_size: 4
+input { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "STARTED" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "ID_SEEN" data_type: {id} dims: [ 1 ] }
+sequence_batching {
+  oldest { max_candidate_sequences: 64 }
+  control_input {
+    name: "START"
+    control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }
+  }
+  control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: {id} } }
+}
+"""
 BROKEN_CONFIG = """\
 backend: "onnxruntime"
 max_batch_size: 0
@@ -158,6 +186,12 @@ def main() -> None:
     for name, config in (("gen", GEN_CONFIG), ("repeat", REPEAT_CONFIG)):
         write(v2 / name / "config.pbtxt", config)
         write(v2 / name / "1" / ".keep", "")
+    for name, kind, id_type in (
+        ("seq", "TYPE_UINT64", TensorProto.UINT64),
+        ("seq_text", "TYPE_STRING", TensorProto.STRING),
+    ):
+        write(v2 / name / "config.pbtxt", SEQUENCE_CONFIG.replace("{id}", kind))
+        write(v2 / name / "1" / "model.onnx", in_sequence(id_type))
     write(v2 / "late" / "config.pbtxt", LATE_CONFIG)
     write(v2 / "late" / "1" / ".keep", "")
     broken = HERE / "broken"

@@ -980,6 +980,34 @@ async def test_an_ensemble_that_calls_itself_does_not_load(repository):
             await control.load(LoadRequest("e"))
 
 
+@run
+async def test_an_ensemble_that_serves_cannot_be_made_to_call_itself(repository):
+    root = repository(e=ensemble("a"), f=ensemble("e"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("f"))
+        write(root / "e" / "config.pbtxt", ensemble("f"))
+        with pytest.raises(NotLoadable, match="ensemble 'e' calls itself: e → f → e"):
+            await control.load(LoadRequest("e"))
+        assert catalog.names() == ["a", "e", "f"]
+        await control.unload(UnloadRequest("e"))
+        assert catalog.names() == ["a"]
+
+
+@run
+async def test_two_loads_at_once_cannot_make_ensembles_call_each_other(repository):
+    root = repository(e=ensemble("a"), f=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await asyncio.gather(control.load(LoadRequest("e")), control.load(LoadRequest("f")))
+        write(root / "e" / "config.pbtxt", ensemble("f"))
+        write(root / "f" / "config.pbtxt", ensemble("e"))
+        loads = control.load(LoadRequest("e")), control.load(LoadRequest("f"))
+        done = await asyncio.gather(*loads, return_exceptions=True)
+        [error] = [one for one in done if one is not None]
+        assert "calls itself" in error.message
+        await control.unload(UnloadRequest("a"))
+        assert catalog.names() == []
+
+
 @pytest.mark.parametrize("mode", ["none", "poll"])
 @run
 async def test_at_the_start_the_index_says_why_an_ensemble_does_not_load(repository, mode):

@@ -47,3 +47,38 @@ def test_a_chain_that_closes_is_refused():
     check_chain(("a", "b"), "c")
     with pytest.raises(LoadFailed, match="ensemble 'b' calls itself: b → c → b"):
         check_chain(("a", "b", "c"), "b")
+
+
+def nested(count):
+    """Ensembles e0 to e`count - 1`, each calling the next."""
+    dependents = Dependents()
+    for number in range(count):
+        dependents.want(f"e{number}", (f"e{number + 1}",))
+    return dependents
+
+
+def test_who_would_call_itself_by_way_of_others_is_told_the_way():
+    dependents = nested(3)
+    dependents.check("e3", ("m",))
+    with pytest.raises(LoadFailed, match="calls itself: e"):
+        dependents.check("e3", ("m", "e0"))
+    with pytest.raises(LoadFailed, match="'m' calls itself: m → m"):
+        dependents.check("m", ("m",))
+
+
+def test_ensembles_above_and_below_count_as_inside_each_other():
+    most = nested(MAX_NESTING)  # the last one calls e32, no ensemble so far
+    most.check("e32", ())
+    message = "'e0' is more than 32 ensembles inside each other"
+    with pytest.raises(LoadFailed, match=message):
+        most.check("e32", ("m",))
+    with pytest.raises(LoadFailed, match="'top' is more than 32 ensembles inside each other"):
+        most.check("top", ("e0",))
+
+
+def test_many_ways_to_the_same_models_are_checked_in_no_time():
+    dependents = Dependents()
+    for number in range(MAX_NESTING - 1):
+        for side in "ab":
+            dependents.want(f"{side}{number}", (f"a{number + 1}", f"b{number + 1}"))
+    dependents.check("top", ("a0", "b0"))

@@ -390,3 +390,43 @@ def test_a_model_that_is_not_decoupled_has_no_first_answers():
 def test_buckets_out_of_order_are_refused(buckets):
     with pytest.raises(InvalidConfig, match=r"model 'm': the buckets of nv_\w+ are not in order"):
         counts_of(decoupled(*buckets), with_summaries=False)
+
+
+LIMITED = """
+instance_group { count: 2 rate_limiter { resources { name: "R" count: 2 } } }
+"""
+
+
+def test_a_rate_limiter_means_nothing_unless_it_is_asked_for(repository, ask):
+    root = repository(m=ECHO + LIMITED)
+    served = load(root)
+    [answer] = answers(served, ask("m", INPUT0=[[1, 2]]))
+    assert answer.outputs[0].numpy().tolist() == [[1, 2]]
+    assert complaint(root, InvalidConfig, rate_limits={("R", None): 1}) == (
+        "model 'm', instance 'm_0_0': rate_limiter resource 'R' is needed 2 times, "
+        "--rate-limit-resource has 1 of it"
+    )
+
+
+def test_a_limited_model_answers(repository, ask):
+    served = load(repository(m=ECHO + LIMITED), rate_limits={})
+    [answer] = answers(served, ask("m", INPUT0=[[1, 2]]))
+    assert answer.outputs[0].numpy().tolist() == [[1, 2]]
+
+
+def test_a_limited_model_cannot_be_made_to_run_inline(repository):
+    inline = 'parameters { key: "inferd_execution" value { string_value: "inline" } }'
+    text = complaint(repository(m=ECHO + LIMITED + inline), InvalidConfig, rate_limits={})
+    assert text.endswith("its rate_limiter may make it wait")
+
+
+def test_a_limited_instance_that_cannot_be_opened_leaves_its_claim(theirs, repository):
+    theirs.failures.append(BackendFailed("no"))
+    loader = Loader(LoadOptions(rate_limits={}))
+    config = 'backend: "theirs"\n' + LIMITED
+    [model] = loader.repositories([repository(m=config)]).find_all()
+    with pytest.raises(BackendFailed):
+        loader.load(model, 1)
+    assert loader._limiter._claims == []
+    loader.load(model, 1)
+    assert len(loader._limiter._claims) == 2

@@ -173,6 +173,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "metrics_port",
         "metrics_interval_ms",
         "metrics_config",
+        "rate_limit",
+        "rate_limit_resource",
     }
     acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
     assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)
@@ -197,3 +199,10 @@ def test_the_metrics_port_is_fixed_where_the_others_are(given, port):
 def test_summaries_are_a_matter_of_loading():
     config = ServerConfig(metrics_config=("summary_latencies=true",))
     assert load_options(config).summary_latencies is True
+
+
+def test_resources_are_limited_when_executions_are_counted():
+    given = ("R:4", "R:2:1")
+    assert load_options(ServerConfig(rate_limit_resource=given)).rate_limits is None
+    config = ServerConfig(rate_limit="execution_count", rate_limit_resource=given)
+    assert load_options(config).rate_limits == {("R", None): 4, ("R", 1): 2}

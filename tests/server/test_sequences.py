@@ -15,7 +15,7 @@ from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
 A_MINUTE_US = 60_000_000
-KINDS = {"START": "START", "END": "END", "READY": "READY"}
+KINDS = ("START", "END", "READY")
 TYPES = {
     "int32": (TensorProto.INT32, "INT32", "0, 1"),
     "fp32": (TensorProto.FLOAT, "FP32", "0, 1"),
@@ -249,3 +249,40 @@ def test_a_state_begins_with_what_its_file_holds(models):
         return [await ask("total", [n], 1, start=n == 1) for n in (1, 2)]
 
     assert serving(repository, "REST", talk) == [{"Y": 101.0}, {"Y": 103.0}]
+
+
+def test_a_model_that_is_loaded_anew_begins_without_sequences(models):
+    repository = models(total=total())
+
+    async def whole():
+        configured = ServerConfig(
+            http_port=0,
+            grpc_port=0,
+            model_repository=(str(repository),),
+            model_control_mode="explicit",
+            load_model=("*",),
+        )
+        async with (
+            Server(configured) as server,
+            contextlib.aclosing(Client(triton_http, server.http_port)) as client,
+        ):
+            await client.ask("total", [1], 1, start=True)
+            (repository / "total" / "config.pbtxt").write_text(total(count=2)[0])
+            await client.client.load_model("total")
+            with pytest.raises(InferenceServerException, match="knows no sequence 1"):
+                await client.ask("total", [1], 1)
+            return await client.ask("total", [5], 1, start=True)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(whole()) == {"Y": 5.0}
+
+
+def test_a_control_of_another_type_than_the_files_does_not_load(models):
+    text, graph = show("int32")
+    text = text.replace("int32_false_true", "fp32_false_true")
+
+    async def talk(ask):
+        await ask("show", [1], 1, start=True)
+
+    with pytest.raises(InferenceServerException, match="the file has INT32"):
+        serving(models(show=(text, graph)), "REST", talk)

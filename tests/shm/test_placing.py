@@ -1,11 +1,12 @@
 import asyncio
+import os
 
 import numpy as np
 import pytest
 
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import InvalidRequest, RegionFailed
-from inferd.shm.placing import INLINE_BYTES, place_outputs
+from inferd.shm.placing import INLINE_BYTES, MAX_COPIED_BYTES, place_outputs
 from inferd.shm.regions import Regions
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -72,6 +73,19 @@ def test_an_output_that_is_sent_is_no_view_of_shared_memory(regions):
     regions.given.memory[:16] = b"x" * 16
     assert bytes(copied.data) == VALUES.tobytes()
     assert copied.parameters == {"p": 1}
+
+
+@pytest.mark.parametrize("size", [MAX_COPIED_BYTES + 1, 1 << 40])
+def test_more_than_any_answer_has_is_not_copied_to_be_sent(shared, size):
+    given, regions = shared(16), Regions(allowed=True)
+    os.truncate(given.path, size)  # a hole takes no memory
+    regions.register_system("r", given.key, 0, size)
+    span = regions.span("r", 0, size)
+    all_of_it = Tensor("Y", DataType.INT8, (size,), span.view)
+    with pytest.raises(InvalidRequest, match=f"'Y' lies in shared memory and has {size} bytes"):
+        placed([span], [], [all_of_it])
+    del span, all_of_it
+    regions.close()
 
 
 def test_empty_outputs_have_a_place_too(regions):

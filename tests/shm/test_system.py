@@ -135,6 +135,17 @@ def test_a_server_without_files_left_says_so(shared):
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+def test_a_region_there_are_no_addresses_for_leaves_nothing_behind(shared):
+    gc.collect()  # what earlier tests left
+    given = shared()
+    os.truncate(given.path, 1 << 50)  # a hole takes no memory
+    files, watches = _open_files(), set(guard()._watched)
+    with pytest.raises(Unavailable, match="no room"):
+        SystemRegion("r", given.key, 0, 1 << 50)
+    gc.collect()
+    assert (_open_files(), set(guard()._watched)) == (files, watches)
+
+
 def test_an_object_that_shrank_is_told_until_it_has_grown_again(shared):
     given = shared(2 * PAGE)
     made = region(given)

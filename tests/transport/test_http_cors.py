@@ -61,6 +61,14 @@ async def test_a_page_may_read_errors_too(serving, status):
         assert answer.headers[ALLOW] == PAGE
 
 
+async def test_a_page_may_read_that_its_body_is_not_wanted(serving):
+    async with serving(**NAMED, access=Access(ring=KeyRing({}))) as site:
+        lines = (f"Origin: {PAGE}", "Content-Length: 1000000")
+        answer = await site.ask(request("/v2/models/id/infer", *lines, method="POST"))
+        assert answer.status == 401
+        assert answer.headers[ALLOW] == PAGE
+
+
 @pytest.mark.parametrize(
     "origin",
     [

@@ -357,6 +357,22 @@ def test_errors_have_their_status():
     run(test, http_max_body_bytes=1000)
 
 
+def test_browsers_are_told_though_the_call_is_not_open_to_everybody():
+    async def test(client, port, held):
+        origin = [(b"origin", b"https://page")]
+        asked = [*origin, (b"access-control-request-method", b"POST")]
+        infer, body = b"/v2/models/m/infer", infer_body([1.0])
+        status, fields, _ = await client.answer(client.ask(b"OPTIONS", infer, fields=asked))
+        assert (status, fields["access-control-allow-methods"]) == (200, "POST")
+        assert fields["access-control-allow-origin"] == "https://page"
+        for sent in (body, None):
+            status, fields, _ = await client.answer(client.ask(b"POST", infer, sent, fields=asked))
+            assert (status, fields["access-control-allow-origin"]) == (403, "https://page")
+
+    options = {"http_cors_origin": ("https://page",)}
+    run(test, http_restricted_api=("inference:admin-key=k",), **options)
+
+
 def test_restricted_calls_want_their_header_before_any_body():
     async def test(client, port, held):
         held.release.set()

@@ -554,13 +554,11 @@ class ServerConfig:
         "Count executions and hold back those whose resources are taken.",
         group="Backends, devices and caches",
         choices=("off", "execution_count"),
-        acted_on=False,
     )
     rate_limit_resource: tuple[str, ...] = option(
         (),
         "NAME:COUNT[:DEVICE]: how much there is of a resource. May be repeated.",
         group="Backends, devices and caches",
-        acted_on=False,
     )
     host_policy: tuple[str, ...] = option(
         (),

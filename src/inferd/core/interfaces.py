@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from inferd.config.model import ModelConfig
+from inferd.config.model import ModelConfig, RateLimiter
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 
@@ -26,11 +26,15 @@ class ModelFiles(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Which device one instance runs on; `device_id` counts GPUs, 0 on the CPU."""
+    """Which device one instance runs on; `device_id` counts GPUs, 0 on the CPU.
+
+    `rate_limiter` is what it needs before it may run, if anything.
+    """
 
     name: str
     gpu: bool = False
     device_id: int = 0
+    rate_limiter: RateLimiter | None = None
 
 
 class Instance(Protocol):

@@ -267,10 +267,8 @@ class Control:
             self._dependents.leave(name)
             self._withdraw(lineup, is_gone=True)
             return []
-        error = source.model.error
-        if error is None and missing:
-            needed = ", ".join(map(self._with_reason, missing))
-            error = LoadFailed(f"model '{name}' needs {needed}, which is not loaded")
+        needs = needs_of(source.model.config)
+        error = source.model.error or self._misfit(name, needs, missing)
         if error is not None:
             if source.is_override:
                 raise error
@@ -279,10 +277,10 @@ class Control:
                 raise NotLoadable(msg) from error
             lineup.fail(error.message)
             return [error.message]
-        before, needs = lineup.serving, needs_of(source.model.config)
+        self._dependents.want(name, needs)  # at once, so that the next one is checked against it
+        before = lineup.serving
         source = source._replace(callees=self._callees(needs))
         failures = await lineup.change(source, is_partial=not (is_asked or before))
-        self._dependents.want(name, needs)
         if lineup.serving != before:
             self._tell(lineup)
         if failures and is_asked:
@@ -290,6 +288,17 @@ class Control:
             log.error("%s", error.message)
             raise error
         return list(failures.values())
+
+    def _misfit(self, name: str, needs: tuple[str, ...], missing: list[str]) -> LoadFailed | None:
+        """Return why a model cannot call the models in `needs`, of which some are `missing`."""
+        if missing:
+            needed = ", ".join(map(self._with_reason, missing))
+            return LoadFailed(f"model '{name}' needs {needed}, which is not loaded")
+        try:
+            self._dependents.check(name, needs)
+        except LoadFailed as error:
+            return error
+        return None
 
     def _withdraw(self, lineup: Lineup, reason: str = UNLOADED, *, is_gone: bool = False) -> None:
         before = lineup.serving

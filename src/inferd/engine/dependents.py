@@ -31,6 +31,26 @@ class Dependents:
         else:
             self._needs.pop(name, None)
 
+    def check(self, name: str, needs: tuple[str, ...]) -> None:
+        """Raise LoadFailed when the model cannot call the models in `needs`.
+
+        It would come to call itself, or too many ensembles would be inside each other, counted
+        from those that call it.
+        """
+        graph = {**self._needs, name: needs}
+        callers = [name]
+        for one in callers:
+            callers += [above for above in self.of(one) if above not in callers]
+        # Ways down that are equally long, one for each model they lead to.
+        ways: dict[str, tuple[str, ...]] = {one: (one,) for one in callers}
+        while ways:
+            longer: dict[str, tuple[str, ...]] = {}
+            for one, way in ways.items():
+                for callee in graph.get(one, ()):
+                    check_chain(way, callee)
+                    longer[callee] = (*way, callee)
+            ways = longer
+
     def leave(self, name: str) -> list[str]:
         """Take note that nobody wants the model any more; return whom nobody now needs.
 

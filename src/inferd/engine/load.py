@@ -16,7 +16,15 @@ from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
-from inferd.core.interfaces import Backend, DecoupledInstance, Instance, Models
+from inferd.config.rate_limit import Limits
+from inferd.core.interfaces import (
+    Backend,
+    DecoupledInstance,
+    Instance,
+    ModelFiles,
+    Models,
+    Placement,
+)
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
@@ -40,6 +48,7 @@ from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
 from inferd.schedulers.batch import BatchPlan
+from inferd.schedulers.limiter import RateLimiter, limited
 
 log = logging.getLogger("inferd.engine")
 
@@ -55,6 +64,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     """Which models are loaded, and how; the fields are the server options of the same names.
 
     `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
+    `rate_limits` is None when --rate-limit is off.
     """
 
     model_config_name: str = ""
@@ -69,6 +79,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     load_model: tuple[str, ...] = ()
     repository_poll_secs: float = 15.0
     summary_latencies: bool = False
+    rate_limits: Limits | None = None
 
 
 class Loader:
@@ -90,6 +101,8 @@ class Loader:
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
+        limits = options.rate_limits
+        self._limiter = RateLimiter(limits) if limits is not None else None
 
     def repositories(self, paths: Sequence[Path]) -> Repositories:
         """Return what finds the models below `paths`. Raises InvalidConfig for a bad path."""
@@ -139,7 +152,7 @@ class Loader:
         with ExitStack() as undo:
             instances: list[Instance] = []
             for place in places:
-                instances.append(backend.open(files, executed, place))
+                instances.append(self._open(backend, files, executed, place))
                 undo.callback(instances[-1].close)
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
@@ -161,6 +174,18 @@ class Loader:
             undo.pop_all()
         served.is_on_gpu = any(place.gpu for place in places)
         return served
+
+    def _open(
+        self, backend: Backend, files: ModelFiles, config: ModelConfig, place: Placement
+    ) -> Instance:
+        if self._limiter is None or place.rate_limiter is None:
+            return backend.open(files, config, place)
+        claim = self._limiter.enter(config.name, place)
+        try:
+            return limited(backend.open(files, config, place), claim)
+        except BaseException:
+            claim.leave()
+            raise
 
     def _ensemble(
         self, model: FoundModel, config: ModelConfig, version: int, steps: Sequence[Served]
@@ -256,6 +281,12 @@ def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[I
         msg = (
             f"model '{config.name}': parameter {EXECUTION_PARAMETER} is 'inline', but backend "
             f"'{config.backend}' does not run a model in several threads at once"
+        )
+        raise InvalidConfig(msg)
+    if wanted == "inline" and any(getattr(instance, "waits", False) for instance in instances):
+        msg = (
+            f"model '{config.name}': parameter {EXECUTION_PARAMETER} is 'inline', but its "
+            f"rate_limiter may make it wait"
         )
         raise InvalidConfig(msg)
     if wanted != "auto":

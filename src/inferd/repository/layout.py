@@ -221,6 +221,6 @@ def _placements_of(group: InstanceGroup, gpu_count: int, place: str) -> list[Pla
         devices = [(True, gpu) for gpu in group.gpus or range(gpu_count)]
     every = [device for device in devices for _ in range(group.count)]
     return [
-        Placement(f"{group.name}_{number}", gpu=gpu, device_id=device_id)
+        Placement(f"{group.name}_{number}", gpu, device_id, group.rate_limiter)
         for number, (gpu, device_id) in enumerate(every)
     ]

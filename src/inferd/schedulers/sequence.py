@@ -343,13 +343,14 @@ class SequenceScheduler:
         requests = [row.request if row is not None else self._filler(steps[0]) for row in rows]
         lane.is_busy = True
         try:
-            outcome: Outcome | None = lane.execution.run_inline(requests)
-        except InferdError as error:
-            outcome = error
-        if outcome is None:
+            answers = lane.execution.run_inline(requests)
+        except InferdError as error:  # its traceback holds this frame, which must not hold it
+            self._finish(lane, rows, error)
+            return now_ns
+        if answers is None:
             lane.execution.start(requests, partial(self._finish_in_thread, lane, rows))
             return 0
-        self._finish(lane, rows, outcome)
+        self._finish(lane, rows, answers)
         return now_ns  # when others have had their turn: more may be ready, or a slot free
 
     def _finish_in_thread(self, lane: _Lane, rows: list[_Step | None], outcome: Outcome) -> None:

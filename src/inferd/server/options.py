@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
+from inferd.config.rate_limit import read_resources
 from inferd.config.server import ServerConfig
 from inferd.config.trace import OPENTELEMETRY, read_trace_config
 from inferd.engine.load import LoadOptions
@@ -58,6 +59,7 @@ def tracer(config: ServerConfig) -> Tracer:
 
 def load_options(config: ServerConfig) -> LoadOptions:
     """Return how models are loaded."""
+    resources = read_resources(config.rate_limit_resource)
     return LoadOptions(
         model_config_name=config.model_config_name or "",
         disable_auto_complete_config=config.disable_auto_complete_config,
@@ -71,6 +73,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         load_model=config.load_model,
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
+        rate_limits=resources if config.rate_limit != "off" else None,
     )
 
 

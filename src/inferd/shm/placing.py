@@ -6,13 +6,16 @@ from typing import Any
 import numpy as np
 
 from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
-from inferd.errors import RegionFailed
+from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 
 INLINE_BYTES = 4 << 20
 """So much is copied on the event loop at once: about a millisecond."""
+
+MAX_COPIED_BYTES = (1 << 31) - 1
+"""The largest output that is copied out of shared memory to be sent: the largest gRPC message."""
 
 
 async def place_outputs(request: InferRequest, response: InferResponse) -> None:
@@ -22,7 +25,8 @@ async def place_outputs(request: InferRequest, response: InferResponse) -> None:
     views of shared memory, are copied: a client may write there again while it still reads.
 
     Raises RegionFailed when an output does not fit in its place, before anything is copied, and
-    InvalidRequest when memory the request uses went away.
+    InvalidRequest when memory the request uses went away, or more is to be sent than
+    MAX_COPIED_BYTES; Unavailable when there is no memory for that.
     """
     spans = request.spans
     assert spans is not None
@@ -53,9 +57,26 @@ def _placed(
             _fill(one.place, view, is_there=_is_there(data, one.place))
             data = b""
         elif _is_shared(view, spans):
-            data = bytes(view)
+            data = _copied(tensor.name, view)
         placed.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, tensor.parameters))
     return placed
+
+
+def _copied(name: str, data: memoryview) -> memoryview:
+    """Return a copy of output `name`, made by numpy: it lets other threads run meanwhile."""
+    if len(data) > MAX_COPIED_BYTES:
+        msg = (
+            f"output '{name}' lies in shared memory and has {len(data)} bytes; more than "
+            f"{MAX_COPIED_BYTES} are not copied to be sent, give it a place in shared memory"
+        )
+        raise InvalidRequest(msg)
+    try:
+        copy = np.empty(len(data), np.uint8)
+    except MemoryError:
+        msg = f"the server has no memory for the {len(data)} bytes of output '{name}'"
+        raise Unavailable(msg) from None
+    np.copyto(copy, _bytes_of(data))
+    return copy.data
 
 
 def _fill(place: Span, data: memoryview, *, is_there: bool) -> None:

@@ -98,7 +98,7 @@ class SystemSpan:
 class _Mapping(mmap.mmap):
     """A guarded mapping; every view of it keeps it alive, and its file open."""
 
-    fd: int
+    fd = -1  # until the memory is mapped, and whoever opened the file need not close it
     watch: Watch
     memory: tuple[int, ...]
     skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
@@ -123,6 +123,8 @@ class _Mapping(mmap.mmap):
             raise InvalidRequest(msg)
 
     def __del__(self) -> None:
+        if self.fd < 0:
+            return
         # Before the memory is unmapped: its addresses may then become another mapping's.
         guard().forget(self.watch)
         os.close(self.fd)

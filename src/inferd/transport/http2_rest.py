@@ -78,7 +78,7 @@ class RestExchange(H2Stream):
         try:
             self._check_head()
         except HttpError as error:
-            self._refuse(error.status, error.message)
+            self._refuse(error.status, error.message, error.headers)
         else:
             if self.head.content_length >= 0:
                 self._begin(self.head.content_length)
@@ -91,7 +91,8 @@ class RestExchange(H2Stream):
             raise HttpError(431, f"the request head is larger than {limit} bytes")
         if self.head.method == b"CONNECT":
             raise HttpError(501, "CONNECT is not supported")
-        if self._routes.is_guarded:
+        # What has no body is refused by its call, which also knows the questions of browsers.
+        if self._routes.is_guarded and not self.is_remote_done:
             self._routes.check_access(self.head.path, joined(self.head.fields))
         if self.head.content_length > self._port.server.max_body_bytes:
             raise self._too_large()
@@ -240,8 +241,8 @@ class RestExchange(H2Stream):
         limit = self._port.server.max_body_bytes
         return HttpError(413, f"the body is larger than the {limit} bytes this server takes")
 
-    def _refuse(self, status: int, message: str) -> None:
-        self._answer(error_answer(status, message))
+    def _refuse(self, status: int, message: str, headers: bytes = b"") -> None:
+        self._answer(error_answer(status, message, headers))
 
     def _clean_up(self) -> None:
         if self._task is not None:

@@ -222,7 +222,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 elif not self._read_request():
                     break
         except HttpError as error:
-            self._refuse(error.status, error.message)
+            self._refuse(error.status, error.message, error.headers)
             return
         if self._is_eof and not self._is_closing:
             self._go_on_half_closed()
@@ -460,14 +460,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         if len(self._pending) == 1:
             self._server.turns.write_soon(self)
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _refuse(self, status: int, message: str, headers: bytes = b"") -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
 
         Closing at once would reset the connection, and the client might never see the answer.
         """
         self._release_body()
         self._request = self._chunks = None
-        answer = error_answer(status, message, _CLOSE)
+        answer = error_answer(status, message, headers + _CLOSE)
         self._pending.append(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
         self.write_pending()
         self._go_on_reading()

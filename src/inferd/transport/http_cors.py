@@ -7,7 +7,7 @@ server from clients: who is no browser is answered as ever.
 import re
 
 from inferd.transport.access import Headers
-from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_routes import HttpRoutes, error_answer
 from inferd.wire import v2_binary
 
@@ -33,8 +33,12 @@ class CorsRoutes:
         self.tracer = routes.tracer
 
     def check_access(self, target: bytes, headers: Headers) -> None:
-        """See HttpRoutes.check_access."""
-        self._routes.check_access(target, headers)
+        """See HttpRoutes.check_access; a page may read the refusal."""
+        try:
+            self._routes.check_access(target, headers)
+        except HttpError as error:
+            error.headers += self._told(headers.get(b"origin"))
+            raise
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""

@@ -67,12 +67,16 @@ class HttpAnswer(msgspec.Struct, gc=False):
 
 
 class HttpError(Exception):
-    """A request that HTTP itself forbids; the connection closes after the answer."""
+    """A request that HTTP itself forbids; the connection closes after the answer.
 
-    def __init__(self, status: int, message: str) -> None:
+    `headers` are whole lines of that answer, ending in CR LF.
+    """
+
+    def __init__(self, status: int, message: str, headers: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.headers = headers
 
 
 class _Head:

@@ -1,0 +1,25 @@
+"""Resource limits: how much there is of what instances share, as --rate-limit-resource says it."""
+
+from collections.abc import Mapping, Sequence
+
+from inferd.errors import InvalidConfig
+
+Limits = Mapping[tuple[str, int | None], int]
+"""How much there is, by name and device; None stands for every device, and for all together."""
+
+
+def read_resources(texts: Sequence[str]) -> Limits:
+    """Return what the values of --rate-limit-resource, each NAME:COUNT[:DEVICE], say together.
+
+    Raises InvalidConfig.
+    """
+    limits: dict[tuple[str, int | None], int] = {}
+    for text in texts:
+        name, *numbers = text.split(":")
+        is_whole = name and all(n.isascii() and n.isdecimal() and len(n) < 10 for n in numbers)
+        if not is_whole or len(numbers) not in (1, 2):
+            msg = f"--rate-limit-resource is '{text}', expected NAME:COUNT or NAME:COUNT:DEVICE"
+            raise InvalidConfig(msg)
+        device = int(numbers[1]) if len(numbers) == 2 else None
+        limits[name, device] = int(numbers[0])
+    return limits

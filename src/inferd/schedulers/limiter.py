@@ -1,0 +1,198 @@
+"""RateLimiter: instances share resources, and an execution waits until what it needs is free.
+
+These are the rules of Triton's rate limiter (--rate-limit=execution_count, and rate_limiter in an
+instance_group). An instance takes all it needs at once or nothing, so none waits for another that
+waits for it. Of those that wait, the one that has run least goes first, where a run of an instance
+with priority p counts p times; one whose resources are taken is overtaken only by those who need
+none of them.
+
+An instance waits in its own thread, holding nothing. So what needs resources never runs on the
+event loop, and no scheduler knows of all this.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from inferd.config.model import RateLimiterResource
+from inferd.config.rate_limit import Limits
+from inferd.core.interfaces import DecoupledInstance, Instance, Placement
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, InvalidConfig, Unavailable
+
+Pool = tuple[str, int | None]
+"""A resource of one device, or (None) of all of them together."""
+
+
+class RateLimiter:
+    """What the instances of all models share. Its methods may be called in any thread.
+
+    `limits` is how much there is; of what is not in it there is as much as the neediest of the
+    loaded instances needs.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._changed = threading.Condition()
+        self._claims: list[Claim] = []
+        self._waiting: list[Claim] = []
+        self._taken: dict[Pool, int] = {}
+        self._numbers = count()
+
+    def enter(self, model: str, place: Placement) -> "Claim":
+        """Return the claim of an instance that has a rate limiter, until it leaves.
+
+        Raises InvalidConfig when there will never be as much as it needs, or a resource is one of
+        a device here and of all devices together there.
+        """
+        limiter = place.rate_limiter
+        assert limiter is not None
+        needs = {
+            (one.name, None if one.is_global else place.device_id): one.count
+            for one in limiter.resources
+        }
+        with self._changed:
+            for one in limiter.resources:
+                self._check(model, one, place)
+            claim = Claim(self, needs, max(1, limiter.priority))
+            claim.runs = min((other.runs for other in self._claims), default=0)
+            self._claims.append(claim)
+        return claim
+
+    def leave(self, claim: "Claim") -> None:
+        """Forget a claim. If it waits, it is told that it waits in vain."""
+        with self._changed:
+            claim.has_left = True
+            if claim in self._claims:
+                self._claims.remove(claim)
+            self._grant()
+            self._changed.notify_all()
+
+    def acquire(self, claim: "Claim") -> None:
+        """Wait until all that `claim` needs is free, and take it. Raises Unavailable if it left."""
+        with self._changed:
+            claim.number = next(self._numbers)
+            self._waiting.append(claim)
+            self._grant()
+            while not claim.is_granted and not claim.has_left:
+                self._changed.wait()
+            if not claim.is_granted:
+                self._waiting.remove(claim)
+                msg = "the model was unloaded while it waited for its resources"
+                raise Unavailable(msg)
+
+    def release(self, claim: "Claim") -> None:
+        """Give back what `claim` took."""
+        with self._changed:
+            for pool, needed in claim.needs.items():
+                self._taken[pool] -= needed
+            claim.is_granted = False
+            claim.runs += claim.weight
+            self._grant()
+
+    def _grant(self) -> None:
+        """Let those run whose turn it is."""
+        blocked: set[Pool] = set()
+        for claim in sorted(self._waiting, key=lambda one: (one.runs, one.number)):
+            pools = claim.needs.keys()
+            if pools & blocked or not all(self._has(p, n) for p, n in claim.needs.items()):
+                blocked |= pools
+                continue
+            for pool, needed in claim.needs.items():
+                self._taken[pool] = self._taken.get(pool, 0) + needed
+            claim.is_granted = True
+            self._waiting.remove(claim)
+            self._changed.notify_all()
+
+    def _has(self, pool: Pool, needed: int) -> bool:
+        return self._taken.get(pool, 0) + needed <= self._size(pool)
+
+    def _size(self, pool: Pool) -> int:
+        limit = self._limit(pool)
+        if limit is not None:
+            return limit
+        return max((claim.needs.get(pool, 0) for claim in self._claims), default=0)
+
+    def _limit(self, pool: Pool) -> int | None:
+        name, _ = pool
+        return self._limits.get(pool, self._limits.get((name, None)))
+
+    def _check(self, model: str, one: RateLimiterResource, place: Placement) -> None:
+        where = f"model '{model}', instance '{place.name}': rate_limiter resource '{one.name}'"
+        limiter = place.rate_limiter
+        own = limiter.resources if limiter is not None else ()
+        kinds = {device is None for c in self._claims for n, device in c.needs if n == one.name}
+        kinds |= {other.is_global for other in own if other.name == one.name}
+        if len(kinds | {one.is_global}) > 1:
+            msg = f"{where} is global in one place and belongs to a device in another"
+            raise InvalidConfig(msg)
+        limit = self._limit((one.name, None if one.is_global else place.device_id))
+        if limit is not None and one.count > limit:
+            msg = f"{where} is needed {one.count} times, --rate-limit-resource has {limit} of it"
+            raise InvalidConfig(msg)
+
+
+class Claim:
+    """What one instance needs, how often it has run, and whether it may now."""
+
+    def __init__(self, limiter: RateLimiter, needs: dict[Pool, int], weight: int) -> None:
+        self.needs = needs
+        self.weight = weight
+        self.runs = 0
+        self.number = 0
+        self.is_granted = False
+        self.has_left = False
+        self._limiter = limiter
+
+    def __enter__(self) -> None:
+        """Wait for what it needs. Raises Unavailable."""
+        self._limiter.acquire(self)
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back."""
+        self._limiter.release(self)
+
+    def leave(self) -> None:
+        """Let the limiter forget it."""
+        self._limiter.leave(self)
+
+
+class LimitedInstance:
+    """An instance that waits for its resources before each execution."""
+
+    bounded = False  # it may wait long
+    waits = True
+
+    def __init__(self, instance: Instance, claim: Claim) -> None:
+        self._instance = instance
+        self._claim = claim
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """See Instance.execute. Raises Unavailable when the instance is closed while it waits."""
+        with self._claim:
+            return self._instance.execute(requests)
+
+    def close(self) -> None:
+        """See Instance.close."""
+        self._claim.leave()
+        self._instance.close()
+
+
+class LimitedDecoupledInstance(LimitedInstance):
+    """The same of a decoupled model, whose execution is a whole stream."""
+
+    def __init__(self, instance: DecoupledInstance, claim: Claim) -> None:
+        super().__init__(instance, claim)
+        self._decoupled = instance
+
+    def stream(self, request: InferRequest) -> Iterator[InferResponse]:
+        """See DecoupledInstance.stream."""
+        with self._claim:
+            yield from self._decoupled.stream(request)
+
+
+def limited(instance: Instance, claim: Claim) -> Instance:
+    """Return `instance` as it runs under `claim`."""
+    if isinstance(instance, DecoupledInstance):
+        return LimitedDecoupledInstance(instance, claim)
+    return LimitedInstance(instance, claim)
