@@ -28,6 +28,7 @@ CODES = {
     "invalid": Code.INVALID_ARGUMENT,
     "not found": Code.NOT_FOUND,
     "unsupported": Code.UNIMPLEMENTED,
+    "unavailable": Code.UNAVAILABLE,
 }
 
 
