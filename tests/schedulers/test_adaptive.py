@@ -350,6 +350,29 @@ def test_while_requests_are_quick_the_first_ones_run_alone():
     assert pace.choose(queue_of(5), 1) == (5, 0)
 
 
+def test_a_lone_client_of_large_requests_is_no_crowd():
+    pace = after_trial()
+    for _ in range(20):
+        pace.came(1)
+        assert pace.starts_at_once
+        pace.started(1)
+        pace.ended(1, 8, 8 * TRIAL_NS)
+    pace.came(2)
+    assert not pace.starts_at_once
+
+
+def test_who_is_expected_has_as_many_items_as_requests_usually_have():
+    pace = after_trial()
+    for _ in range(40):
+        pace.started(1)
+        pace.ended(1, 8, 8 * TRIAL_NS)
+    pace.came(2)  # eight items each, and what 16 cost is not known yet
+    assert not pace.starts_at_once
+    pace.started(2)
+    pace.ended(2, 16, 16 * TRIAL_NS)  # now it is: they do not gain
+    assert pace.starts_at_once
+
+
 def test_one_slow_request_ends_the_trial():
     pace = AdaptivePace(MOST, 1)
     pace.started(1)

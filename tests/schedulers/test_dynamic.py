@@ -248,6 +248,60 @@ def test_a_stream_has_one_answer():
     assert simulate(serve) == ["a"]
 
 
+class Noting(FixedPace):
+    """Notes what it is told."""
+
+    def __init__(self):
+        super().__init__(8, (8,), 0)
+        self.told = []
+
+    def came(self, waiting_count):
+        self.told.append(("came", waiting_count))
+
+    def started(self, count):
+        self.told.append(("started", count))
+
+    def ended(self, count, size, took_ns):
+        self.told.append(("ended", count, size, took_ns))
+
+    def ran(self, count, size, took_ns):
+        self.told.append(("ran", count, size, took_ns))
+
+
+def noted(*requests, outcome=None, quick=False):
+    """What the pace is told of `requests`, sent at once."""
+    pace = Noting()
+
+    async def serve():
+        execution = SimulatedExecution(is_quick=quick)
+        execution.outcome = outcome
+        queue, _, plan = parts_of(DynamicBatching())
+        scheduler = DynamicScheduler(execution, queue, pace, plan, alarm=SimulatedAlarm)
+        await ended(send(scheduler, *requests))
+
+    simulate(serve)
+    return pace.told
+
+
+def test_the_pace_is_told_of_all_that_happens():
+    took_ns = 10 * MS
+    assert noted(request_of(size=2), request_of(), request_of(size=3)) == [
+        ("came", 1),
+        ("started", 1),
+        ("came", 1),
+        ("came", 2),
+        ("ended", 1, 2, took_ns),
+        ("started", 2),
+        ("ended", 2, 4, took_ns),
+    ]
+
+
+@pytest.mark.parametrize("outcome", [BackendFailed("no"), [InvalidRequest("no")]])
+def test_the_pace_is_told_what_failed(outcome):
+    told = noted(request_of(), outcome=lambda _requests: outcome)
+    assert told == [("came", 1), ("started", 1), ("ended", 1, 1, 0)]
+
+
 # --- on the event loop ---
 
 

@@ -394,3 +394,69 @@ def test_ragged_requests_and_what_tells_them_apart(models, together):
         assert await clients[0].batches("m") == ({3: 1} if together else {1: 3})
 
     serving(models(m=(config, graph)), serve)
+
+
+WIDTH, LAYERS = 1024, 8
+
+
+def doubling():
+    """Y = 2^LAYERS X, for X of 0 or more: each layer reads all its weights, however many rows."""
+    names = ["X", *(f"X{layer}" for layer in range(1, LAYERS)), "Y"]
+    eye = 2 * np.eye(WIDTH, dtype=np.float32)
+    weights = helper.make_tensor("W", TensorProto.FLOAT, eye.shape, eye.tobytes(), raw=True)
+    nodes = [
+        helper.make_node("MatMul", [names[layer], "W"], [names[layer + 1]])
+        for layer in range(LAYERS)
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", WIDTH]) for name in "XY"]
+    return helper.make_graph(nodes, "graph", values[:1], values[1:], [weights])
+
+
+async def ask_over_rest(client, number):
+    """Ask for one to three rows at a time, and now and then for what has the wrong shape."""
+    right_count = 0
+    for turn in range(12):
+        is_wrong = turn % 5 == 4
+        rows = np.full((1 + turn % 3, WIDTH + is_wrong), number + 100 * turn, np.float32)
+        size = {"binary_data_size": rows.nbytes}
+        given = {"name": "X", "datatype": "FP32", "shape": rows.shape, "parameters": size}
+        document = {"inputs": [given], "parameters": {"binary_data_output": True}}
+        client.post("/v2/models/m/infer", document, rows.tobytes())
+        status, _, got = await client.answer()
+        assert status == (400 if is_wrong else 200)
+        right_count += not is_wrong and got == (rows * 2**LAYERS).tobytes()
+    return right_count
+
+
+async def ask_over_grpc(client, number):
+    """Ask for one row at a time, and now and then give up."""
+    right_count = 0
+    for turn in range(12):
+        rows = np.full((1, WIDTH), number + 100 * turn, np.float32)
+        given = triton.InferInput("X", rows.shape, "FP32")
+        given.set_data_from_numpy(rows)
+        call = asyncio.create_task(client.infer("m", [given]))
+        if turn % 4 == 3:
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait([call])
+        else:
+            right_count += ((await call).as_numpy("Y") == rows * 2**LAYERS).all()
+    return right_count
+
+
+@pytest.mark.slow
+def test_many_clients_of_a_model_that_finds_its_own_pace_get_their_own_answers(models):
+    config = 'max_batch_size: 16\nbackend: "onnxruntime"'  # the rest is filled in: it batches
+
+    async def serve(server, connect):
+        clients = [await connect() for _ in range(24)]
+        async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+            right_counts = await asyncio.gather(
+                *(ask_over_rest(one, number) for number, one in enumerate(clients)),
+                *(ask_over_grpc(client, number) for number in range(50, 58)),
+            )
+        assert right_counts == [10] * 24 + [9] * 8
+        assert max(await clients[0].batches("m")) > 3
+
+    serving(models(m=(config, doubling())), serve)

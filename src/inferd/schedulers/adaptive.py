@@ -133,8 +133,9 @@ class AdaptivePace:
         self._alone_ns = 0  # what a request alone took at least, of late
         self._trial_runs = TRIAL_RUNS
         self._busy_count = 0
-        self._running_size = 0
-        self._expected = 1.0  # items under way together
+        self._running_count = 0
+        self._expected = 1.0  # requests under way together
+        self._mean_size = 1.0  # items of a request
         self._best = 0
         self._probe_after = self._until_probe = FIRST_PROBE
         self._probes_larger = True
@@ -146,19 +147,19 @@ class AdaptivePace:
 
     # --- what happens ---
 
-    def came(self, waiting_size: int) -> None:
+    def came(self, waiting_count: int) -> None:
         """See Pace.came."""
-        self._expect(waiting_size + self._running_size)
+        self._expect(waiting_count + self._running_count)
 
-    def started(self, size: int) -> None:
+    def started(self, count: int) -> None:
         """See Pace.started."""
         self._busy_count += 1
-        self._running_size += size
+        self._running_count += count
 
     def ended(self, count: int, size: int, took_ns: int) -> None:
         """See Pace.ended."""
         self._busy_count -= 1
-        self._running_size -= size
+        self._running_count -= count
         cost_ns = took_ns + HANDED_OVER_NS + QUEUED_NS * count
         self._note(count, size, took_ns, cost_ns, on_loop=False)
 
@@ -172,35 +173,35 @@ class AdaptivePace:
         self.look_after = min(2 * self.look_after, LAST_LOOK)
         if count > 1 and self._alone_ns >= WORTH_NS:
             self._costs.forget(size)  # what did not pay then may pay now
-            self._expect(size)
+            self._expect(count)
 
     # --- what to do ---
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """See Pace.choose."""
-        coming = self._coming()
-        limit = self._limit(max(queue.size, coming))
-        found = beginning(queue, limit, _NO_SIZES)
-        if not found.is_closed and found.size < coming:
+        coming_count = self._coming()
+        size = max(queue.size, round(coming_count * self._mean_size))
+        found = beginning(queue, self._limit(size), _NO_SIZES)
+        if not found.is_closed and found.request_count < coming_count:
             if not self._since_ns:
                 self._since_ns = now_ns
                 return 0, now_ns  # those who come in this turn of the event loop cost nothing
-            if wait_ns := self._wait_ns(coming):
+            if wait_ns := self._wait_ns(size):
                 if self._since_ns + wait_ns > now_ns:
                     return 0, self._since_ns + wait_ns
                 self._patience_ns //= 2
         elif self._since_ns:
             self._patience_ns = max(self._patience_ns, 2 * (now_ns - self._since_ns))
         self._since_ns = 0
-        under_way = found.size + self._running_size
+        under_way = found.request_count + self._running_count
         self._expected += (under_way - self._expected) / 8
         self._decide()
         return found.request_count, 0
 
     def _coming(self) -> int:
-        """Return how large a batch is to be expected for each of the free instances."""
+        """Return how many requests are to be expected for each of the free instances."""
         free_count = max(1, self._instance_count - self._busy_count)
-        return ceil((round(self._expected) - self._running_size) / free_count)
+        return ceil((round(self._expected) - self._running_count) / free_count)
 
     def _limit(self, size: int) -> int:
         """Return the largest batch to make of `size` items that wait or will."""
@@ -240,6 +241,7 @@ class AdaptivePace:
             is_least = not alone_ns or took_ns < alone_ns
             self._alone_ns = took_ns if is_least else alone_ns + (took_ns - alone_ns) // 8
             self._trial_runs = self._trial_runs - 1 if took_ns <= TRIAL_NS else 0
+        self._mean_size += (size / count - self._mean_size) / 8
         self._costs.note(size, cost_ns, on_loop=on_loop)
         best = self._costs.best()
         if best != self._best:
@@ -248,14 +250,14 @@ class AdaptivePace:
             self._probe_after = self._until_probe = FIRST_PROBE
         self._decide()
 
-    def _expect(self, size: int) -> None:
-        if size > self._expected:
-            self._expected = size
+    def _expect(self, count: int) -> None:
+        if count > self._expected:
+            self._expected = count
             self._decide()
 
     def _decide(self) -> None:
-        may_pay = self._alone_ns >= WORTH_NS and (
-            self._best > 0 or not self._costs.is_known(self._costs.class_of(round(self._expected)))
-        )
+        reachable = self._costs.class_of(round(self._expected * self._mean_size))
+        gains = self._best > 0 or not self._costs.is_known(reachable)
+        may_pay = self._alone_ns >= WORTH_NS and gains
         are_more = self._expected >= self._instance_count + 0.5
         self.starts_at_once = self._trial_runs > 0 or not (may_pay and are_more)

@@ -109,7 +109,7 @@ class DynamicScheduler:
         queue, pace, order = self._queue, self._pace, self._order
         waiting = Waiting(request, None, asyncio.get_running_loop().create_future())
         if self._runs_at_once and self._free_count:
-            pace.came(request.batch_size)
+            pace.came(1)
             self._start_in_thread((waiting,), (request,))
             self._settle()
             return waiting
@@ -119,7 +119,7 @@ class DynamicScheduler:
         queue.add(waiting, self._clock())
         if order is not None:
             order.add(waiting)
-        pace.came(queue.size)
+        pace.came(len(queue))
         if not self._is_soon:
             self._advance()
         elif waiting.late_ns:
@@ -193,23 +193,21 @@ class DynamicScheduler:
             self._start_in_thread(batch, requests)
             return False
         took_ns = requests[0].ended_ns - requests[0].started_ns
-        self._pace.ran(len(requests), _size(requests), took_ns)
+        self._pace.ran(len(requests), _size(requests), _known(took_ns, answers))
         self._deliver(batch, answers)
         return True
 
     def _start_in_thread(self, batch: Sequence[Waiting], requests: Sequence[InferRequest]) -> None:
         self._free_count -= 1
-        self._pace.started(_size(requests))
+        self._pace.started(len(requests))
         self._execution.start(requests, partial(self._finish, batch, requests))
 
     def _finish(
         self, batch: Sequence[Waiting], requests: Sequence[InferRequest], outcome: Outcome
     ) -> None:
-        took_ns = 0
-        if not isinstance(outcome, InferdError):
-            took_ns = requests[0].computed_ns - requests[0].started_ns
+        took_ns = requests[0].computed_ns - requests[0].started_ns
         self._free_count += 1
-        self._pace.ended(len(requests), _size(requests), took_ns)
+        self._pace.ended(len(requests), _size(requests), _known(took_ns, outcome))
         if self._queue.size:
             self._advance()  # the instance first, then those who wait for what it did
         else:
@@ -280,6 +278,12 @@ class _Order:
                 return
             del self._waiting[number]
             tell(waiting, self._answers.pop(number))
+
+
+def _known(took_ns: int, outcome: Outcome) -> int:
+    """Return how long an execution took, 0 when it failed: that may have been before its work."""
+    failed = isinstance(outcome, InferdError) or isinstance(outcome[0], InferdError)
+    return 0 if failed else took_ns
 
 
 def _size(requests: Sequence[InferRequest]) -> int:

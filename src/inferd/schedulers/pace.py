@@ -62,27 +62,24 @@ class Pace(Protocol):
         """
         ...
 
-    def came(self, waiting_size: int) -> None:
-        """Note that a request came which cannot run on the event loop at once.
-
-        `waiting_size` is the batch size of all that wait now, with it.
-        """
+    def came(self, waiting_count: int) -> None:
+        """Note that a request came which cannot run on the event loop, and how many wait now."""
         ...
 
-    def started(self, size: int) -> None:
-        """Note that a batch begins on an instance of its own."""
+    def started(self, count: int) -> None:
+        """Note that a batch of `count` requests begins on an instance of its own."""
         ...
 
     def ended(self, count: int, size: int, took_ns: int) -> None:
-        """Note that a batch of `count` requests that `started` has ended; 0 ns: it failed."""
+        """Note that a batch of `count` requests, `size` items, has ended; 0 ns: it failed."""
         ...
 
     def ran(self, count: int, size: int, took_ns: int) -> None:
-        """Note that a batch of `count` requests ran on the event loop; 0 ns: it failed."""
+        """Note that a batch of `count` requests, `size` items, ran on the loop; 0 ns: it failed."""
         ...
 
     def looked(self, count: int, size: int) -> None:
-        """Note how many requests, and how large in all, ran at once in one turn of the loop."""
+        """Note how many requests, of so many items, ran at once in one turn of the loop."""
         ...
 
 
@@ -106,10 +103,10 @@ class FixedPace:
             return found.request_count, 0
         return 0, due_ns
 
-    def came(self, waiting_size: int) -> None:
+    def came(self, waiting_count: int) -> None:
         """See Pace.came."""
 
-    def started(self, size: int) -> None:
+    def started(self, count: int) -> None:
         """See Pace.started."""
 
     def ended(self, count: int, size: int, took_ns: int) -> None:
