@@ -30,6 +30,8 @@ class InferdError(Exception):
     """The root: anything raised on purpose. Its text is written for the client."""
 
     code = Code.INTERNAL
+    is_lost = False
+    """Whether it says nothing about the request: what ran it went away, another may run it."""
 
     @property
     def message(self) -> str:

@@ -13,6 +13,7 @@ _BACKENDS = {
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
+    "python": "inferd.backends.python.backend:PythonBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 

@@ -12,7 +12,7 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import Backend, Instance, Scheduler
+from inferd.core.interfaces import AsyncInstance, Backend, Instance, Scheduler
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
@@ -23,6 +23,7 @@ from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import MAX_WAITING, Execution
 from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.remote import RemoteExecution
 from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
 
@@ -57,6 +58,9 @@ def build_scheduler(
         instances = joined
 
     def execution_of(numbers: slice) -> Execution:
+        remote = [one for one in instances[numbers] if isinstance(one, AsyncInstance)]
+        if len(remote) == len(instances[numbers]):
+            return RemoteExecution(config.name, remote, counts=counts)
         return Execution(
             config.name,
             instances[numbers],

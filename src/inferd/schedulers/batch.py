@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from inferd.config.model import BatchInput, ModelConfig
-from inferd.core.interfaces import Instance
+from inferd.core.interfaces import Answer, Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError
-from inferd.schedulers.execution import Answer, failure
+from inferd.schedulers.execution import failure
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import cut_strings
 from inferd.tensor.tensor import Tensor

@@ -19,11 +19,12 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 
+from inferd.core.interfaces import Answer, Outcome
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.execution import MAX_WAITING, Answer, Execution, Outcome, twin
+from inferd.schedulers.execution import MAX_WAITING, Execution, twin
 from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
 

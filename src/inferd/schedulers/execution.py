@@ -24,7 +24,7 @@ from contextlib import ExitStack, closing, suppress
 from copy import copy
 from math import prod
 
-from inferd.core.interfaces import DecoupledInstance, Instance
+from inferd.core.interfaces import Answer, DecoupledInstance, Instance, Outcome
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable, foreign_text
 from inferd.observe.stats import Counts
@@ -53,10 +53,6 @@ STREAM_AHEAD = 16
 
 STREAM_AHEAD_BYTES = 1 << 20
 """About how many bytes; it is one answer ahead if that has more."""
-
-Answer = InferResponse | InferdError
-Outcome = Sequence[Answer] | InferdError
-"""What became of several requests: an answer for each, or one error for all."""
 
 _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
 
@@ -93,7 +89,7 @@ class Execution:
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
         self._waiting_count = 0
         self._is_closed = False
@@ -119,7 +115,7 @@ class Execution:
         try:
             answers = instance.execute(requests)
             if len(answers) != len(requests):
-                raise _miscounted(self.name, len(answers), len(requests))
+                raise miscounted(self.name, len(answers), len(requests))
             failed = False
         except InferdError:
             raise
@@ -179,14 +175,14 @@ class Execution:
         waits. Raises InferdError while iterating. Closing the iterator stops the model at its next
         answer.
         """
-        job = _StreamJob(request, asyncio.get_running_loop())
+        job = self._stream_job(request)
         self._submit(job)
         try:
             while True:
                 answer, share = await job.answers.get()
                 if answer is None:
                     return
-                job.room.release(share)
+                job.give_room(share)
                 if isinstance(answer, InferdError):
                     try:
                         raise answer
@@ -196,8 +192,10 @@ class Execution:
         finally:
             request.answered_ns = self.clock()
             job.abandon()
-            job.room.release(STREAM_AHEAD)
             self._waiting_count -= 1
+
+    def _stream_job(self, request: InferRequest) -> "StreamJob":
+        return _ThreadStreamJob(request, asyncio.get_running_loop())
 
     async def close(self, timeout_s: float) -> None:
         """Refuse new requests, let those in the threads finish, and close the instances.
@@ -231,17 +229,21 @@ class Execution:
         """Return what those are told who come too late."""
         return Unavailable(f"model '{self.name}' is being unloaded")
 
-    def _submit(self, job: "_Job") -> None:
+    def _submit(self, job: "Job") -> None:
         if self._is_closed:
             raise self.unloading()
         if self._waiting_count >= MAX_WAITING:
             msg = f"model '{self.name}' has {MAX_WAITING} requests waiting; try again later"
             raise Unavailable(msg)
-        if len(self._ended) < len(self._instances):
-            self._start_thread(len(self._ended))
         self._waiting_count += 1
         request = job.requests[0]
         request.queued_ns = request.queued_ns or self.clock()
+        self._place(job)
+
+    def _place(self, job: "Job") -> None:
+        """Have the next free instance take `job`."""
+        if len(self._ended) < len(self._instances):
+            self._start_thread(len(self._ended))
         self._jobs.put(job)
 
     def _start_thread(self, number: int) -> None:
@@ -291,7 +293,7 @@ def _size_class(requests: Sequence[InferRequest]) -> int:
     return elements.bit_length()
 
 
-class _Job:
+class Job:
     """Requests on their way through one instance's thread.
 
     An exception that ends them holds frames of those who wait and of the thread, and these hold the
@@ -303,10 +305,14 @@ class _Job:
         self.requests = requests
         self.loop = loop
         self.is_abandoned = False
+        self.was_retried = False
+        self.when_abandoned: Callable[[], None] | None = None
 
     def abandon(self) -> None:
         """Nobody waits any longer."""
         self.is_abandoned = True
+        if self.when_abandoned is not None:
+            self.when_abandoned()
 
     def run(self, instance: Instance, execution: Execution) -> None:
         """Execute in this thread, and hand the outcome to the event loop."""
@@ -316,7 +322,7 @@ class _Job:
         try:
             outcome = instance.execute(self.requests)
             if len(outcome) != len(self.requests):
-                outcome = _miscounted(model, len(outcome), len(self.requests))
+                outcome = miscounted(model, len(outcome), len(self.requests))
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = failure(model, error)
         self.requests[0].ended_ns = execution.clock()
@@ -332,7 +338,7 @@ class _Job:
         raise NotImplementedError
 
 
-class _AwaitedJob(_Job):
+class _AwaitedJob(Job):
     """Requests that one caller waits for."""
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
@@ -345,12 +351,12 @@ class _AwaitedJob(_Job):
         return self._done
 
     def abandon(self) -> None:
-        """See _Job.abandon."""
+        """See Job.abandon."""
         super().abandon()
         self._done = None
 
     def finish(self, outcome: Outcome, cpu_ns: int) -> None:
-        """See _Job.finish."""
+        """See Job.finish."""
         done, self._done = self._done, None
         if done is None or done.done():
             return
@@ -360,7 +366,7 @@ class _AwaitedJob(_Job):
             done.set_result((outcome, cpu_ns))
 
 
-class _StartedJob(_Job):
+class _StartedJob(Job):
     """Requests that run whoever still waits; `finished` is called when they have."""
 
     def __init__(
@@ -373,20 +379,45 @@ class _StartedJob(_Job):
         self._finished = finished
 
     def finish(self, outcome: Outcome, cpu_ns: int) -> None:
-        """See _Job.finish."""
+        """See Job.finish."""
         self._finished(outcome, cpu_ns)
 
 
-class _StreamJob(_Job):
+class StreamJob(Job):
     """One request to a decoupled model; `answers` ends with None.
 
-    Each answer comes with its share of `room`, which whoever takes it gives back.
+    Each answer comes with its share of the room there is for answers that nobody has taken yet;
+    whoever takes it gives that back.
     """
 
     def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__((request,), loop)
         self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
+
+    def give_room(self, share: int) -> None:
+        """Let the model be `share` further ahead."""
+        raise NotImplementedError
+
+    def refuse(self, error: InferdError) -> None:
+        """See Job.refuse."""
+        self.answers.put_nowait((error, 1))
+
+
+class _ThreadStreamJob(StreamJob):
+    """A stream whose answers are made in an instance's thread."""
+
+    def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(request, loop)
         self.room = threading.Semaphore(STREAM_AHEAD)
+
+    def give_room(self, share: int) -> None:
+        """See StreamJob.give_room."""
+        self.room.release(share)
+
+    def abandon(self) -> None:
+        """See Job.abandon. The model need not wait for room any more."""
+        super().abandon()
+        self.room.release(STREAM_AHEAD)
 
     def run(self, instance: Instance, execution: Execution) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead."""
@@ -403,10 +434,6 @@ class _StreamJob(_Job):
             self._hand_over(failure(execution.name, error), 1)
         self.requests[0].ended_ns = execution.clock()
         self._hand_over(None, 0)
-
-    def refuse(self, error: InferdError) -> None:
-        """See _Job.refuse."""
-        self.answers.put_nowait((error, 1))
 
     def _hand_over(self, answer: Answer | None, share: int) -> None:
         _tell(self.loop, self.answers.put_nowait, (answer, share))
@@ -429,7 +456,7 @@ def _answers(
         return
     answers = instance.execute((request,))
     if len(answers) != 1:
-        raise _miscounted(model, len(answers), 1)
+        raise miscounted(model, len(answers), 1)
     yield from answers
 
 
@@ -456,5 +483,6 @@ def twin(error: InferdError) -> InferdError:
     return other
 
 
-def _miscounted(model: str, got: int, expected: int) -> InferdError:
+def miscounted(model: str, got: int, expected: int) -> InferdError:
+    """Return what those are told whose model gave too few or too many answers."""
     return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")
