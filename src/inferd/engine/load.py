@@ -27,7 +27,7 @@ from inferd.core.interfaces import (
     Models,
     Placement,
 )
-from inferd.engine.caching import keep_answers
+from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
@@ -50,6 +50,7 @@ from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
+from inferd.repository.watch import NO_MARKS
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.limiter import RateLimiter, limited
 
@@ -101,7 +102,7 @@ class Loader:
         store: Store | None = None,
     ) -> None:
         self._options = options
-        self._store = store
+        self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
         self._find = find
         self._gpu_count = gpu_count()
@@ -135,11 +136,14 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        keeper = self._keeper
+        marks = keeper.look(model) if keeper is not None else NO_MARKS
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
         else:
             served = self._model(model, config, version)
-        keep_answers(served, self._store, self._find)
+        if keeper is not None:
+            keeper.take(served, model, marks, steps)
         served.load_s = time.monotonic() - began_s
         return served
 
