@@ -10,6 +10,7 @@ ENTRY_POINTS = "inferd.backends"
 """The entry point group through which other packages add backends."""
 
 _BACKENDS = {
+    "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
