@@ -76,6 +76,7 @@ class MetricsRoutes:
         others = await self._reading_process.run(process_families)
         others += self._engine.capacity.families()
         others += await self._ask_devices()
+        others += self._engine.cache_families()
         pieces = []
         text = exposition(self._engine.observed(), self._settings, others, self._devices.gpu_uuid)
         for piece in text:
