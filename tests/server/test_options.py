@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.cache import LocalCacheSettings
 from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
@@ -175,6 +176,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "metrics_config",
         "rate_limit",
         "rate_limit_resource",
+        "cache_config",
     }
     acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
     assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)
@@ -199,6 +201,12 @@ def test_the_metrics_port_is_fixed_where_the_others_are(given, port):
 def test_summaries_are_a_matter_of_loading():
     config = ServerConfig(metrics_config=("summary_latencies=true",))
     assert load_options(config).summary_latencies is True
+
+
+def test_a_cache_is_a_matter_of_loading():
+    assert load_options(ServerConfig()).cache is None
+    built = load_options(ServerConfig(cache_config=("local,size=7",)))
+    assert built.cache == LocalCacheSettings(7)
 
 
 def test_resources_are_limited_when_executions_are_counted():

@@ -136,7 +136,7 @@ async def test_a_client_that_leaves_takes_its_inflated_message_along():
         await site.methods.started.acquire()
         call.cancel()
         while site.server.inflight_bytes:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 async def test_a_large_answer_is_compressed():

@@ -201,7 +201,7 @@ async def until(is_so):
     """Let the loop run until `is_so()`; a thread of grpcio's may have to do something for it."""
     async with asyncio.timeout(20):
         while not is_so():  # noqa: ASYNC110  what is awaited tells nobody
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 async def until_idle():
@@ -209,7 +209,7 @@ async def until_idle():
     loop = asyncio.get_running_loop()
     enough = loop.time() + 0.03
     while loop.time() < enough:  # noqa: ASYNC110  nobody tells that nothing more is to come
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
 
 # --- what is answered ---

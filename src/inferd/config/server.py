@@ -529,10 +529,11 @@ class ServerConfig:
     )
     cache_config: tuple[str, ...] = option(
         (),
-        "CACHE,SETTING=VALUE of the response cache. May be repeated.",
+        "CACHE,SETTING=VALUE: the response cache, for models whose configuration has "
+        "response_cache { enable: true }. local,size=BYTES keeps answers in memory. "
+        "May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
-        acted_on=False,
         old_flags={"response-cache-byte-size": "local,size={}"},
     )
     cache_directory: str | None = option(

@@ -102,7 +102,7 @@ class InferRequest(msgspec.Struct, gc=False):
     execution, and between them, by a backend that can tell, `computing_ns` when the inputs were
     where the framework wants them and `computed_ns` when the framework had done its work. Of an
     execution in a thread, `answered_ns` is when the event loop had its answer. `shared`: other
-    requests were in the same execution (inferd.observe.stats).
+    requests were in the same execution, or an earlier one's answer was kept (inferd.observe.stats).
     """
 
     model: str

@@ -13,11 +13,13 @@ from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.caching import open_store
 from inferd.engine.catalog import Catalog
 from inferd.engine.control import Control
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from inferd.observe.family import Family
 from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
@@ -75,7 +77,8 @@ class Engine:
         self._strict_readiness = strict_readiness
         self._catalog = Catalog()
         options = load_options or LoadOptions()
-        loader = Loader(options, models=self, find=self._catalog.find)
+        self._store = open_store(options.cache)
+        loader = Loader(options, models=self, find=self._catalog.find, store=self._store)
         self._control = Control(self._catalog, options, loader)
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
@@ -213,6 +216,10 @@ class Engine:
         """Return what metrics tell of: every version that serves, by name and number."""
         return [one.observed() for one in self._catalog.served()]
 
+    def cache_families(self) -> Sequence[Family]:
+        """Return the metrics of the response cache; none without one."""
+        return self._store.families() if self._store is not None else ()
+
     def index(self, *, ready: bool = False) -> list[IndexEntry]:
         """Return one row per known model version, by name and number; only the `ready` ones."""
         rows = self._catalog.rows()
@@ -298,6 +305,8 @@ class Engine:
         self.drain()
         self.regions.close()
         await self._control.close(timeout_s)
+        if self._store is not None:
+            await self._store.close()
 
     # --- how it finds a model ---
 

@@ -45,11 +45,9 @@ class EnsembleScheduler:
     """Runs requests as `plan` says, by requests to `models`; time is that of `counts`.
 
     The times of a request span its steps; what they wait and compute stands in their own counts.
-    `nesting` counts the ensembles inside each other, this one included.
     """
 
-    def __init__(self, plan: Plan, models: Models, counts: Counts, nesting: int = 1) -> None:
-        self.nesting = nesting
+    def __init__(self, plan: Plan, models: Models, counts: Counts) -> None:
         self._plan = plan
         self._models = models
         self._clock = counts.clock

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferd.config.cache import read_cache_config
 from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
@@ -74,6 +75,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
+        cache=read_cache_config(config.cache_config),
     )
 
 

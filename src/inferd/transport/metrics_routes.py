@@ -71,6 +71,7 @@ class MetricsRoutes:
         """Tell all metrics. Other connections get their turns between the pieces of the text."""
         others = await self._reading_process.run(process_families)
         others += await self._ask_devices()
+        others += self._engine.cache_families()
         pieces = []
         text = exposition(self._engine.observed(), self._settings, others, self._devices.gpu_uuid)
         for piece in text:
