@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 
 from inferd.backends.onnx.instance import Loaded, OnnxInstance, error_text, failures
 from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
-from inferd.backends.onnx.signature import check_config, complete_config
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.signature import check_config, complete_config
 from inferd.errors import BackendFailed, InvalidConfig
 
 _CPU = Placement("cpu")
