@@ -11,10 +11,15 @@ ENTRY_POINTS = "inferd.backends"
 
 _BACKENDS = {
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
+    "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
+
+
+_EXTRAS = {"pytorch": "torch"}
+"""Of our own backends those that need more than the core, and the extra of inferd that has it."""
 
 
 def backend_named(name: str) -> Backend:
@@ -31,9 +36,9 @@ def backend_named(name: str) -> Backend:
     try:
         found: Backend = entry.load()()
     except ModuleNotFoundError as error:
-        msg = (
-            f"backend '{backend}' needs the Python package '{error.name}': pip install {error.name}"
-        )
+        extra = _EXTRAS.get(backend) if target else None
+        package = f"'inferd[{extra}]'" if extra else error.name
+        msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {package}"
         raise Unsupported(msg) from error
     return found
 
