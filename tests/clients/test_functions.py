@@ -57,7 +57,7 @@ lengths = inferd.Model(
 
 
 @inferd.model
-async def greet(name: str, loudly: bool = False) -> str:  # noqa: FBT001, FBT002
+async def greet(name: str, loudly: bool = False) -> str:  # noqa: FBT001
     await asyncio.sleep(0)
     return f"Hello {name.upper() if loudly else name}"
 
@@ -85,7 +85,8 @@ async def count_async(n: int) -> AsyncIterator[int]:
 @inferd.model
 def fail(why: str) -> str:
     if why == "client":
-        raise InvalidRequest("this one is the client's fault")
+        msg = "this one is the client's fault"
+        raise InvalidRequest(msg)
     if why == "output":
         return 7
     raise ValueError(why)
@@ -148,7 +149,7 @@ def test_arrays_and_bytes_go_both_ways(infer):
 
 
 def test_an_asynchronous_function_answers_and_what_has_a_default_may_be_left_out(infer):
-    assert infer("greet", name=text("you")) == {"output": ["Hello you".encode()]}
+    assert infer("greet", name=text("you")) == {"output": [b"Hello you"]}
     loud = infer("greet", name=text("you"), loudly=np.array([True]))
     assert loud == {"output": [b"Hello YOU"]}
 

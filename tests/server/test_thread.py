@@ -18,7 +18,8 @@ def double(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 class Broken:
     def __init__(self) -> None:
-        raise ValueError("no weights")
+        msg = "no weights"
+        raise ValueError(msg)
 
     def __call__(self, x: int) -> int: ...
 
@@ -93,7 +94,7 @@ def test_wrong_options_are_told_before_anything_starts(options, complaint):
 
 
 def test_a_model_that_does_not_load_is_an_error_of_the_start():
-    with pytest.raises(LoadFailed, match="model 'Broken' version 1 .* ValueError: no weights"):
+    with pytest.raises(LoadFailed, match=r"model 'Broken' version 1 .* ValueError: no weights"):
         inferd.Server(double, Broken).start()
     assert threads() == []
 

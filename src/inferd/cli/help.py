@@ -29,8 +29,8 @@ _SERVE = """\
 inferd serve PATH... [options]
 
 Serves the models in one or more repositories. PATH is a folder of model folders, each with
-numbered version folders in it: models/resnet/1/model.onnx. It may also be one model's folder or file,
-or a Python file whose functions are models (@inferd.model).
+numbered version folders in it: models/resnet/1/model.onnx. It may also be one
+model's folder or file, or a Python file whose functions are models (@inferd.model).
 
 Every option can be set three ways. What stands first here goes before what stands last:
 
