@@ -32,6 +32,8 @@ class InferdError(Exception):
     code = Code.INTERNAL
     is_lost = False
     """Whether it says nothing about the request: what ran it went away, another may run it."""
+    retry_s = 0
+    """After so many seconds it is worth trying again; 0: that is not known."""
 
     @property
     def message(self) -> str:
@@ -97,6 +99,12 @@ class Unavailable(InferdError):
     """Not ready, draining, queue full, or timed out while queued."""
 
     code = Code.UNAVAILABLE
+
+
+class Overloaded(Unavailable):
+    """There is more to do than the server takes on; it may be asked again a little later."""
+
+    retry_s = 1
 
 
 class Unsupported(InferdError):

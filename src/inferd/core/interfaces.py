@@ -153,6 +153,18 @@ class Backend(Protocol):
         ...
 
 
+class GivenModel(msgspec.Struct, frozen=True):
+    """A model that a program hands to the server, with what runs it.
+
+    `config` may leave out what has a default. `folder` is where files lie that it names.
+    """
+
+    name: str
+    config: ModelConfig
+    backend: Backend
+    folder: Path
+
+
 class Scheduler(Protocol):
     """When, and with which others, a request runs.
 
@@ -199,6 +211,10 @@ class Models(Protocol):
         """Return the answers of `request` as they come. Raises InferdError, or while iterating."""
         ...
 
+
+class ModelControl(Protocol):
+    """What loads and unloads the models of the server; the engine is this."""
+
     def is_model_ready(self, name: str, version: str) -> bool:
         """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
         ...
@@ -215,11 +231,12 @@ class Models(Protocol):
 class Surroundings(msgspec.Struct, frozen=True):
     """What a backend may know of the server it works in.
 
-    `models` and `loop` are None where there is no server. `load_timeout_s` bounds the opening of
-    an instance. `settings` are those of --backend-config for this backend, and for all.
+    `models`, `control` and `loop` are None where there is no server. `load_timeout_s` bounds the
+    opening of an instance. `settings` are those of --backend-config for this backend, and for all.
     """
 
     models: Models | None = None
+    control: ModelControl | None = None
     loop: asyncio.AbstractEventLoop | None = None
     load_timeout_s: float = 3600.0
     settings: Mapping[str, str] = {}

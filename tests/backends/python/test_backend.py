@@ -10,10 +10,10 @@ from tritonclient.utils import InferenceServerException
 
 BATCHING = "max_batch_size: 8\ndynamic_batching {}\n"
 SLOW_COUNT = """
-    import time
+    import threading
     class TritonPythonModel:
         def execute(self, requests):
-            time.sleep(0.02)
+            threading.Event().wait(0.02)
             count = np.full((1, 1), len(requests), np.int32)
             return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", count)]) for _ in requests]
 """
@@ -92,12 +92,12 @@ def test_tensors_of_any_size_come_back_as_they_went(serve, size):
 @pytest.mark.slow
 def test_several_instances_are_several_processes(serve):
     source = """
-        import os, time
+        import threading
         class TritonPythonModel:
             def initialize(self, args):
                 self.name = args["model_instance_name"]
             def execute(self, requests):
-                time.sleep(0.05)
+                threading.Event().wait(0.05)
                 name = np.array([self.name], np.object_)
                 return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", name)])]
     """
