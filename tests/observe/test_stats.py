@@ -39,6 +39,36 @@ def told(counts):
     return counts.statistics("m", "1")
 
 
+# --- answers from the cache ---
+
+
+def test_an_answer_from_the_cache_is_a_success_that_ran_nothing():
+    counts = Counts()
+    found = request(queued=500, ended=900, batch_size=3)
+    found.shared = True
+    counts.add_success(found)
+    counts.add_success(request(*ALONE, batch_size=3))
+    counts.add_cache_miss(70)
+    row = told(counts)
+    stats = row.inference_stats
+    assert (row.inference_count, row.execution_count) == (3, 1)
+    assert (stats.cache_hit, stats.cache_miss) == (Duration(1, 400), Duration(1, 70))
+    assert stats.success == Duration(2, 1000 + 400 + 70)
+    assert stats.queue == Duration(2, 0)
+    assert stats.compute_infer.count == 1
+    histogram, ns = counts.histograms()[0]
+    assert (sum(histogram), histogram[(400).bit_length()], ns) == (2, 1, 1470)
+    assert sum(counts.histograms()[1][0]) == 2
+
+
+def test_a_hit_is_no_last_inference():
+    counts = Counts()
+    found = request(queued=500, ended=900)
+    found.shared = True
+    counts.add_success(found)
+    assert told(counts).last_inference == 0
+
+
 # --- requests that ran alone ---
 
 

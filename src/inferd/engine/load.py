@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from inferd.cache.store import Store
+from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
@@ -20,11 +22,13 @@ from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
     Backend,
     DecoupledInstance,
+    GivenModel,
     Instance,
     ModelFiles,
     Models,
     Placement,
 )
+from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
@@ -42,11 +46,12 @@ from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.labels import read_labels
-from inferd.repository.layout import FoundModel, files_of, placements
+from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
+from inferd.repository.watch import NO_MARKS
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.limiter import RateLimiter, limited
 
@@ -64,7 +69,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     """Which models are loaded, and how; the fields are the server options of the same names.
 
     `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
-    `rate_limits` is None when --rate-limit is off.
+    `rate_limits` is None when --rate-limit is off, `cache` when there is none.
     """
 
     model_config_name: str = ""
@@ -80,12 +85,14 @@ class LoadOptions(msgspec.Struct, frozen=True):
     repository_poll_secs: float = 15.0
     summary_latencies: bool = False
     rate_limits: Limits | None = None
+    cache: CacheSettings | None = None
 
 
 class Loader:
     """Finds models and loads their versions; backends are shared by the models that use them.
 
-    Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find).
+    Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
+    are kept in `store` by those that want it.
     """
 
     def __init__(
@@ -93,8 +100,10 @@ class Loader:
         options: LoadOptions,
         models: Models | None = None,
         find: Callable[[str, str], Served] | None = None,
+        store: Store | None = None,
     ) -> None:
         self._options = options
+        self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
         self._find = find
         self._gpu_count = gpu_count()
@@ -118,6 +127,17 @@ class Loader:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
+    def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
+        """Return the one version of a model that a program handed over, to be loaded.
+
+        `override` stands in for its configuration. Raises InvalidConfig, InvalidRequest.
+        """
+        check_model_name(model.name)
+        config = replace(override or model.config, backend=model.config.backend)
+        config = normalised(config, model.name, self._gpu_count, "its options")
+        check_config(config, "its options")
+        return FoundModel(model.name, model.folder, config, (1,), backend=model.backend)
+
     def load(self, model: FoundModel, version: int, steps: Sequence[Served] = ()) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
 
@@ -128,15 +148,19 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        keeper = self._keeper
+        marks = keeper.look(model) if keeper is not None else NO_MARKS
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
         else:
             served = self._model(model, config, version)
+        if keeper is not None:
+            keeper.take(served, model, marks, steps)
         served.load_s = time.monotonic() - began_s
         return served
 
     def _model(self, model: FoundModel, config: ModelConfig, version: int) -> Served:
-        backend = self._backend(config.backend)
+        backend = model.backend or self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)
@@ -196,6 +220,7 @@ class Loader:
         check_io(config)
         labels = read_labels(model.folder, config)
         config = replace(config, decoupled=any(step.config.decoupled for step in steps))
+        check_config(config)
         counts = counts_of(config, with_summaries=self._options.summary_latencies)
         return build_ensemble(config, version, steps, self._models, counts, labels)
 

@@ -9,7 +9,8 @@ or add_failure.
 Most requests run alone: then their execution is the request, and that one call counts both. What
 was gathered into one execution is marked as shared and counted by the Execution that ran it, with
 add_shared_execution. So the integers are kept apart by alone and shared, and added up only when
-somebody asks.
+somebody asks. A request that was answered from the response cache is marked as shared, too, with
+the request that ran; it was never started itself.
 
 A duration falls into the histogram bucket of its bit length: bucket n holds what is shorter than
 2^n ns.
@@ -50,7 +51,8 @@ Outcome = Literal["success", "fail", "empty_response", "cancel"]
 class Timed(Protocol):
     """What is counted of a request: its batch size, and its times, 0 where it did not get to.
 
-    Times are on the clock of time.perf_counter_ns. `shared`: others were in the same execution.
+    Times are on the clock of time.perf_counter_ns. `shared`: others were in the same execution, or
+    an earlier one's answer was kept.
     """
 
     batch_size: int
@@ -135,6 +137,9 @@ class Counts:
         computed_ns = request.computed_ns or ended_ns
         batch_size = request.batch_size
         if request.shared:
+            if not started_ns:
+                self._add_cache_hit(request)
+                return
             phases = self.shared_requests
             self.other_inference_count += batch_size
         else:
@@ -155,6 +160,15 @@ class Counts:
             self.handover_ns += answered_ns - ended_ns
             ended_ns = answered_ns
         self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
+
+    def _add_cache_hit(self, request: Timed) -> None:
+        took_ns = request.ended_ns - request.queued_ns
+        self.cache_hit.add(took_ns)
+        self.request_histogram[took_ns.bit_length()] += 1
+
+    def add_cache_miss(self, took_ns: int) -> None:
+        """Note that an answer was not in the cache; `took_ns` for looking, and for keeping it."""
+        self.cache_miss.add(took_ns)
 
     def add_failure(self, request: Timed, error: BaseException) -> None:
         """Settle a request that ended with `error`, and its execution when it was alone in it."""
@@ -224,6 +238,8 @@ class Counts:
         compute_input, compute_infer, compute_output = _durations(requests)
         success_ns = self.queue_ns + self.handover_ns
         success_ns += compute_input.ns + compute_infer.ns + compute_output.ns
+        success_ns += self.cache_hit.ns + self.cache_miss.ns
+        answered = count + self.cache_hit.count
         executions = [*self.alone.values(), *self.shared.values()]
         return ModelStatistics(
             name,
@@ -232,9 +248,9 @@ class Counts:
             self.other_inference_count + sum(s * phases.count for s, phases in self.alone.items()),
             self.failed_execution_count + sum(phases.count for phases in executions),
             InferStatistics(
-                success=Duration(count, success_ns),
+                success=Duration(answered, success_ns),
                 fail=Duration(sum(self.fail_counts.values()), self.fail_ns),
-                queue=Duration(count, self.queue_ns),
+                queue=Duration(answered, self.queue_ns),
                 compute_input=compute_input,
                 compute_infer=compute_infer,
                 compute_output=compute_output,

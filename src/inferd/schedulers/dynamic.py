@@ -20,11 +20,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.execution import MAX_WAITING, Answer, Execution, Outcome, twin
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.pace import FixedPace, Pace
+from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
 
 
@@ -64,7 +66,7 @@ class DynamicScheduler:
         return len(self._queue)
 
     async def run(self, request: InferRequest) -> InferResponse:
-        """See Scheduler.run. Raises Unavailable when the queue is full or waiting took too long."""
+        """See Scheduler.run. Raises Unavailable, Overloaded when the queue is full."""
         if self._runs_at_once:
             answers = self._execution.run_inline((request,))
             if answers is not None:
@@ -200,7 +202,8 @@ class DynamicScheduler:
     def _start_in_thread(self, batch: Sequence[Waiting], requests: Sequence[InferRequest]) -> None:
         self._free_count -= 1
         self._pace.started(len(requests))
-        self._execution.start(requests, partial(self._finish, batch, requests))
+        finish = partial(self._finish, batch, requests)
+        self._execution.start(requests, finish, partial(_are_wanted, batch))
 
     def _finish(
         self, batch: Sequence[Waiting], requests: Sequence[InferRequest], outcome: Outcome
@@ -250,10 +253,10 @@ class _Order:
         self._answers: dict[int, Answer] = {}
 
     def check_room(self) -> None:
-        """Raise Unavailable when more answers are held back than may be."""
+        """Raise Overloaded when more answers are held back than may be."""
         if len(self._waiting) >= MAX_WAITING:
             msg = f"{MAX_WAITING} requests wait for the answers of those before; try again later"
-            raise Unavailable(msg)
+            raise Overloaded(msg)
 
     def add(self, waiting: Waiting) -> None:
         """Note a request that comes after all others."""
@@ -278,6 +281,11 @@ class _Order:
                 return
             del self._waiting[number]
             tell(waiting, self._answers.pop(number))
+
+
+def _are_wanted(batch: Sequence[Waiting]) -> bool:
+    """Tell whether anybody still waits for an answer of `batch`."""
+    return any(waiting.done is not None for waiting in batch)
 
 
 def _known(took_ns: int, outcome: Outcome) -> int:
