@@ -18,10 +18,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "platforms"
 
 NEEDS = {
     "test_pytorch.py": "torch",
+    "test_tensorflow.py": "tensorflow",
 }
 """Test file -> the package it needs."""
 
-EXPORTERS = {"to_pytorch": "torch"}
+EXPORTERS = {"to_pytorch": "torch", "to_tensorflow": "tensorflow"}
 """Module in examples/platforms -> the package it needs."""
 
 collect_ignore = [name for name, package in NEEDS.items() if find_spec(package) is None]

@@ -12,13 +12,14 @@ ENTRY_POINTS = "inferd.backends"
 _BACKENDS = {
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
+    "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
 
-_EXTRAS = {"pytorch": "torch"}
+_EXTRAS = {"pytorch": "torch", "tensorflow": "tensorflow"}
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
 
 
