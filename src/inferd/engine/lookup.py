@@ -1,5 +1,6 @@
 """Lookup: names of backends, and the classes they mean, imported when needed."""
 
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 
 from inferd.config.platform import platform_named
@@ -13,14 +14,24 @@ _BACKENDS = {
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
+    "openvino": "inferd.backends.openvino:OpenvinoBackend",
+    "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
 
-_EXTRAS = {"pytorch": "torch", "tensorflow": "tensorflow"}
+_EXTRAS = {
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "openvino": "openvino",
+    "litert": "litert",
+}
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
+
+_INSTEAD = {"tensorflow": "openvino"}
+"""Backends that run the files of another one whose package is not installed."""
 
 
 def backend_named(name: str) -> Backend:
@@ -37,6 +48,9 @@ def backend_named(name: str) -> Backend:
     try:
         found: Backend = entry.load()()
     except ModuleNotFoundError as error:
+        if target and backend in _INSTEAD:
+            with suppress(Unsupported):
+                return backend_named(_INSTEAD[backend])
         extra = _EXTRAS.get(backend) if target else None
         package = f"'inferd[{extra}]'" if extra else error.name
         msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {package}"
