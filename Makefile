@@ -11,6 +11,7 @@ GRPC ?=
 METRICS ?=
 CHECK ?=
 QUICK ?=
+PLATFORMS ?= torch
 ONLY ?=
 ARGS ?=
 FUZZ_SECONDS ?= 30
@@ -26,7 +27,7 @@ FUZZER := .venv-fuzz/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-clients conform fuzz-rest bench bench-peers docs dev clean
+.PHONY: help run check test test-slow test-clients test-platforms conform fuzz-rest bench bench-peers docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks o
 test-clients: $(DEV) ## other projects' clients: KServe, MLServer, httpx, grpc-js (ONLY=kserve: one)
 	$(BIN)/python clients/run.py $(ONLY)
 
+test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
+	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms $(ARGS); done
+
 conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a server they start themselves
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \
 	  $(if $(METRICS),--metrics-url $(METRICS)) $(ARGS)
@@ -71,7 +75,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-peers .venv-clients .venv-fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-peers .venv-clients .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 $(VENV_MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -96,6 +100,16 @@ $(PEERS): bench/peers/requirements.txt
 	@echo "Installing the peers into .venv-peers"
 	@test -d .venv-peers || $(PYTHON) -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check install -qq -r $<
+	@touch $@
+
+# torch as the pinned CPU build, and first: any other pulls gigabytes of CUDA packages along.
+FIRST_torch := torch==2.13.0
+
+.venv-%/.installed: pyproject.toml
+	@echo "Installing the framework of .venv-$*"
+	@test -d .venv-$* || $(PYTHON) -m venv .venv-$*
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1' $(FIRST_$*)
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$*]' --group platforms
 	@touch $@
 
 $(FUZZER): pyproject.toml

@@ -30,6 +30,8 @@ class InferdError(Exception):
     """The root: anything raised on purpose. Its text is written for the client."""
 
     code = Code.INTERNAL
+    retry_s = 0
+    """After so many seconds it is worth trying again; 0: that is not known."""
 
     @property
     def message(self) -> str:
@@ -95,6 +97,12 @@ class Unavailable(InferdError):
     """Not ready, draining, queue full, or timed out while queued."""
 
     code = Code.UNAVAILABLE
+
+
+class Overloaded(Unavailable):
+    """There is more to do than the server takes on; it may be asked again a little later."""
+
+    retry_s = 1
 
 
 class Unsupported(InferdError):

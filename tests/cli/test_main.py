@@ -59,6 +59,7 @@ class CtrlC:  # as the user presses it while this module is about to be imported
         if name == {name!r}:
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job is born deaf to it
 sys.meta_path.insert(0, CtrlC())
 sys.argv = ["inferd", "serve", "models"]
 from inferd.cli.main import main

@@ -144,7 +144,7 @@ class Service:
         try:
             while True:
                 yield [bytes(1000)]
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
         finally:
             self._seen.cancelled.set()
 

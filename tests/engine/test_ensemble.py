@@ -80,7 +80,7 @@ async def until(condition):
     """Wait until `condition()` holds."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110  there is no event
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 def reason(engine, name="e"):

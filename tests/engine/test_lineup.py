@@ -77,7 +77,7 @@ async def until(condition):
     """Wait until `condition()` holds, and one turn of the loop more."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110  there is no event
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
     await asyncio.sleep(0)
 
 

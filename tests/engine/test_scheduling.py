@@ -20,7 +20,7 @@ from inferd.config.model import (
 )
 from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.engine.scheduling import as_executed, build_scheduler
-from inferd.errors import BackendFailed, InvalidConfig, Unavailable
+from inferd.errors import BackendFailed, InvalidConfig, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.direct import DirectScheduler
@@ -251,7 +251,7 @@ def test_parameters_of_the_model_bound_what_waits_in_sequences():
     config = sequence_config(max_batch_size=0, parameters=limit)
     steps = [(1, name) for name in "abcdef"]
     errors = stepped(config, Separate(), [Noting()], steps)
-    assert [type(error) for error in errors if error] == [Unavailable] * 3
+    assert [type(error) for error in errors if error] == [Overloaded] * 3
 
 
 @pytest.mark.parametrize("name", ["max_queue_size", "default_timeout_microseconds"])

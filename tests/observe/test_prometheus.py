@@ -273,3 +273,46 @@ def test_many_models_are_told_of_in_pieces_each_metric_together():
     found = families(*models)
     for name in ("nv_inference_count", "inferd_queue_duration_seconds"):
         assert len({(s.labels["model"], s.labels["version"]) for s in found[name].samples}) == 200
+
+
+CACHE = {
+    f"nv_cache_{word}_per_model": ("counter", MODEL)
+    for word in ("num_hits", "hit_duration", "num_misses", "miss_duration")
+}
+CACHE_SUMMARIES = {
+    f"nv_cache_{word}_summary_per_model": ("summary", MODEL | {"quantile"})
+    for word in ("hit", "miss")
+}
+
+
+def looked_up(counts):
+    """Count a hit of 20 µs and a miss of 7 µs."""
+    counts.add_success(InferRequest("m", queued_ns=1_000, ended_ns=21_999, shared=True))
+    counts.add_cache_miss(7_000)
+    return counts
+
+
+def test_a_model_with_a_cache_tells_of_its_hits_and_misses():
+    cached = observed(counts=looked_up(Counts()))._replace(is_cached=True)
+    found = families(cached, observed("plain"))
+    assert kinds(found) == DEFAULT | CACHE
+    assert {name: value(found[name]) for name in CACHE} == {
+        "nv_cache_num_hits_per_model": 1,
+        "nv_cache_hit_duration_per_model": 20,
+        "nv_cache_num_misses_per_model": 1,
+        "nv_cache_miss_duration_per_model": 7,
+    }
+
+
+def test_there_are_summaries_of_hits_and_misses_where_there_are_summaries():
+    cached = observed(counts=looked_up(SummaryCounts()))._replace(is_cached=True)
+    found = families(cached, settings=ALL)
+    assert {name: kinds(found)[name] for name in CACHE_SUMMARIES} == CACHE_SUMMARIES
+    hits = found["nv_cache_hit_summary_per_model"]
+    assert values(hits)["0.5",] == pytest.approx(20.5, rel=0.032)
+    assert values(hits, "_count") == {(): 1}
+    assert values(hits, "_sum") == {(): 20}
+
+
+def test_without_a_cache_there_is_no_word_of_it():
+    assert not any("cache" in name for name in families(observed(), settings=ALL))

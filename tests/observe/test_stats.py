@@ -39,6 +39,36 @@ def told(counts):
     return counts.statistics("m", "1")
 
 
+# --- answers from the cache ---
+
+
+def test_an_answer_from_the_cache_is_a_success_that_ran_nothing():
+    counts = Counts()
+    found = request(queued=500, ended=900, batch_size=3)
+    found.shared = True
+    counts.add_success(found)
+    counts.add_success(request(*ALONE, batch_size=3))
+    counts.add_cache_miss(70)
+    row = told(counts)
+    stats = row.inference_stats
+    assert (row.inference_count, row.execution_count) == (3, 1)
+    assert (stats.cache_hit, stats.cache_miss) == (Duration(1, 400), Duration(1, 70))
+    assert stats.success == Duration(2, 1000 + 400 + 70)
+    assert stats.queue == Duration(2, 0)
+    assert stats.compute_infer.count == 1
+    histogram, ns = counts.histograms()[0]
+    assert (sum(histogram), histogram[(400).bit_length()], ns) == (2, 1, 1470)
+    assert sum(counts.histograms()[1][0]) == 2
+
+
+def test_a_hit_is_no_last_inference():
+    counts = Counts()
+    found = request(queued=500, ended=900)
+    found.shared = True
+    counts.add_success(found)
+    assert told(counts).last_inference == 0
+
+
 # --- requests that ran alone ---
 
 
@@ -277,3 +307,31 @@ def test_a_stream_without_end_fills_no_memory():
     rows = told(counts).response_stats
     assert len(rows) == MAX_RESPONSE_ROWS
     assert rows[str(MAX_RESPONSE_ROWS - 1)].success.count == 6
+
+
+# --- by batch size ---
+
+
+def test_each_batch_size_of_requests_is_told_apart():
+    counts = Counts(clock=lambda: 3000)
+    counts.add_success(request(*QUEUED, batch_size=1))
+    counts.add_success(request(*ALONE, batch_size=4))
+    joined = [request(*QUEUED, batch_size=1), request(*QUEUED, batch_size=2)]
+    counts.add_shared_execution(request(*ALONE), joined)
+    for one in joined:
+        counts.add_success(one)
+    counts.add_failure(request(*ALONE, batch_size=4), BackendFailed("no"))
+    hit = request(queued=500, ended=900, batch_size=7)
+    hit.shared = True
+    counts.add_success(hit)
+    found = counts.by_batch_size()
+    assert list(found) == [1, 2, 4, 7]
+    assert found[1].success == Duration(2, 3000)
+    assert found[1].queue == Duration(2, 1000)
+    assert found[2].compute_infer == Duration(1, 800)
+    assert (found[4].success.count, found[4].fail) == (1, Duration(1, 2000))
+    assert found[7].success == found[7].cache_hit == Duration(1, 400)
+    whole = told(counts).inference_stats
+    assert whole.success.count == sum(one.success.count for one in found.values())
+    assert whole.success.ns == sum(one.success.ns for one in found.values())
+    assert told(counts).inference_count == 1 + 4 + 1 + 2

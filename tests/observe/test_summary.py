@@ -80,3 +80,15 @@ def test_counts_with_summaries_count_as_others_do_and_have_all_five():
     assert counts.statistics("m", "1").inference_stats.success == Duration(1, 34)
     found = [summary.quantiles([0.5])[0] for summary in counts.summaries]
     assert found == [pytest.approx(34, rel=0.032), 10, 5, 16, 3]
+
+
+def test_hits_and_misses_of_the_cache_have_summaries_of_their_own():
+    counts = SummaryCounts()
+    counts.add_success(InferRequest("m", queued_ns=500, ended_ns=520, shared=True))
+    counts.add_cache_miss(9)
+    request, queue, *phases = counts.summaries
+    assert request.quantiles([0.5]) == [20]
+    assert queue.quantiles([0.5]) == [0]
+    assert all(math.isnan(phase.quantiles([0.5])[0]) for phase in phases)
+    assert [one.quantiles([0.5]) for one in counts.cache_summaries] == [[20], [9]]
+    assert counts.statistics("m", "1").inference_stats.cache_hit == Duration(1, 20)

@@ -18,14 +18,22 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self):
         super().__init__()
         self.now_ns = MS
+        self.check = None
 
     def select(self, timeout=None):
         events = super().select(0)
         if not events:
             assert timeout is not None, "everybody waits for ever"
             if timeout:
+                self._check()
                 self.now_ns += max(1, round(timeout * 1e9))
         return events
+
+    def _check(self):
+        check, self.check = self.check, None  # once it has failed, the tasks are still to be ended
+        if check is not None:
+            check()
+            self.check = check
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
@@ -40,6 +48,10 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def now_ns(self):
         return self._selector_of_time.now_ns
+
+    def check_before_time_passes(self, check):
+        """Call `check` whenever all has been done that can be done at a time."""
+        self._selector_of_time.check = check
 
 
 def simulate(serve):

@@ -9,7 +9,15 @@ from simulation import MS, SimulatedAlarm, SimulatedExecution, now_ms, passes, s
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, Cancelled, Code, InferdError, InvalidRequest, Unavailable
+from inferd.errors import (
+    BackendFailed,
+    Cancelled,
+    Code,
+    InferdError,
+    InvalidRequest,
+    Overloaded,
+    Unavailable,
+)
 from inferd.observe.stats import Counts
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
@@ -350,7 +358,7 @@ def test_a_full_queue_refuses_at_once_and_counts_only_who_waits():
         policy = QueuePolicy(max_queue_size=2)
         sent = send(scheduler_of(execution, default_queue_policy=policy), *requests_of("abcdefg"))
         assert await ended(sent) == [100, 200, 200, 0, 0, 0, 0]
-        assert [type(one.error) for one in sent[3:]] == [Unavailable] * 4
+        assert [type(one.error) for one in sent[3:]] == [Overloaded] * 4
         assert execution.batches() == ["a", "bc"]
 
     simulate(serve)

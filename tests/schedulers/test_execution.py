@@ -788,7 +788,7 @@ async def until(is_so):
     """Let the loop run until a thread has made `is_so()` true."""
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110  what is awaited tells nobody
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,14 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
-from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
+from inferd.errors import (
+    BackendFailed,
+    Cancelled,
+    InferdError,
+    InvalidRequest,
+    Overloaded,
+    Unavailable,
+)
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.pace import FixedPace
@@ -359,7 +366,7 @@ def test_a_full_backlog_refuses_and_those_with_a_slot_go_on():
         refused = Sent(scheduler, "d", "(d")
         more = [Sent(scheduler, "a"), Sent(scheduler, "a"), Sent(scheduler, "a", "a)")]
         await ended(refused, more[2])
-        assert [type(one.error) for one in (refused, more[2])] == [Unavailable] * 2
+        assert [type(one.error) for one in (refused, more[2])] == [Overloaded] * 2
         await ended(sent[0], *more)
         await ended(last := Sent(scheduler, "a", "a)"))
         assert [one.error for one in (*more[:2], last)] == [None] * 3

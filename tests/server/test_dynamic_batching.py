@@ -136,7 +136,7 @@ async def until(condition):
     """Wait until `condition()` is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110  nobody tells when
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
 
 def waiting_count(server, model):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from inferd.config.cache import LocalCacheSettings
 from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
@@ -21,7 +22,6 @@ HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),
     "http_max_body_bytes": ("max_body_bytes", 2),
     "http_max_input_size": ("max_input_bytes", 3),
-    "http_max_inflight_bytes": ("max_inflight_bytes", 4),
     "http_max_connections": ("max_connections", 5),
     "http_idle_timeout_secs": ("idle_timeout_s", 6.5),
     "http_header_timeout_secs": ("header_timeout_s", 7.5),
@@ -58,7 +58,6 @@ GRPC = {
     "grpc_max_concurrent_streams": ("max_streams", 10),
     "grpc_max_metadata_bytes": ("max_metadata_bytes", 11),
     "grpc_max_inflated_bytes": ("max_inflated_bytes", 14),
-    "grpc_max_inflight_bytes": ("max_inflight_bytes", 12),
     "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
     "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
     "grpc_header_forward_pattern": ("header_forward_pattern", "x-"),
@@ -138,6 +137,8 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "id",
         "exit_timeout_secs",
         "drain_delay",
+        "max_inflight_requests",
+        "max_inflight_bytes",
         "api_key_file",
         "api_key_for_health",
         "allow_http",
@@ -176,6 +177,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "metrics_config",
         "rate_limit",
         "rate_limit_resource",
+        "cache_config",
     }
     acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
     assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)
@@ -200,6 +202,12 @@ def test_the_metrics_port_is_fixed_where_the_others_are(given, port):
 def test_summaries_are_a_matter_of_loading():
     config = ServerConfig(metrics_config=("summary_latencies=true",))
     assert load_options(config).summary_latencies is True
+
+
+def test_a_cache_is_a_matter_of_loading():
+    assert load_options(ServerConfig()).cache is None
+    built = load_options(ServerConfig(cache_config=("local,size=7",)))
+    assert built.cache == LocalCacheSettings(7)
 
 
 def test_resources_are_limited_when_executions_are_counted():

@@ -6,6 +6,7 @@ for what the server sends, models for events, and timeouts for `site.pass_time`.
 
 import asyncio
 import inspect
+import math
 import socket
 import ssl
 import struct
@@ -32,7 +33,6 @@ OPTIONS = HttpOptions(
     max_header_bytes=16384,
     max_body_bytes=2**31,
     max_input_bytes=2**26,
-    max_inflight_bytes=2**32,
     max_connections=1000,
     idle_timeout_s=300.0,
     header_timeout_s=60.0,
@@ -257,7 +257,7 @@ class Site:
     async def has_no_connections(self):
         """Wait until every connection has gone; then nothing may be held any more."""
         assert await self.server.drain(30)
-        assert self.server.inflight_bytes == self.server.turned_away_count == 0
+        assert self.engine.capacity.held_bytes == self.server.turned_away_count == 0
 
 
 @pytest.fixture
@@ -268,8 +268,9 @@ def serving():
     """
 
     @asynccontextmanager
-    async def serve(*, loaded=True, engine=None, **changes):
+    async def serve(*, loaded=True, engine=None, max_inflight_bytes=math.inf, **changes):
         site = Site(msgspec.structs.replace(OPTIONS, **changes), engine)
+        site.engine.capacity.max_bytes = max_inflight_bytes
         if loaded:
             site.is_loaded()
         site.port = await site.server.start("127.0.0.1", 0)

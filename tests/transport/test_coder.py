@@ -74,4 +74,4 @@ async def test_nothing_is_kept_of_a_body_that_was_coded_or_given_up():
     del bodies, inflating
     gc.collect()
     while any(one() is not None for one in kept):  # noqa: ASYNC110 - a thread lets go of the first
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)

@@ -64,7 +64,6 @@ OPTIONS = GrpcOptions(
     max_streams=1000,
     max_metadata_bytes=16384,
     max_inflated_bytes=2**26,
-    max_inflight_bytes=2**32,
     write_timeout_s=60.0,
     handshake_timeout_s=20.0,
     max_connection_idle_ms=None,

@@ -137,7 +137,7 @@ class Bench:
 async def true(condition):
     """Wait until `condition()` is true, in the server's loop."""
     while not condition():  # noqa: ASYNC110 - there is no event to wait for
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
 
 def timed(**changes):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from inferd.engine.capacity import Capacity
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_server import HttpOptions, HttpServer
 from inferd.transport.turns import Turns
@@ -16,7 +17,6 @@ OPTIONS = HttpOptions(
     max_header_bytes=300,
     max_body_bytes=3000,
     max_input_bytes=3000,
-    max_inflight_bytes=4000,
     max_connections=10,
     idle_timeout_s=10.0,
     header_timeout_s=10.0,
@@ -95,10 +95,15 @@ class AtOnce:
 class Wire:
     """One connection of its own server, and what a loop would do to it."""
 
-    def __init__(self, engine, **changes):
+    def __init__(self, engine, max_inflight_bytes=4000, **changes):
         options = msgspec.structs.replace(OPTIONS, **changes)
         self.now = 0.0
-        self.server = HttpServer(engine, options, clock=lambda: self.now)
+        self.server = HttpServer(
+            engine,
+            options,
+            capacity=Capacity(max_bytes=max_inflight_bytes),
+            clock=lambda: self.now,
+        )
         self.server.turns = AtOnce()
         self.transport = FakeTransport()
         self.connection = HttpConnection(self.server)
@@ -121,7 +126,7 @@ class Wire:
         """Lose the connection; nothing may be held after that."""
         self.connection.connection_lost(None)
         assert not self.transport.is_misused
-        assert self.server.inflight_bytes == 0
+        assert self.server.capacity.held_bytes == 0
         assert not self.server.connections
 
     def answers(self):
@@ -359,7 +364,7 @@ class Story:
         for _ in range(5):
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert self.wire.server.inflight_bytes == 0
+        assert self.wire.server.capacity.held_bytes == 0
         assert not self.wire.transport.is_misused
 
 

@@ -92,7 +92,7 @@ def answer(value):
 async def until(is_so):
     """Let the loop run until `is_so()`."""
     while not is_so():  # noqa: ASYNC110  what is awaited is the server's state, which tells nobody
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
 
 # --- generate ---

@@ -57,8 +57,8 @@ async def test_busy_connections_answer_before_they_close(serving, infer):
         request = infer([2.5] * 5000)
         await sending.send(request[:20_000])
         await half.send(LIVE[:10])
-        while len(site.server.connections) < 3 or not site.server.inflight_bytes:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        while len(site.server.connections) < 3 or not site.server.capacity.held_bytes:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
         for _ in range(20):
             await asyncio.sleep(0)
         site.server.stop_accepting()
@@ -105,7 +105,7 @@ async def test_a_large_answer_is_written_out_before_its_connection_closes(servin
         sending = asyncio.ensure_future(client.send(binary(data)))
         sent = client.answer()
         while not any(one._is_paused for one in site.server.connections):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         site.server.stop_accepting()
         assert (await sent).body.endswith(data)
         assert await client.rest() == b""

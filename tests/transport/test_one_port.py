@@ -155,6 +155,7 @@ def one_port(test):
         engine.add(Served(many, 1, "onnx_onnxv1", held.counting))
         engine.finish_loading()
         config = ServerConfig(http_port=1, grpc_port=1, **options)
+        engine.capacity.max_bytes = config.max_inflight_bytes
         http = HttpServer(engine, http_options(config))
         http2 = Http2Server(
             engine,
@@ -435,7 +436,7 @@ def test_too_much_in_flight_is_unavailable():
         asked = client.ask(b"POST", b"/v2/models/m/infer", bytes(2000))
         assert (await client.answer(asked))[0] == 503
 
-    run(test, grpc_max_inflight_bytes=1000)
+    run(test, max_inflight_bytes=1000)
 
 
 def test_grpc_is_answered_beside_rest():

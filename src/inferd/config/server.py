@@ -129,6 +129,21 @@ class ServerConfig:
         minimum=1,
         word="SECONDS",
     )
+    max_inflight_requests: int = option(
+        20000,
+        "Inferences under way at the same time, over all protocols; more are refused. Twice what "
+        "one model may have waiting, so that one alone cannot keep the others from serving.",
+        group="Server",
+        **_COUNT,
+    )
+    max_inflight_bytes: int = option(
+        4294967296,
+        "Request data in memory at the same time, over all protocols; more are refused. Counted "
+        "are bodies, gRPC messages, and what they become when inflated or read from text.",
+        group="Server",
+        word="BYTES",
+        **_COUNT,
+    )
     drain_delay: float = option(
         0.0,
         "After SIGTERM, keep taking new connections for this long, not ready any more, so that "
@@ -221,13 +236,6 @@ class ServerConfig:
     )
     http_max_input_size: int = option(
         67108864, "JSON part of one request.", group="HTTP limits", word="BYTES", **_COUNT
-    )
-    http_max_inflight_bytes: int = option(
-        4294967296,
-        "Bodies of all requests that are being read or answered, together.",
-        group="HTTP limits",
-        word="BYTES",
-        **_COUNT,
     )
     http_max_connections: int = option(
         10000, "Connections open at the same time.", group="HTTP limits", **_COUNT
@@ -339,13 +347,6 @@ class ServerConfig:
     )
     grpc_max_metadata_bytes: int = option(
         16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_HEAD
-    )
-    grpc_max_inflight_bytes: int = option(
-        4294967296,
-        "Messages of all calls that are being read or answered, together.",
-        group="gRPC",
-        word="BYTES",
-        **_COUNT,
     )
     grpc_max_connections: int = option(
         10000, "Connections open at the same time.", group="gRPC", **_COUNT
@@ -535,10 +536,11 @@ class ServerConfig:
     )
     cache_config: tuple[str, ...] = option(
         (),
-        "CACHE,SETTING=VALUE of the response cache. May be repeated.",
+        "CACHE,SETTING=VALUE: the response cache, for models whose configuration has "
+        "response_cache { enable: true }. local,size=BYTES keeps answers in memory. "
+        "May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
-        acted_on=False,
         old_flags={"response-cache-byte-size": "local,size={}"},
     )
     cache_directory: str | None = option(

@@ -95,6 +95,8 @@ class InferRequest(msgspec.Struct, gc=False):
     `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks a
     decoupled model's stream for one last answer without outputs. `spans` is all the shared memory
     that inputs and wanted outputs refer to, None for the usual request, which has none.
+    `copied_bytes` is what large inputs take beside the body they came in, once read from text or
+    copied out of shared memory.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -102,7 +104,7 @@ class InferRequest(msgspec.Struct, gc=False):
     execution, and between them, by a backend that can tell, `computing_ns` when the inputs were
     where the framework wants them and `computed_ns` when the framework had done its work. Of an
     execution in a thread, `answered_ns` is when the event loop had its answer. `shared`: other
-    requests were in the same execution (inferd.observe.stats).
+    requests were in the same execution, or an earlier one's answer was kept (inferd.observe.stats).
     """
 
     model: str
@@ -120,6 +122,7 @@ class InferRequest(msgspec.Struct, gc=False):
     empty_final: bool = False
     arrived_ns: int = 0
     spans: list[Span] | None = None
+    copied_bytes: int = 0
     batch_size: int = 1
     queued_ns: int = 0
     started_ns: int = 0

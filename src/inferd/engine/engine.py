@@ -13,11 +13,15 @@ from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata, ServerState
 from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.caching import open_store
+from inferd.engine.capacity import Capacity
 from inferd.engine.catalog import Catalog
 from inferd.engine.control import Control
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
+from inferd.engine.steps import Steps
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from inferd.observe.family import Family
 from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import InferStatistics, ModelStatistics
@@ -58,7 +62,7 @@ class Engine:
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
     load makes the whole server not ready. `log` and `tracer` are what the logging and trace
     extensions tell and change. `regions` is the shared memory of clients, who have none unless
-    `allow_client_shm`.
+    `allow_client_shm`. `capacity` counts what is under way, and may be given limits.
     """
 
     def __init__(
@@ -71,12 +75,15 @@ class Engine:
         tracer: Tracer | None = None,
         allow_client_shm: bool = False,
     ) -> None:
+        self.capacity = Capacity()
         self.regions = Regions(allowed=allow_client_shm)
         self._name = name
         self._strict_readiness = strict_readiness
         self._catalog = Catalog()
         options = load_options or LoadOptions()
-        loader = Loader(options, models=self, find=self._catalog.find)
+        self._store = open_store(options.cache)
+        steps = Steps(self, self.capacity)
+        loader = Loader(options, models=steps, find=self._catalog.find, store=self._store)
         self._control = Control(self._catalog, options, loader)
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
@@ -89,8 +96,8 @@ class Engine:
     async def infer(self, request: InferRequest) -> InferResponse:
         """Run `request` and return its one answer, with the wanted outputs in model order.
 
-        Raises ModelNotFound, InvalidRequest, Unsupported for a decoupled model, or whatever
-        InferdError the scheduler and the model raise.
+        Raises ModelNotFound, InvalidRequest, Unsupported for a decoupled model, Overloaded, or
+        whatever InferdError the scheduler and the model raise.
         """
         served = self._find(request.model, request.version)
         if served.config.decoupled:
@@ -100,6 +107,13 @@ class Engine:
             )
             raise Unsupported(msg)
         served.check_request(request)
+        capacity = self.capacity
+        if capacity.request_count >= capacity.max_requests:
+            raise capacity.too_many_requests()
+        if request.copied_bytes and not capacity.has_room(request.copied_bytes):
+            raise capacity.too_many_bytes()
+        capacity.request_count += 1
+        capacity.held_bytes += request.copied_bytes
         try:
             response = await served.scheduler.run(request)
             served.check_response(request, response)
@@ -110,6 +124,9 @@ class Engine:
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
+        finally:
+            capacity.request_count -= 1
+            capacity.held_bytes -= request.copied_bytes
         served.counts.add_success(request)
         response.model = served.name
         response.version = served.version
@@ -124,6 +141,10 @@ class Engine:
         """
         served = self._find(request.model, request.version)
         served.check_request(request)
+        if self.capacity.is_full:
+            raise self.capacity.too_many_requests()
+        if not self.capacity.has_room(request.copied_bytes):
+            raise self.capacity.too_many_bytes()
         return self._all(served, request) if served.config.decoupled else self._one(request)
 
     async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
@@ -134,6 +155,9 @@ class Engine:
     ) -> AsyncGenerator[InferResponse, None]:
         answers = AnswerCount(served.counts, request)
         is_final = False
+        capacity = self.capacity
+        capacity.request_count += 1
+        capacity.held_bytes += request.copied_bytes
         try:
             async with aclosing(served.scheduler.stream(request)) as responses:
                 async for response in responses:
@@ -157,6 +181,9 @@ class Engine:
                 answers.fail(error)
                 served.counts.add_failure(request, error)
             raise
+        finally:
+            capacity.request_count -= 1
+            capacity.held_bytes -= request.copied_bytes
         served.counts.add_success(request)
 
     # --- what it tells ---
@@ -223,6 +250,10 @@ class Engine:
     def observed(self) -> list[Observed]:
         """Return what metrics tell of: every version that serves, by name and number."""
         return [one.observed() for one in self._catalog.served()]
+
+    def cache_families(self) -> Sequence[Family]:
+        """Return the metrics of the response cache; none without one."""
+        return self._store.families() if self._store is not None else ()
 
     def index(self, *, ready: bool = False) -> list[IndexEntry]:
         """Return one row per known model version, by name and number; only the `ready` ones."""
@@ -316,6 +347,8 @@ class Engine:
         self.drain()
         self.regions.close()
         await self._control.close(timeout_s)
+        if self._store is not None:
+            await self._store.close()
 
     # --- how it finds a model ---
 

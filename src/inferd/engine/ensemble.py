@@ -47,18 +47,18 @@ def build_ensemble(
     something does not fit.
     """
     plan = Plan(config, [step.config for step in steps])
-    nesting = 1 + max(map(_nesting, steps))
+    nesting = 1 + max(step.nesting for step in steps)
     if nesting > MAX_NESTING:
         msg = f"ensemble '{config.name}' is more than {MAX_NESTING} ensembles inside each other"
         raise InvalidConfig(msg)
-    scheduler = EnsembleScheduler(plan, models, counts, nesting)
+    scheduler = EnsembleScheduler(plan, models, counts)
     inherited: dict[str, Labels] = {}
     for output in config.output:
         source = plan.source_of(output.name)
         if source is not None:
             number, inner = source
             inherited[output.name] = steps[number].labels.get(inner, ())
-    return Served(
+    served = Served(
         config,
         version,
         reported_platform(config),
@@ -66,9 +66,5 @@ def build_ensemble(
         counts=counts,
         labels=inherited | dict(labels),
     )
-
-
-def _nesting(step: Served) -> int:
-    """Return how many ensembles lie inside each other there."""
-    scheduler = step.scheduler
-    return scheduler.nesting if isinstance(scheduler, EnsembleScheduler) else 0
+    served.nesting = nesting
+    return served

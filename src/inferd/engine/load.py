@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from inferd.cache.store import Store
+from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
@@ -25,6 +27,7 @@ from inferd.core.interfaces import (
     Models,
     Placement,
 )
+from inferd.engine.caching import keep_answers
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
@@ -64,7 +67,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     """Which models are loaded, and how; the fields are the server options of the same names.
 
     `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
-    `rate_limits` is None when --rate-limit is off.
+    `rate_limits` is None when --rate-limit is off, `cache` when there is none.
     """
 
     model_config_name: str = ""
@@ -80,12 +83,14 @@ class LoadOptions(msgspec.Struct, frozen=True):
     repository_poll_secs: float = 15.0
     summary_latencies: bool = False
     rate_limits: Limits | None = None
+    cache: CacheSettings | None = None
 
 
 class Loader:
     """Finds models and loads their versions; backends are shared by the models that use them.
 
-    Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find).
+    Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
+    are kept in `store` by those that want it.
     """
 
     def __init__(
@@ -93,8 +98,10 @@ class Loader:
         options: LoadOptions,
         models: Models | None = None,
         find: Callable[[str, str], Served] | None = None,
+        store: Store | None = None,
     ) -> None:
         self._options = options
+        self._store = store
         self._models = models
         self._find = find
         self._gpu_count = gpu_count()
@@ -132,6 +139,7 @@ class Loader:
             served = self._ensemble(model, config, version, steps)
         else:
             served = self._model(model, config, version)
+        keep_answers(served, self._store, self._find)
         served.load_s = time.monotonic() - began_s
         return served
 
@@ -196,6 +204,7 @@ class Loader:
         check_io(config)
         labels = read_labels(model.folder, config)
         config = replace(config, decoupled=any(step.config.decoupled for step in steps))
+        check_config(config)
         counts = counts_of(config, with_summaries=self._options.summary_latencies)
         return build_ensemble(config, version, steps, self._models, counts, labels)
 

@@ -10,11 +10,17 @@ ENTRY_POINTS = "inferd.backends"
 """The entry point group through which other packages add backends."""
 
 _BACKENDS = {
+    "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
+    "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
+
+
+_EXTRAS = {"pytorch": "torch"}
+"""Of our own backends those that need more than the core, and the extra of inferd that has it."""
 
 
 def backend_named(name: str) -> Backend:
@@ -31,9 +37,9 @@ def backend_named(name: str) -> Backend:
     try:
         found: Backend = entry.load()()
     except ModuleNotFoundError as error:
-        msg = (
-            f"backend '{backend}' needs the Python package '{error.name}': pip install {error.name}"
-        )
+        extra = _EXTRAS.get(backend) if target else None
+        package = f"'inferd[{extra}]'" if extra else error.name
+        msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {package}"
         raise Unsupported(msg) from error
     return found
 

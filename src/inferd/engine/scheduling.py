@@ -1,6 +1,6 @@
 """Which scheduler runs a model's requests, as its configuration says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -16,6 +16,7 @@ from inferd.core.interfaces import Backend, Instance, Scheduler
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
+from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
@@ -32,6 +33,8 @@ QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
 QUEUE_TIMEOUT_PARAMETER = "inferd_sequence_default_timeout_microseconds"
 """The config parameter that says how long each may wait."""
 
+_Alarms = Callable[[Callable[[], None]], Timer]
+
 _NO_TIMEOUT_US = 1 << 62
 """So long a timeout never comes; a request's own is shorter."""
 
@@ -47,10 +50,9 @@ def build_scheduler(
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    A decoupled model answers each request by itself, whatever it says about batching. `folder` is
-    the model's. Raises InvalidConfig and Unsupported for sequence_batching that cannot be had.
+    `folder` is the model's. Raises InvalidConfig and Unsupported for sequence_batching that cannot
+    be had.
     """
-    sequence = config.sequence_batching
     plan = BatchPlan(as_executed(config))
     joined = joined_instances(config, backend, instances, plan)
     if plan.reshapes:
@@ -65,14 +67,29 @@ def build_scheduler(
             counts=counts,
         )
 
-    if sequence is not None:
-        executions = [execution_of(slice(n, n + 1)) for n in range(len(instances))]
-        return _sequence(config, sequence, executions, plan, folder)
+    return choose_scheduler(config, execution_of, len(instances), folder)
+
+
+def choose_scheduler(
+    config: ModelConfig,
+    execution_of: Callable[[slice], Execution],
+    instance_count: int,
+    folder: Path = Path(),
+    alarm: _Alarms = Alarm,
+) -> Scheduler:
+    """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
+
+    A decoupled model answers each request by itself, whatever it says about batching. Raises as
+    `build_scheduler` does.
+    """
+    plan = BatchPlan(as_executed(config))
+    if config.sequence_batching is not None:
+        executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
+        return _sequence(config, config.sequence_batching, executions, plan, folder, alarm)
     execution = execution_of(slice(None))
-    batching = config.dynamic_batching
-    if batching is None or config.decoupled:
+    if config.dynamic_batching is None or config.decoupled:
         return DirectScheduler(execution)
-    return _dynamic(config, batching, execution, plan)
+    return _dynamic(config, config.dynamic_batching, execution, plan, alarm)
 
 
 def joined_instances(
@@ -109,7 +126,11 @@ def as_executed(config: ModelConfig) -> ModelConfig:
 
 
 def _dynamic(
-    config: ModelConfig, batching: DynamicBatching, execution: Execution, plan: BatchPlan
+    config: ModelConfig,
+    batching: DynamicBatching,
+    execution: Execution,
+    plan: BatchPlan,
+    alarm: _Alarms,
 ) -> DynamicScheduler:
     pace: Pace
     if batching.is_adaptive and config.max_batch_size > 1:
@@ -118,7 +139,8 @@ def _dynamic(
         delay_us = batching.max_queue_delay_microseconds
         pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
     queue = RequestQueue(config.name, batching)
-    return DynamicScheduler(execution, queue, pace, plan, keeps_order=batching.preserve_ordering)
+    keeps_order = batching.preserve_ordering
+    return DynamicScheduler(execution, queue, pace, plan, keeps_order=keeps_order, alarm=alarm)
 
 
 def _sequence(
@@ -127,6 +149,7 @@ def _sequence(
     executions: Sequence[Execution],
     plan: BatchPlan,
     folder: Path,
+    alarm: _Alarms,
 ) -> SequenceScheduler:
     rows = max(1, config.max_batch_size)
     oldest = sequence.oldest
@@ -139,7 +162,7 @@ def _sequence(
     batching = DynamicBatching(default_queue_policy=_queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
     tensors = ModelTensors(plan, Controls(config), States(config, folder))
-    return SequenceScheduler(executions, queues, pace, tensors, rules)
+    return SequenceScheduler(executions, queues, pace, tensors, rules, alarm=alarm)
 
 
 def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedPace:

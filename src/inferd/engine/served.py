@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Scheduler
@@ -17,6 +18,9 @@ from inferd.tensor.classification import Labels, check_classifiable, classified
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from inferd.cache.scheduler import Identity
 
 _BATCH = (-1,)
 
@@ -61,7 +65,9 @@ class Served:
 
     `counts` is to be given when the scheduler, too, counts there. `labels` are those of the
     outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
-    instance on a GPU.
+    instance on a GPU. `nesting` counts the ensembles inside each other, this one included.
+    `identity` tells what its answers hang on, and `is_cached` whether they are kept
+    (inferd.engine.caching).
     """
 
     def __init__(
@@ -81,6 +87,9 @@ class Served:
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
+        self.nesting = 0
+        self.identity: Identity = lambda: None
+        self.is_cached = False
         self.labels = labels or {}
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
@@ -116,6 +125,7 @@ class Served:
             self.load_s,
             self.config.metric_tags,
             self.is_on_gpu,
+            self.is_cached,
         )
 
     def check_request(self, request: InferRequest) -> None:

@@ -14,7 +14,7 @@ from inferd.config.metrics import MetricsSettings
 from inferd.observe.family import Family, escaped, head, number
 from inferd.observe.statistics import Duration
 from inferd.observe.stats import Counts
-from inferd.observe.summary import SummaryCounts
+from inferd.observe.summary import Summary, SummaryCounts
 
 T = TypeVar("T")
 
@@ -39,7 +39,10 @@ _POOL = [
 
 
 class Observed(NamedTuple):
-    """One model version, as metrics tell of it; `tags` are the labels its configuration adds."""
+    """One model version, as metrics tell of it; `tags` are the labels its configuration adds.
+
+    `is_cached`: its answers are kept in the response cache.
+    """
 
     name: str
     version: str
@@ -48,6 +51,7 @@ class Observed(NamedTuple):
     load_s: float
     tags: Mapping[str, str]
     is_on_gpu: bool = False
+    is_cached: bool = False
 
 
 class _Reading:
@@ -57,6 +61,7 @@ class _Reading:
         self.counts = observed.counts
         self.pending_count = observed.pending_count
         self.load_s = observed.load_s
+        self.is_cached = observed.is_cached
         self.labels = _labels(observed, gpu_uuid if observed.is_on_gpu else "")
         self.statistics = self.counts.statistics(observed.name, observed.version)
         self.failures = dict(self.counts.fail_counts)
@@ -66,6 +71,11 @@ class _Reading:
         """Return how often there was this phase, and its time in all."""
         found: Duration = getattr(self.statistics.inference_stats, phase.field)
         return found
+
+    def lookups(self, word: str) -> Duration:
+        """Return how often an answer was in the cache (hit) or not (miss), and the time of it."""
+        stats = self.statistics.inference_stats
+        return stats.cache_hit if word == "hit" else stats.cache_miss
 
 
 def exposition(
@@ -92,6 +102,10 @@ def exposition(
             yield from _summaries(readings, settings.summary_quantiles)
         if settings.phase_histograms:
             yield from _phase_histograms(readings)
+    if cached := [reading for reading in readings if reading.is_cached]:
+        yield from _cache_lookups(cached)
+        if settings.summary_latencies:
+            yield from _cache_summaries(cached, settings.summary_quantiles)
     for family in (*_POOL, *others):
         yield family.text()
 
@@ -193,6 +207,31 @@ def _first_responses(readings: Sequence[_Reading]) -> Iterator[str]:
     yield "".join(lines)
 
 
+_CACHE_LOOKUPS = (("hit", "hits"), ("miss", "misses"))
+"""In the order of SummaryCounts.cache_summaries."""
+
+
+def _cache_lookups(readings: Sequence[_Reading]) -> Iterator[str]:
+    for word, words in _CACHE_LOOKUPS:
+        found = [(one.labels, one.lookups(word)) for one in readings]
+        counts = [(labels, told.count) for labels, told in found]
+        times = [(labels, told.ns // 1000) for labels, told in found]
+        help = f"Cache {words}"
+        yield Family(f"nv_cache_num_{words}_per_model", "counter", help, counts).text()
+        help = f"Time of cache {words}, added up, in microseconds"
+        yield Family(f"nv_cache_{word}_duration_per_model", "counter", help, times).text()
+
+
+def _cache_summaries(readings: Sequence[_Reading], levels: Sequence[float]) -> Iterator[str]:
+    for index, (word, words) in enumerate(_CACHE_LOOKUPS):
+        name = f"nv_cache_{word}_summary_per_model"
+        yield head(name, "summary", f"Time of cache {words}, of the last minute, in microseconds")
+        for reading in readings:
+            if isinstance(reading.counts, SummaryCounts):
+                summary = reading.counts.cache_summaries[index]
+                yield _summary(name, reading.labels, summary, levels, reading.lookups(word))
+
+
 def _bound(value: float) -> str:
     """Return the end of a bucket as text, 100 and not 100.0, as Triton writes it."""
     return repr(value).removesuffix(".0")
@@ -204,15 +243,21 @@ def _summaries(readings: Sequence[_Reading], levels: Sequence[float]) -> Iterato
         yield head(name, "summary", f"{phase.help}, of the last minute, in microseconds")
         for reading in readings:
             if isinstance(reading.counts, SummaryCounts):
-                quantiles = reading.counts.summaries[index].quantiles(levels)
-                labels, total = reading.labels, reading.durations(phase)
-                lines = [
-                    f'{name}{{{labels},quantile="{level!r}"}} {number(ns / 1000)}\n'
-                    for level, ns in zip(levels, quantiles, strict=True)
-                ]
-                lines.append(f"{name}_sum{{{labels}}} {total.ns // 1000}\n")
-                lines.append(f"{name}_count{{{labels}}} {total.count}\n")
-                yield "".join(lines)
+                summary = reading.counts.summaries[index]
+                total = reading.durations(phase)
+                yield _summary(name, reading.labels, summary, levels, total)
+
+
+def _summary(
+    name: str, labels: str, summary: Summary, levels: Sequence[float], total: Duration
+) -> str:
+    lines = [
+        f'{name}{{{labels},quantile="{level!r}"}} {number(ns / 1000)}\n'
+        for level, ns in zip(levels, summary.quantiles(levels), strict=True)
+    ]
+    lines.append(f"{name}_sum{{{labels}}} {total.ns // 1000}\n")
+    lines.append(f"{name}_count{{{labels}}} {total.count}\n")
+    return "".join(lines)
 
 
 def _phase_histograms(readings: Sequence[_Reading]) -> Iterator[str]:

@@ -9,7 +9,8 @@ or add_failure.
 Most requests run alone: then their execution is the request, and that one call counts both. What
 was gathered into one execution is marked as shared and counted by the Execution that ran it, with
 add_shared_execution. So the integers are kept apart by alone and shared, and added up only when
-somebody asks.
+somebody asks. A request that was answered from the response cache is marked as shared, too, with
+the request that ran; it was never started itself.
 
 A duration falls into the histogram bucket of its bit length: bucket n holds what is shorter than
 2^n ns.
@@ -20,7 +21,7 @@ Everything here runs on the event loop, so nothing is locked.
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol, TypeVar
 
 from inferd.errors import Cancelled, Unavailable
@@ -51,7 +52,8 @@ Row = TypeVar("Row")
 class Timed(Protocol):
     """What is counted of a request: its batch size, and its times, 0 where it did not get to.
 
-    Times are on the clock of time.perf_counter_ns. `shared`: others were in the same execution.
+    Times are on the clock of time.perf_counter_ns. `shared`: others were in the same execution, or
+    an earlier one's answer was kept.
     """
 
     batch_size: int
@@ -116,7 +118,7 @@ class Counts:
         self.failures: dict[int, Duration] = {}
         self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
         self.refused_count = 0
-        self.cache_hit = Duration()
+        self.cache_hits: dict[int, Duration] = {}
         self.cache_miss = Duration()
         self.responses: list[ResponseStatistics] = []
         self.first_responses: Histogram | None = None
@@ -135,7 +137,12 @@ class Counts:
         ended_ns = request.ended_ns
         computed_ns = request.computed_ns or ended_ns
         batch_size = request.batch_size
-        rows = self.shared_requests if request.shared else self.alone
+        rows = self.alone
+        if request.shared:
+            if not started_ns:
+                self._add_cache_hit(request)
+                return
+            rows = self.shared_requests
         phases = rows.get(batch_size) or self._new_row(rows, batch_size)
         phases.count += 1
         phases.input_ns += (took_ns := computing_ns - started_ns)
@@ -153,6 +160,15 @@ class Counts:
             phases.handover_ns += answered_ns - ended_ns
             ended_ns = answered_ns
         self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
+
+    def _add_cache_hit(self, request: Timed) -> None:
+        took_ns = request.ended_ns - request.queued_ns
+        _row(self.cache_hits, request.batch_size, Duration).add(took_ns)
+        self.request_histogram[took_ns.bit_length()] += 1
+
+    def add_cache_miss(self, took_ns: int) -> None:
+        """Note that an answer was not in the cache; `took_ns` for looking, and for keeping it."""
+        self.cache_miss.add(took_ns)
 
     def add_failure(self, request: Timed, error: BaseException) -> None:
         """Settle a request that ended with `error`, and its execution when it was alone in it."""
@@ -226,7 +242,10 @@ class Counts:
             self.other_inference_count + sum(size * phases.count for size, phases in counted),
             self.failed_execution_count + sum(phases.count for phases in executions),
             self._request_statistics(
-                [phases for _, phases in counted], list(self.failures.values())
+                [phases for _, phases in counted],
+                self.failures.values(),
+                self.cache_hits.values(),
+                self.cache_miss,
             ),
             {str(index): row for index, row in enumerate(self.responses)},
             [
@@ -237,33 +256,45 @@ class Counts:
         )
 
     def by_batch_size(self) -> dict[int, InferStatistics]:
-        """Return what became of requests by their batch size; 0 stands for all beyond many."""
-        sizes = sorted(self.alone.keys() | self.shared_requests.keys() | self.failures.keys())
+        """Return what became of requests by their batch size; 0 stands for all beyond many.
+
+        Cache misses have no size, and are left out.
+        """
+        kinds = (self.alone, self.shared_requests, self.failures, self.cache_hits)
+        sizes = {size for rows in kinds for size in rows}
         return {
             size: self._request_statistics(
                 [rows[size] for rows in (self.alone, self.shared_requests) if size in rows],
                 [self.failures[size]] if size in self.failures else [],
+                [self.cache_hits[size]] if size in self.cache_hits else [],
+                Duration(),
             )
-            for size in sizes
+            for size in sorted(sizes)
         }
 
     def _request_statistics(
-        self, requests: Sequence[Phases], failures: Sequence[Duration]
+        self,
+        requests: Sequence[Phases],
+        failures: Iterable[Duration],
+        hits: Iterable[Duration],
+        miss: Duration,
     ) -> InferStatistics:
-        count = sum(phases.count for phases in requests)
+        cache_hit = _total(hits)
+        count = sum(phases.count for phases in requests) + cache_hit.count
         queue_ns = sum(phases.queue_ns for phases in requests)
         compute_input, compute_infer, compute_output = _durations(requests)
         success_ns = queue_ns + sum(phases.handover_ns for phases in requests)
         success_ns += compute_input.ns + compute_infer.ns + compute_output.ns
+        success_ns += cache_hit.ns + miss.ns
         return InferStatistics(
             success=Duration(count, success_ns),
-            fail=Duration(sum(one.count for one in failures), sum(one.ns for one in failures)),
+            fail=_total(failures),
             queue=Duration(count, queue_ns),
             compute_input=compute_input,
             compute_infer=compute_infer,
             compute_output=compute_output,
-            cache_hit=self.cache_hit,
-            cache_miss=self.cache_miss,
+            cache_hit=cache_hit,
+            cache_miss=miss,
         )
 
     def histograms(self) -> list[tuple[list[int], int]]:
@@ -325,6 +356,14 @@ def _row(rows: dict[int, Row], batch_size: int, make: Callable[[], Row]) -> Row:
     if batch_size not in rows and len(rows) >= MAX_BATCH_ROWS:
         batch_size = 0
     return rows.setdefault(batch_size, make())
+
+
+def _total(durations: Iterable[Duration]) -> Duration:
+    total = Duration()
+    for duration in durations:
+        total.count += duration.count
+        total.ns += duration.ns
+    return total
 
 
 def _durations(all_phases: Sequence[Phases]) -> tuple[Duration, Duration, Duration]:

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.execution import MAX_WAITING, Answer, Execution, Outcome, twin
@@ -64,7 +64,7 @@ class DynamicScheduler:
         return len(self._queue)
 
     async def run(self, request: InferRequest) -> InferResponse:
-        """See Scheduler.run. Raises Unavailable when the queue is full or waiting took too long."""
+        """See Scheduler.run. Raises Unavailable, Overloaded when the queue is full."""
         if self._runs_at_once:
             answers = self._execution.run_inline((request,))
             if answers is not None:
@@ -250,10 +250,10 @@ class _Order:
         self._answers: dict[int, Answer] = {}
 
     def check_room(self) -> None:
-        """Raise Unavailable when more answers are held back than may be."""
+        """Raise Overloaded when more answers are held back than may be."""
         if len(self._waiting) >= MAX_WAITING:
             msg = f"{MAX_WAITING} requests wait for the answers of those before; try again later"
-            raise Unavailable(msg)
+            raise Overloaded(msg)
 
     def add(self, waiting: Waiting) -> None:
         """Note a request that comes after all others."""

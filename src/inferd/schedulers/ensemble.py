@@ -17,14 +17,14 @@ from math import prod
 
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, InferdError, Unavailable
+from inferd.errors import BackendFailed, InferdError, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.inorder import in_order
 from inferd.schedulers.plan import Order, Plan, Stage, Step
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_RUNNING = 10_000
-"""How many requests to one ensemble may run; more are refused as Unavailable."""
+"""How many requests to one ensemble may run; more are refused as Overloaded."""
 
 INFLIGHT = 16
 """How many answers of a decoupled step are worked on where max_inflight_requests sets no limit."""
@@ -45,11 +45,9 @@ class EnsembleScheduler:
     """Runs requests as `plan` says, by requests to `models`; time is that of `counts`.
 
     The times of a request span its steps; what they wait and compute stands in their own counts.
-    `nesting` counts the ensembles inside each other, this one included.
     """
 
-    def __init__(self, plan: Plan, models: Models, counts: Counts, nesting: int = 1) -> None:
-        self.nesting = nesting
+    def __init__(self, plan: Plan, models: Models, counts: Counts) -> None:
         self._plan = plan
         self._models = models
         self._clock = counts.clock
@@ -92,7 +90,7 @@ class EnsembleScheduler:
             raise Unavailable(msg)
         if self._running_count >= MAX_RUNNING:
             msg = f"{MAX_RUNNING} requests to ensemble '{name}' run already; try again later"
-            raise Unavailable(msg)
+            raise Overloaded(msg)
         self._running_count += 1
         request.started_ns = self._clock()
         try:

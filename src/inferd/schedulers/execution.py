@@ -26,7 +26,14 @@ from math import prod
 
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, Cancelled, InferdError, Unavailable, foreign_text
+from inferd.errors import (
+    BackendFailed,
+    Cancelled,
+    InferdError,
+    Overloaded,
+    Unavailable,
+    foreign_text,
+)
 from inferd.observe.stats import Counts
 from inferd.schedulers.overrun import Gauges, Overruns
 
@@ -46,7 +53,7 @@ CALM_NS = 10_000_000_000
 """An overrun later than this after the move onto the loop is not held against a size class."""
 
 MAX_WAITING = 10_000
-"""How many requests of one model may wait for its threads; more are refused as Unavailable."""
+"""How many requests of one model may wait for its threads; more are refused as Overloaded."""
 
 STREAM_AHEAD = 16
 """How many answers a decoupled model may be ahead of a slow reader."""
@@ -136,7 +143,7 @@ class Execution:
     async def run_in_thread(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         """Run `requests` in the next free instance's thread.
 
-        Raises InferdError when all of them failed, Unavailable when too many wait already. When
+        Raises InferdError when all of them failed, Overloaded when too many wait already. When
         the caller is cancelled before an instance took the requests, they never run.
         """
         job = _AwaitedJob(requests, asyncio.get_running_loop())
@@ -155,7 +162,7 @@ class Execution:
     def start(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         """Run `requests` in the next free instance's thread, then call `finish` on the event loop.
 
-        They run though nobody may wait for them any more. Raises Unavailable when too many wait
+        They run though nobody may wait for them any more. Raises Overloaded when too many wait
         already; otherwise `finish` is called, whatever happens.
         """
 
@@ -236,7 +243,7 @@ class Execution:
             raise self.unloading()
         if self._waiting_count >= MAX_WAITING:
             msg = f"model '{self.name}' has {MAX_WAITING} requests waiting; try again later"
-            raise Unavailable(msg)
+            raise Overloaded(msg)
         if len(self._ended) < len(self._instances):
             self._start_thread(len(self._ended))
         self._waiting_count += 1

@@ -14,7 +14,7 @@ import msgspec
 
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import InferdError, Overloaded, Unavailable
 from inferd.schedulers.execution import MAX_WAITING
 
 
@@ -63,7 +63,7 @@ class RequestQueue:
             yield from level.late.values()
 
     def add(self, waiting: Waiting, now_ns: int) -> None:
-        """Let a request wait. Raises Unavailable when as many wait as its level's policy allows.
+        """Let a request wait. Raises Overloaded when as many wait as its level's policy allows.
 
         A policy that sets no limit allows MAX_WAITING.
         A priority of 0, or of no level there is, is the default level. A timeout of the request's
@@ -146,7 +146,7 @@ class RequestQueue:
     def _full(self, level: "_Level") -> InferdError:
         most = level.policy.max_queue_size
         said = f"its max_queue_size is {most}" if most else f"{MAX_WAITING} requests wait"
-        return Unavailable(f"the queue of model '{self._model}' is full: {said}; try again later")
+        return Overloaded(f"the queue of model '{self._model}' is full: {said}; try again later")
 
     def _note_deadline(self, waiting: Waiting) -> None:
         deadlines = self._deadlines

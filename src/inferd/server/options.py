@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inferd.config.cache import read_cache_config
 from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
@@ -75,6 +76,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
+        cache=read_cache_config(config.cache_config),
     )
 
 
@@ -115,7 +117,6 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
         max_inflated_bytes=config.grpc_max_inflated_bytes,
-        max_inflight_bytes=config.grpc_max_inflight_bytes,
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
@@ -140,7 +141,6 @@ def http_options(
         max_header_bytes=config.http_max_header_bytes,
         max_body_bytes=config.http_max_body_bytes,
         max_input_bytes=config.http_max_input_size,
-        max_inflight_bytes=config.http_max_inflight_bytes,
         max_connections=config.http_max_connections,
         idle_timeout_s=config.http_idle_timeout_secs,
         header_timeout_s=config.http_header_timeout_secs,
@@ -176,7 +176,6 @@ def metrics_options(config: ServerConfig) -> "HttpOptions":
         max_header_bytes=config.http_max_header_bytes,
         max_body_bytes=_METRICS_BODY_BYTES,
         max_input_bytes=_METRICS_BODY_BYTES,
-        max_inflight_bytes=_METRICS_BODY_BYTES * _METRICS_CONNECTIONS,
         max_connections=_METRICS_CONNECTIONS,
         idle_timeout_s=config.http_idle_timeout_secs,
         header_timeout_s=config.http_header_timeout_secs,

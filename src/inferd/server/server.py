@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from inferd.config.metrics import read_metrics_config
 from inferd.config.server import ServerConfig
+from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
 from inferd.observe.devices import Cpu, Devices
@@ -69,6 +70,8 @@ class Server:
             tracer=tracer(config),
             allow_client_shm=self._allows_client_shm(),
         )
+        self.engine.capacity.max_requests = config.max_inflight_requests
+        self.engine.capacity.max_bytes = config.max_inflight_bytes
         self.metrics_address = config.metrics_address or self.http_address
         self.http_port = 0
         self.grpc_port = 0
@@ -272,7 +275,10 @@ class Server:
             config.metrics_interval_ms / 1000,
         )
         routes = MetricsRoutes(self.engine, read_metrics_config(config.metrics_config), devices)
-        self._metrics = HttpServer(self.engine, metrics_options(config), routes=routes)
+        # A capacity of its own: an overloaded server still tells how it is.
+        self._metrics = HttpServer(
+            self.engine, metrics_options(config), routes=routes, capacity=Capacity()
+        )
         port = metrics_port(config)
         try:
             self.metrics_port = await self._metrics.start(self.metrics_address, port)

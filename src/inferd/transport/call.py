@@ -42,7 +42,7 @@ class Call(Protocol):
     def hold(self, size_bytes: int) -> None:
         """Count bytes of messages that the handler has taken and not yet answered.
 
-        A transport that limits what is in memory ends the call when that is too much.
+        When that is too much, the call ends, or Overloaded is raised.
         """
         ...
 
@@ -67,17 +67,22 @@ StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Any]]]
 
 
 class Unary(NamedTuple):
-    """A method that takes one message and gives one; the transport checks `guard` first."""
+    """A method that takes one message and gives one; the transport checks `guard` first.
+
+    One that `is_inference` may be refused by an overloaded server before its message is there.
+    """
 
     handler: UnaryHandler
     guard: Guard | None = None
+    is_inference: bool = False
 
 
 class Stream(NamedTuple):
-    """A method that takes and gives any number of messages; `guard` as with Unary."""
+    """A method that takes and gives any number of messages; the rest as with Unary."""
 
     handler: StreamHandler
     guard: Guard | None = None
+    is_inference: bool = False
 
 
 Method = Unary | Stream

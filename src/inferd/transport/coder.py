@@ -27,7 +27,7 @@ class Coder:
     async def inflate(self, data: Any, name: bytes) -> memoryview:
         """Return `data` decoded from the coding of that name.
 
-        Raises as `coding.inflate` does, and Unavailable when too many wait.
+        Raises as `coding.inflate` does, and Overloaded when too many wait.
         """
         try:
             return coding.inflate(data, name, self._max_bytes, on_loop=True)
@@ -35,7 +35,7 @@ class Coder:
             return await self._inflating.run(coding.inflate, data, name, self._max_bytes)
 
     async def deflate(self, buffers: Sequence[Any], name: bytes, level: int = -1) -> bytes:
-        """Return `buffers` joined and compressed. Raises Unavailable when too many wait."""
+        """Return `buffers` joined and compressed. Raises Overloaded when too many wait."""
         if sum(map(len, buffers)) <= INLINE_CODED_BYTES:
             return coding.deflate(buffers, name, level)
         return await self._deflating.run(coding.deflate, buffers, name, level)

@@ -14,11 +14,12 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any, cast
 
-from inferd.errors import InferdError
+from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import joined
 from inferd.transport.call import Metadata, Method, Stream, Unary
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
+from inferd.transport.overload import RETRY_PUSHBACK
 from inferd.transport.resume import resume
 from inferd.wire import grpc_messages
 from inferd.wire.coding import deflate
@@ -293,6 +294,8 @@ class GrpcCall(GrpcInput):
             self._end(error.status, error.message)
             return
         self._port.server.failures.note(self.head.path.decode("latin-1"), error)
+        if isinstance(error, Overloaded):
+            self.add_trailing(RETRY_PUSHBACK)
         self._end(*status_of(error))
 
     def _end_cancelled(self) -> None:

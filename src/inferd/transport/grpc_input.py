@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.wire.grpc_messages import (
     INTERNAL,
+    PREFIX,
     PREFIX_BYTES,
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
@@ -32,7 +33,6 @@ CUT_SHORT = "the call ended inside a message"
 
 _READ_AHEAD = 64  # messages of a stream
 _READ_BYTES = 4096
-_TOO_MUCH = "the server holds as much request data as it may"
 
 
 class GrpcInput(H2Stream):
@@ -107,6 +107,8 @@ class GrpcInput(H2Stream):
 
     def _read(self, data: Any, start: int, stop: int) -> None:
         if self._reader is None:
+            if self._is_refused(data, start, stop):
+                return
             self._reader = MessageReader(self._port.options.max_receive_bytes, self._on_message)
         try:
             if self._hold(stop - start):
@@ -119,6 +121,19 @@ class GrpcInput(H2Stream):
                 self._take(stop - start)
         except GrpcFault as fault:
             self._end(fault.status, fault.message)
+
+    def _is_refused(self, data: Any, start: int, stop: int) -> bool:
+        """Refuse a call at the beginning of its first message, if that cannot be taken."""
+        capacity, method = self._port.server.capacity, self._grpc.method
+        if self.is_local_done:
+            return False
+        if capacity.is_full and method.is_inference and self._queue is None:
+            self._fail(capacity.too_many_requests())
+        elif stop - start >= PREFIX_BYTES:
+            _, size = PREFIX.unpack_from(data, start)
+            if size > SMALL_BYTES and not capacity.has_room(size):
+                self._fail(capacity.too_many_bytes())
+        return self.is_local_done
 
     def _read_some(self, data: Any, start: int = 0, stop: int | None = None) -> None:
         """Read a stream's messages, but no more of them than its handler soon takes.
@@ -161,19 +176,21 @@ class GrpcInput(H2Stream):
 
     def _hold(self, count: int) -> bool:
         """Count bytes in memory, over all connections together; False when that is too much."""
-        server = self._port.server
+        capacity = self._port.server.capacity
         self._held_bytes += count
-        server.inflight_bytes += count
-        if server.inflight_bytes <= self._port.options.max_inflight_bytes:
+        capacity.held_bytes += count
+        if capacity.held_bytes <= capacity.max_bytes:
             return True
+        if count <= SMALL_BYTES and not self._grpc.method.is_inference:
+            return True  # health checks are answered all the same
         if not self.is_local_done:
-            self._end(RESOURCE_EXHAUSTED, _TOO_MUCH)
+            self._fail(capacity.too_many_bytes())
         return False
 
     def _release(self, count: int) -> None:
         count = min(count, self._held_bytes)
         self._held_bytes -= count
-        self._port.server.inflight_bytes -= count
+        self._port.server.capacity.held_bytes -= count
 
     async def _inflate(self, message: Any) -> Any:
         encoding, server = self._grpc.encoding, self._port.server
@@ -190,9 +207,8 @@ class GrpcInput(H2Stream):
             raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
         count = self._inflated_bytes = len(inflated)
         self._held_bytes += count
-        server.inflight_bytes += count
-        if server.inflight_bytes > self._port.options.max_inflight_bytes:
-            raise GrpcFault(RESOURCE_EXHAUSTED, _TOO_MUCH)
+        if not server.capacity.hold(count):
+            raise server.capacity.too_many_bytes()
         return bytes(inflated) if count <= SMALL_BYTES else inflated
 
     def _forget_input(self) -> None:
@@ -210,4 +226,8 @@ class GrpcInput(H2Stream):
 
     def _end(self, status: int, message: str) -> None:
         """End the call with a status."""
+        raise NotImplementedError
+
+    def _fail(self, error: Exception) -> None:
+        """End the call with what `error` means to a client."""
         raise NotImplementedError

@@ -42,7 +42,6 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_streams: int
     max_metadata_bytes: int
     max_inflated_bytes: int
-    max_inflight_bytes: int
     write_timeout_s: float
     handshake_timeout_s: float
     max_connection_idle_ms: int | None

@@ -9,19 +9,22 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
 
+from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
-from inferd.errors import Unavailable
+from inferd.errors import Overloaded, Unavailable
 from inferd.transport.access import Guard, joined
-from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary, UnaryHandler
+from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary
 from inferd.transport.failure import FailureLog
+from inferd.transport.grpc_input import SMALL_BYTES
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import port_methods
 from inferd.transport.grpc_status import status_of
+from inferd.transport.overload import RETRY_PUSHBACK
 
 logger = logging.getLogger("inferd.grpc")
 
@@ -37,6 +40,7 @@ class GrpcServer:
         self, engine: Engine, options: GrpcOptions, more_methods: dict[str, Method] | None = None
     ) -> None:
         self._options = options
+        self._capacity = engine.capacity
         self._stopping = asyncio.Event()
         self._methods = port_methods(engine, options, self._pause, more_methods or {})
         self._server: grpc.aio.Server | None = None
@@ -49,9 +53,8 @@ class GrpcServer:
         files cannot be used.
         """
         server = grpc.aio.server(options=_channel_arguments(self._options))
-        for service, handlers in _adapted(self._methods, FailureLog(logger)).items():
-            generic = grpc.method_handlers_generic_handler(service, handlers)
-            server.add_generic_rpc_handlers((generic,))
+        handlers = cast("Any", _Handlers(self._methods, self._capacity))
+        server.add_generic_rpc_handlers((handlers,))
         host = f"[{address}]" if ":" in address else address
         try:
             if self._options.has_tls:
@@ -105,10 +108,13 @@ class GrpcServer:
 class AioCall:
     """A Call carried by grpc.aio."""
 
-    __slots__ = ("_context", "_trailing", "initial")
+    __slots__ = ("_capacity", "_context", "_held_bytes", "_status", "_trailing", "initial")
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, capacity: Capacity) -> None:
+        self._capacity = capacity
         self._context = context
+        self._held_bytes = 0
+        self._status = (0, "")
         self._trailing: Metadata = []
         self.initial: Metadata = []
 
@@ -134,10 +140,30 @@ class AioCall:
         return str(self._context.peer())
 
     def hold(self, size_bytes: int) -> None:
-        """See Call; grpcio counts nothing."""
+        """See Call; raises Overloaded."""
+        self._held_bytes += size_bytes
+        if not self._capacity.hold(size_bytes):
+            raise self._capacity.too_many_bytes()
 
     def release(self, size_bytes: int) -> None:
         """See Call."""
+        self._held_bytes -= size_bytes
+        self._capacity.hold(-size_bytes)
+
+    def end(self) -> None:
+        """Take back all that is held."""
+        self.release(self._held_bytes)
+
+    def note(self, error: Exception) -> None:
+        """Keep what `error` means to a client, and not `error`: it holds frames, and their data."""
+        self._status = status_of(error)
+        if isinstance(error, Overloaded):
+            self.add_trailing(RETRY_PUSHBACK)
+
+    async def fail(self) -> Any:
+        """End the call with the error that was noted."""
+        code, details = self._status
+        return await self._context.abort(_STATUS[code], details)
 
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
@@ -149,21 +175,45 @@ class AioCall:
         self._context.set_trailing_metadata(tuple(self._trailing))
 
 
-def _adapted(methods: dict[str, Method], failures: FailureLog) -> dict[str, dict[str, Any]]:
-    """Return grpcio's handler of each method by service and method name."""
-    services: dict[str, dict[str, Any]] = {}
-    for path, method in methods.items():
-        _, service, name = path.split("/")
-        if method.guard is not None:
-            method = _guarded(method, method.guard)
-        services.setdefault(service, {})[name] = (
-            grpc.unary_unary_rpc_method_handler(_adapted_unary(path, method.handler, failures))
-            if isinstance(method, Unary)
-            else grpc.stream_stream_rpc_method_handler(
-                _adapted_stream(path, method.handler, failures)
-            )
-        )
-    return services
+class _Handlers:
+    """Finds grpcio's handler of a call, before its messages have come."""
+
+    def __init__(self, methods: dict[str, Method], capacity: Capacity) -> None:
+        self._capacity = capacity
+        failures = FailureLog(logger)
+        self._handlers = {
+            path: _adapted(path, method, failures, capacity) for path, method in methods.items()
+        }
+        self._refused_early = {
+            path
+            for path, method in methods.items()
+            if method.is_inference and isinstance(method, Unary)
+        }
+        # As a stream, for then grpcio does not wait for the message.
+        self._refusing = grpc.stream_stream_rpc_method_handler(self._refuse)
+
+    def service(self, handler_call_details: Any) -> Any:
+        """See grpc.GenericRpcHandler."""
+        path = handler_call_details.method
+        if self._capacity.is_full and path in self._refused_early:
+            return self._refusing
+        return self._handlers.get(path)
+
+    async def _refuse(self, _messages: Any, context: Any) -> None:
+        call = AioCall(context, self._capacity)
+        call.note(self._capacity.too_many_requests())
+        await call.fail()
+
+
+def _adapted(path: str, method: Method, failures: FailureLog, capacity: Capacity) -> Any:
+    """Return grpcio's handler of `method`."""
+    if method.guard is not None:
+        method = _guarded(method, method.guard)
+    if isinstance(method, Unary):
+        unary = _adapted_unary(path, method, failures, capacity)
+        return grpc.unary_unary_rpc_method_handler(unary)
+    stream = _adapted_stream(path, method.handler, failures, capacity)
+    return grpc.stream_stream_rpc_method_handler(stream)
 
 
 def _guarded(method: Method, guard: Guard) -> Method:
@@ -181,30 +231,33 @@ def _as_bytes(value: str | bytes) -> bytes:
 
 
 def _adapted_unary(
-    path: str, handler: UnaryHandler, failures: FailureLog
+    path: str, method: Unary, failures: FailureLog, capacity: Capacity
 ) -> Callable[[bytes, Any], Any]:
     async def run(data: bytes, context: Any) -> Any:
-        call = AioCall(context)
+        call = AioCall(context, capacity)
         try:
-            answer = b"".join(await handler(data, call))
+            if method.is_inference or len(data) > SMALL_BYTES:  # health checks are answered always
+                call.hold(len(data))
+            answer = b"".join(await method.handler(data, call))
             if call.initial:
                 await context.send_initial_metadata(tuple(call.initial))
             return answer
         except Exception as error:  # noqa: BLE001  the wall
             failures.note(path, error)
-            code, details = status_of(error)
+            call.note(error)
         finally:
+            call.end()
             del data  # grpcio keeps this frame for a while when the call ends with an exception
-        return await context.abort(_STATUS[code], details)
+        return await call.fail()
 
     return run
 
 
 def _adapted_stream(
-    path: str, handler: StreamHandler, failures: FailureLog
+    path: str, handler: StreamHandler, failures: FailureLog, capacity: Capacity
 ) -> Callable[[Any, Any], Any]:
     async def run(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        call = AioCall(context)
+        call = AioCall(context, capacity)
         try:
             async for buffers in handler(messages, call):
                 if call.initial:
@@ -214,8 +267,10 @@ def _adapted_stream(
             return
         except Exception as error:  # noqa: BLE001  the wall
             failures.note(path, error)
-            code, details = status_of(error)
-        await context.abort(_STATUS[code], details)
+            call.note(error)
+        finally:
+            call.end()
+        await call.fail()
 
     return run
 

@@ -28,6 +28,7 @@ from inferd.transport.grpc_stream import StreamMethods
 from inferd.transport.grpc_trace import TraceMethods
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
+from inferd.transport.overload import copied_bytes
 from inferd.transport.tracing import begin_grpc, finish_when_sent
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
@@ -92,17 +93,17 @@ def port_methods(
 ) -> dict[str, Method]:
     """Return the methods of one port by their paths: ours and `more`, each with its guard.
 
-    A method that belongs to no API group is guarded as inference.
+    A method that belongs to no API group is taken for an inference.
     """
     where, secret = "--grpc-header-forward-pattern", options.access.secret_names
     forward = HeaderForward.of(options.header_forward_pattern, where, secret)
     ours = grpc_methods(engine, pause, typed_answers=options.typed_answers, forward=forward)
-    return {
-        path: method._replace(
-            guard=options.access.guard(API_OF.get(path.rpartition("/")[2], "inference"))
-        )
-        for path, method in (*ours.items(), *more.items())
-    }
+    methods = {}
+    for path, method in (*ours.items(), *more.items()):
+        api = API_OF.get(path.rpartition("/")[2], "inference")
+        guard = options.access.guard(api)
+        methods[path] = method._replace(guard=guard, is_inference=api == "inference")
+    return methods
 
 
 _REFLECTION = grpc_reflection.VERSIONS
@@ -163,6 +164,7 @@ class _V2:
         except NotFast:
             decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
             request = await self._decoding.run(decode, data)
+            request.copied_bytes = copied_bytes(request, data)
         request.arrived_ns = monotonic_ns()
         if self._forward is not None:
             add_forwarded(request, self._forward.chosen(call.metadata))

@@ -27,6 +27,7 @@ from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_status import status_of
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
+from inferd.transport.overload import copied_bytes
 from inferd.transport.resume import resume
 from inferd.transport.tracing import begin_grpc
 from inferd.wire import v2_grpc
@@ -196,6 +197,7 @@ class InferStream:
             request = decode(data, on_loop=True)
         except NotFast:
             request = await methods.decoding.run(decode, data)
+            request.copied_bytes = copied_bytes(request, data)
         asked.request, asked.request_id = request, request.id
         request.arrived_ns = monotonic_ns()
         tracer = methods.engine.tracer

@@ -21,6 +21,7 @@ from inferd.transport.http_message import (
 )
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.http_routes import error_answer
+from inferd.transport.overload import RETRY_AFTER, check_head, refusal
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
@@ -96,6 +97,9 @@ class RestExchange(H2Stream):
             self._routes.check_access(self.head.path, joined(self.head.fields))
         if self.head.content_length > self._port.server.max_body_bytes:
             raise self._too_large()
+        if not self.is_remote_done:
+            capacity = self._port.server.capacity
+            check_head(capacity, self._routes, self.head.path, self.head.content_length)
 
     def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
         """See H2Stream."""
@@ -121,10 +125,11 @@ class RestExchange(H2Stream):
             return
         self._filled += count
         self._held_bytes += count
-        server = self._port.server
-        server.inflight_bytes += count
-        if server.inflight_bytes > server.options.max_inflight_bytes:
-            self._refuse(503, "the server holds as much request data as it may; try again later")
+        capacity = self._port.server.capacity
+        capacity.held_bytes += count
+        if capacity.held_bytes > capacity.max_bytes:
+            error = refusal(capacity.too_many_bytes())
+            self._refuse(error.status, error.message, error.headers)
             return
         self.connection.credit(self, count)
         if ends:
@@ -235,7 +240,8 @@ class RestExchange(H2Stream):
         try:
             self._body = np.empty(length, np.uint8).data
         except MemoryError:
-            self._refuse(503, "the server has no memory for the body; try again later")
+            text = "the server has no memory for the body; try again later"
+            self._refuse(503, text, RETRY_AFTER)
 
     def _too_large(self) -> HttpError:
         limit = self._port.server.max_body_bytes
@@ -252,6 +258,6 @@ class RestExchange(H2Stream):
         self._release()
 
     def _release(self) -> None:
-        self._port.server.inflight_bytes -= self._held_bytes
+        self._port.server.capacity.held_bytes -= self._held_bytes
         self._held_bytes = 0
         self._body = None

@@ -57,7 +57,7 @@ class Http2Server:
         self.max_body_bytes = max_body_bytes
         self.connections: set[Http2Connection] = set()
         self.open_count = 0  # connections, without those that only linger
-        self.inflight_bytes = 0
+        self.capacity = engine.capacity
         # Answers are compressed for clients that take them; messages come compressed from any.
         self.coder = Coder(min(options.max_inflated_bytes, options.max_receive_bytes))
         self.is_stopping = False

@@ -30,6 +30,7 @@ from inferd.transport.http_message import (
 )
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.http_routes import error_answer
+from inferd.transport.overload import RETRY_AFTER, check_head, refusal
 from inferd.transport.resume import resume
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if len(server.connections) - server.turned_away_count > self._options.max_connections:
             self._is_turned_away = True
             server.turned_away_count += 1
-            self._refuse(503, "the server has as many connections as it may; try again later")
+            text = "the server has as many connections as it may; try again later"
+            self._refuse(503, text, RETRY_AFTER)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """See asyncio.BufferedProtocol."""
@@ -280,6 +282,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         routes = self._server.routes
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
+        check_head(self._server.capacity, routes, request.target, length)
         if routes.tracer.is_on:
             request = copy(request)  # the next one with the same head begins at another time
             request.began_ns = perf_counter_ns()
@@ -298,7 +301,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         try:
             self._body = np.empty(length, np.uint8).data
         except MemoryError:
-            raise HttpError(503, "the server has no memory for the body; try again later") from None
+            text = "the server has no memory for the body; try again later"
+            raise HttpError(503, text, RETRY_AFTER) from None
         self._body[:available] = memoryview(self._buffer)[self._start : self._end]
         self._body_filled = available
         self._hold(available)
@@ -353,12 +357,14 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _hold(self, nbytes: int) -> None:
         """Count body bytes in memory, over all connections together."""
         self._held_bytes += nbytes
-        self._server.inflight_bytes += nbytes
-        if self._server.inflight_bytes > self._options.max_inflight_bytes:
-            self._refuse(503, "the server holds as much request data as it may; try again later")
+        capacity = self._server.capacity
+        capacity.held_bytes += nbytes
+        if capacity.held_bytes > capacity.max_bytes:
+            error = refusal(capacity.too_many_bytes())
+            self._refuse(error.status, error.message, error.headers)
 
     def _release_body(self) -> None:
-        self._server.inflight_bytes -= self._held_bytes
+        self._server.capacity.held_bytes -= self._held_bytes
         self._held_bytes = 0
         self._body = None
 

@@ -40,6 +40,10 @@ class CorsRoutes:
             error.headers += self._told(headers.get(b"origin"))
             raise
 
+    def is_inference(self, target: bytes) -> bool:
+        """See HttpRoutes.is_inference."""
+        return self._routes.is_inference(target)
+
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
         headers = request.headers

@@ -19,6 +19,7 @@ from inferd.transport.failure import FailureLog
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import Route
 from inferd.transport.lane import Lane
+from inferd.transport.overload import copied_bytes
 from inferd.transport.tracing import begin_http
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_generate import (
@@ -95,7 +96,9 @@ class GenerateRoutes:
             msg = f"Content-Encoding '{name}' is not taken here, send the body as it is"
             raise InvalidRequest(msg)
         decode = functools.partial(self._codec.decode_request, model, version, request.body, inputs)
-        return await self._run(decode)
+        asked = await self._run(decode)
+        asked.request.copied_bytes = copied_bytes(asked.request, request.body)
+        return asked
 
     def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
         """Return what the engine gives. Raises at once what is wrong with the request."""

@@ -39,22 +39,27 @@ class Routes(Protocol):
         """See HttpRoutes.check_access."""
         ...
 
+    def is_inference(self, target: bytes) -> bool:
+        """See HttpRoutes.is_inference."""
+        ...
+
     def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
         """Return the answer of `request`, whatever happens."""
         ...
 
 
 class Target:
-    """What one request target means: the calls by verb, and the names in the path.
+    """What one request target means: the calls by verb, their API group, the names in the path.
 
     The calls check `guard` themselves; it is here for those who cannot wait for the call.
     """
 
-    __slots__ = ("calls", "guard", "names")
+    __slots__ = ("api", "calls", "guard", "names")
 
     def __init__(
-        self, calls: dict[bytes, HttpCall], names: tuple[str, ...], guard: Guard | None
+        self, api: str, calls: dict[bytes, HttpCall], names: tuple[str, ...], guard: Guard | None
     ) -> None:
+        self.api = api
         self.calls = calls
         self.names = names
         self.guard = guard
@@ -73,7 +78,7 @@ class Router:
         for route in routes:
             pattern = tuple(route.path[1:].split("/"))
             if pattern not in self._patterns:
-                self._patterns[pattern] = Target({}, (), access.guard(route.api))
+                self._patterns[pattern] = Target(route.api, {}, (), access.guard(route.api))
             target = self._patterns[pattern]
             call = _guarded(route.call, target.guard) if target.guard else route.call
             target.calls[route.verb.encode()] = call
@@ -109,7 +114,7 @@ class Router:
             ):
                 pairs = zip(pattern, names, strict=True)
                 values = tuple(name for want, name in pairs if _is_name(want))
-                return Target(found.calls, values, found.guard)
+                return Target(found.api, found.calls, values, found.guard)
         return None
 
 

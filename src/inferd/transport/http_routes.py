@@ -2,7 +2,6 @@
 
 import functools
 import logging
-from collections.abc import Callable
 from time import perf_counter_ns
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
-from inferd.errors import InferdError, InvalidRequest, Unavailable
+from inferd.errors import InferdError, InvalidRequest
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access, Headers
@@ -31,6 +30,7 @@ from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.http_trtis import PREFIX as TRTIS_PREFIX
 from inferd.transport.http_trtis import TrtisRoutes
 from inferd.transport.lane import Lane
+from inferd.transport.overload import RETRY_AFTER, copied_bytes
 from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.transport.trtis import Trtis
 from inferd.wire import v2_binary, v2_rest
@@ -50,12 +50,11 @@ class HttpRoutes:
 
     With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
     is taken. `forward` chooses the headers of an inference that become its parameters; whoever
-    makes an HttpRequest asks it. `hold` counts bytes of requests in memory, beside those the
-    connections count themselves: more, or with a minus fewer; it returns False for too many.
-    `trtis` is the old API, where it is offered; `table` has the lines of V2 alone.
+    makes an HttpRequest asks it. `trtis` is the old API, where it is offered; `table` has the lines
+    of V2 alone.
     """
 
-    def __init__(  # noqa: PLR0913  one for each thing it stands on
+    def __init__(
         self,
         engine: Engine,
         rules: JsonRules,
@@ -63,7 +62,6 @@ class HttpRoutes:
         not_ready_status: int,
         forward: HeaderForward | None = None,
         access: Access = OPEN,
-        hold: Callable[[int], bool] = lambda _count: True,
         trtis: Trtis | None = None,
     ) -> None:
         self.forward = forward
@@ -72,7 +70,7 @@ class HttpRoutes:
         self.tracer = engine.tracer
         self._codec = V2Rest(rules, engine.regions.span)
         self._coder = Coder(rules.max_json_bytes)
-        self._hold = hold
+        self._capacity = engine.capacity
         self._failures = FailureLog(log)
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
@@ -134,6 +132,11 @@ class HttpRoutes:
             old = self._old(target)
             said = old.status_header(error) if old else b""
             raise HttpError(HTTP_STATUS[error.code], error.message, said) from None
+
+    def is_inference(self, target: bytes) -> bool:
+        """Tell whether a request target means an inference, which an overloaded server refuses."""
+        found = self._router.find(target)
+        return found is not None and found.api == "inference"
 
     async def infer(
         self,
@@ -212,15 +215,16 @@ class HttpRoutes:
             return await self.infer(plain, model, version, engine)
         if coding not in WINDOW_BITS:
             return _unknown_coding(coding)
+        if self._capacity.is_full:
+            raise self._capacity.too_many_requests()
         plain.body = await self._inflated(request.body, coding)
         size = len(plain.body)
         try:
-            if not self._hold(size):
-                msg = "the server holds as much request data as it may; try again later"
-                raise Unavailable(msg)
+            if not self._capacity.hold(size):
+                raise self._capacity.too_many_bytes()
             return await self.infer(plain, model, version, engine)
         finally:
-            self._hold(-size)
+            self._capacity.hold(-size)
 
     async def _inflated(self, body: memoryview, coding: bytes) -> memoryview:
         try:
@@ -242,12 +246,16 @@ class HttpRoutes:
         self, model: str, version: str, body: memoryview, json_size: int
     ) -> InferRequest:
         """Decode what is too long for the event loop."""
+        if self._capacity.is_full:
+            raise self._capacity.too_many_requests()
         decode = self._codec.decode_large
         try:
-            return await self._decoding.run(decode, model, version, body, json_size)
+            request = await self._decoding.run(decode, model, version, body, json_size)
         except NotFast:
             decode = self._codec.decode_slowly
-            return await self._slow_decoding.run(decode, model, version, body, json_size)
+            request = await self._slow_decoding.run(decode, model, version, body, json_size)
+        request.copied_bytes = copied_bytes(request, body)
+        return request
 
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
@@ -260,7 +268,8 @@ def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
 def refusal(error: Exception) -> HttpAnswer:
     """Return the answer to a request that failed with `error`."""
     if isinstance(error, InferdError):
-        return error_answer(HTTP_STATUS[error.code], error.message)
+        headers = RETRY_AFTER if error.retry_s else b""
+        return error_answer(HTTP_STATUS[error.code], error.message, headers)
     return error_answer(500, "the server failed in a way it does not understand; see its log")
 
 

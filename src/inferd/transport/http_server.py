@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
 from inferd.transport.access import OPEN, Access
 from inferd.transport.header_forward import HeaderForward
@@ -35,7 +36,6 @@ class HttpOptions(msgspec.Struct, frozen=True):
     max_header_bytes: int
     max_body_bytes: int
     max_input_bytes: int
-    max_inflight_bytes: int
     max_connections: int
     idle_timeout_s: float
     header_timeout_s: float
@@ -54,8 +54,9 @@ class HttpOptions(msgspec.Struct, frozen=True):
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
-    `routes` answer, those of V2 unless others are given. `clock` is for timeouts. `connect` makes
-    the protocol of a new connection. Raises InvalidConfig for a pattern that is none.
+    `routes` answer, those of V2 unless others are given. `capacity` is the engine's, or one of its
+    own. `clock` is for timeouts. `connect` makes the protocol of a new connection. Raises
+    InvalidConfig for a pattern that is none.
     """
 
     def __init__(
@@ -64,15 +65,16 @@ class HttpServer:
         options: HttpOptions,
         *,
         routes: "Routes | None" = None,
+        capacity: Capacity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
+        self.capacity = capacity or engine.capacity
         self.routes: Routes = routes or self._v2_routes(engine)
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
         self.turns = Turns()
-        self.inflight_bytes = 0
         self.is_draining = False
         self.now = clock()
         self._clock = clock
@@ -148,11 +150,6 @@ class HttpServer:
         if not self.connections:
             self._all_gone.set()
 
-    def hold(self, count: int) -> bool:
-        """Count bytes of requests in memory; tell whether they are no more than there may be."""
-        self.inflight_bytes += count
-        return self.inflight_bytes <= self.options.max_inflight_bytes
-
     def sweep(self) -> None:
         """Let every connection act on what has lasted too long."""
         self.now = self._clock()
@@ -176,7 +173,6 @@ class HttpServer:
                 options.access.secret_names,
             ),
             access=options.access,
-            hold=self.hold,
             trtis=options.trtis,
         )
         origins = options.cors_origins

@@ -18,6 +18,7 @@ from inferd.transport.failure import FailureLog
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import HttpCall, Route, Target
 from inferd.transport.lane import Lane
+from inferd.transport.overload import RETRY_AFTER
 from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.wire import trtis_http, trtis_status
@@ -131,6 +132,8 @@ class TrtisRoutes:
         headers = self._trtis.status_line.failure(status_of(error), error.message, number)
         if error.code is Code.UNAUTHENTICATED:
             headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
+        if error.retry_s:
+            headers += RETRY_AFTER
         return HttpAnswer(_REFUSED.get(error.code, 400), [], _TEXT, headers)
 
     def _told(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
-from inferd.errors import Unavailable
+from inferd.errors import Overloaded
 
 MAX_WAITING = 1000
-"""How many may wait for one lane; more are refused as Unavailable."""
+"""How many may wait for one lane; more are refused as Overloaded."""
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
@@ -33,11 +33,11 @@ class Lane:
     async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
         """Return `function(*args)`, run in a thread when those before have ended.
 
-        Raises what the function raises, and Unavailable when too many wait.
+        Raises what the function raises, and Overloaded when too many wait.
         """
         if self._count >= MAX_WAITING:
             msg = f"{MAX_WAITING} large requests are waiting to be read or written; try again later"
-            raise Unavailable(msg)
+            raise Overloaded(msg)
         self._count += 1
         try:
             await self._free.acquire()

@@ -53,6 +53,10 @@ class MetricsRoutes:
     def check_access(self, target: bytes, headers: Headers) -> None:
         """Let everybody in who can reach the port, as scrapers expect."""
 
+    def is_inference(self, target: bytes) -> bool:
+        """See HttpRoutes.is_inference."""
+        return False
+
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
         try:
@@ -70,7 +74,9 @@ class MetricsRoutes:
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Tell all metrics. Other connections get their turns between the pieces of the text."""
         others = await self._reading_process.run(process_families)
+        others += self._engine.capacity.families()
         others += await self._ask_devices()
+        others += self._engine.cache_families()
         pieces = []
         text = exposition(self._engine.observed(), self._settings, others, self._devices.gpu_uuid)
         for piece in text:

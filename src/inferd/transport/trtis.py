@@ -25,6 +25,7 @@ from inferd.shm.cuda import CudaRegion
 from inferd.shm.system import SystemRegion
 from inferd.transport.header_forward import add_forwarded
 from inferd.transport.lane import Lane
+from inferd.transport.overload import copied_bytes
 from inferd.wire import trtis_status
 from inferd.wire.inline import NotFast
 from inferd.wire.trtis_answer import Answer
@@ -90,6 +91,7 @@ class Trtis:
         except NotFast:
             source.rewind()
             request = await self._decoding.run(form.decode_long, version, header, source, resolve)
+            request.copied_bytes = copied_bytes(request, source.data)
         if forwarded:
             add_forwarded(request, forwarded)
         return request

@@ -80,28 +80,28 @@ def decode_request_header(value: bytes) -> InferHeader:
 class Body:
     """The bytes of inputs in the body of a request: a Source."""
 
-    __slots__ = ("_at", "_body")
+    __slots__ = ("_at", "data")
 
     def __init__(self, body: memoryview) -> None:
-        self._body = body
+        self.data = body
         self._at = 0
 
     def take(self, name: str, size_bytes: int) -> memoryview:
         """See Source."""
         start = self._at
         self._at = end = start + size_bytes
-        if end > len(self._body):
+        if end > len(self.data):
             msg = (
-                f"input '{name}' has {size_bytes} bytes, {end - len(self._body)} of them are "
+                f"input '{name}' has {size_bytes} bytes, {end - len(self.data)} of them are "
                 f"missing at the end of the body"
             )
             raise InvalidRequest(msg)
-        return self._body[start:end]
+        return self.data[start:end]
 
     def check_used_up(self) -> None:
         """See Source."""
-        if self._at != len(self._body):
-            msg = f"the body has {len(self._body) - self._at} bytes more than its inputs take"
+        if self._at != len(self.data):
+            msg = f"the body has {len(self.data) - self._at} bytes more than its inputs take"
             raise InvalidRequest(msg)
 
     def rewind(self) -> None:

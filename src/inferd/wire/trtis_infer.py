@@ -90,7 +90,9 @@ class InferHeader(msgspec.Struct, gc=False):
 
 
 class Source(Protocol):
-    """Where the bytes of inputs come from, in the order of the header."""
+    """Where the bytes of inputs come from, in the order of the header; `data` is all of it."""
+
+    data: Any
 
     def take(self, name: str, size_bytes: int) -> Any:
         """Return the bytes of input `name`: a view. Raises InvalidRequest unless it has so many."""

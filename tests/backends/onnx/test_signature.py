@@ -5,12 +5,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from inferd.backends.onnx.signature import (
-    DATATYPES,
-    check_config,
-    complete_config,
-    read_signature,
-)
+from inferd.backends.onnx.signature import DATATYPES, read_signature
 from inferd.config.model import (
     BatchInput,
     BatchOutput,
@@ -22,6 +17,7 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
+from inferd.core.signature import check_config, complete_config
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from inferd.backends.onnx.places import Places
 from inferd.backends.onnx.settings import onnxruntime, run_options
-from inferd.backends.onnx.signature import Signature, read_signature
+from inferd.backends.onnx.signature import read_signature
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse
+from inferd.core.signature import Signature
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor, reshaped
@@ -57,7 +58,7 @@ class OnnxInstance:
         self._run = _runner(loaded.session, config)
         self._places = Places(loaded.session, config)
         self._invalid, self._failed = failures()
-        scalars = _scalars(config, signature)
+        scalars = signature.scalars(config)
         self._readers = {t.name: _reader(t, is_scalar=t.name in scalars) for t in config.input}
         self._writers = {t.name: _writer(t, is_scalar=t.name in scalars) for t in outputs}
         tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *outputs)
@@ -209,23 +210,6 @@ def _scheduler_outputs(config: ModelConfig, signature: Signature) -> list[ModelO
         for declared in signature.outputs.values()
         if declared.datatype is not None and declared.name not in configured
     ]
-
-
-def _scalars(config: ModelConfig, signature: Signature) -> frozenset[str]:
-    """Return the tensors that have no dims in the file and dims [1] in the configuration.
-
-    That is how a configuration says scalar. Where the file leaves the rank open it shows no dims
-    either; then `reshape { shape: [1] }` keeps the one dim.
-    """
-    if config.max_batch_size > 0:
-        return frozenset()
-    declared = signature.inputs | signature.defaulted | signature.outputs
-    tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
-    return frozenset(
-        tensor.name
-        for tensor in tensors
-        if tensor.dims == (1,) and tensor.reshape is None and not declared[tensor.name].shape
-    )
 
 
 def _reader(tensor: ModelInput, *, is_scalar: bool) -> Callable[[Tensor], Array]:

@@ -1,0 +1,228 @@
+"""PyTorch's model archives, looked through before PyTorch opens them; needs no PyTorch.
+
+Both formats are zip files. TorchScript (.pt) holds a program in a language of its own, and pickles
+that PyTorch reads without running Python, but it believes what they say of sizes, and the language
+can write files. torch.export (.pt2) holds a graph as JSON whose names end up in Python's eval and
+exec, and may hold pickles or compiled code. What such a file could do to the server is looked for
+here, and refused; docs/decisions/0020-model-files.md says what that leaves open.
+"""
+
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any, NoReturn
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from inferd.backends.pytorch.pickles import check_pickle
+from inferd.errors import InvalidConfig
+
+MAX_PACKED_BYTES = 64 << 20
+"""So much a compressed member may unpack to; weights are never compressed."""
+
+MAX_DEPTH = 200
+
+_FILE_CALLS = re.compile(r"(?:\btorch|\bops\s*\.\s*aten)\s*\.\s*(save|from_file)\s*\(")
+_NATIVE_CLASS = re.compile(r"__torch__\s*\.\s*torch\s*\.\s*classes\s*\.\s*(\w+)")
+_HARMLESS_CLASSES = frozenset(("quantized", "sparse", "xnnpack", "mkldnn", "rnn"))
+
+# Names end up as Python's, calls are looked up from them, sizes are evaluated.
+_NAME = re.compile(r"[\w.]*(?:\[\d+\])*")
+_CALL = re.compile(
+    r"torch\.ops\.(?:aten|prim|prims|quantized|quantized_decomposed|higher_order|torchvision|"
+    r"image|_c10d_functional)\.\w+(?:\.\w+)?"
+    r"|torch\.(?:sym_\w+|_sym_\w+)|math\.\w+"
+)
+_OPERATORS = re.compile(
+    r"_operator\.(?:add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|eq|ne|lt|le|gt|ge|and_|or_|"
+    r"not_|xor|lshift|rshift|getitem|is_|is_not|invert|index|truth)"
+)
+_SIZE_WORD = re.compile(r"[A-Za-z_]\w*|'[^']*'|[^\w\s()+\-*/,.<>=]")
+_SIZE_WORDS = re.compile(
+    r"Symbol|Integer|Float|positive|integer|nonnegative|True|False|Max|Min|Mod|PythonMod|FloorDiv|"
+    r"CleanDiv|CeilDiv|CeilToInt|FloorToInt|TruncToInt|ModularIndexing|Where|Eq|Ne|Lt|Le|Gt|Ge|And|"
+    r"Or|Not|IntTrueDiv|FloatTrueDiv|PowByNatural|int_oo|oo|Abs|Pow|Mul|Add|floor|ceiling|"
+    r"'?[a-z]\d+'?"
+)
+
+
+class Archive:
+    """An opened archive: its members by the name below the one folder they share."""
+
+    def __init__(self, file: Path, what: str) -> None:
+        self._what = what
+        try:
+            self._zip = ZipFile(file)
+        except (BadZipFile, NotImplementedError, OverflowError, OSError, ValueError):
+            self.refuse("it is not a zip archive, or not a whole one")
+        infos = self._zip.infolist()
+        if not infos or min(info.header_offset for info in infos):
+            self.refuse("it is not a zip archive, or not a whole one")  # but the end of another
+        prefixes = {info.filename.partition("/")[0] for info in infos}
+        if len(prefixes) != 1:
+            self.refuse("its members do not share one folder")
+        self.members = {info.filename.partition("/")[2]: info for info in infos}
+        if len(self.members) != len(infos):
+            self.refuse("a member is there twice")
+        for info in infos:
+            self._check_size(info)
+
+    def read(self, name: str) -> bytes:
+        """Return a member's bytes. Raises InvalidConfig."""
+        try:
+            return self._zip.read(self.members[name])
+        except (BadZipFile, zlib.error, RuntimeError, OSError, EOFError, ValueError, KeyError):
+            self.refuse(f"its member '{name}' cannot be read")
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise InvalidConfig that says why the file is not loaded."""
+        msg = f"{self._what}: {why}"
+        raise InvalidConfig(msg)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._zip.close()
+
+    def _check_size(self, info: ZipInfo) -> None:
+        stored = info.compress_type == ZIP_STORED
+        if info.file_size > (info.compress_size if stored else MAX_PACKED_BYTES):
+            self.refuse(f"its member '{info.filename}' claims {info.file_size} bytes")
+
+
+# --- TorchScript ---
+
+
+def check_script(file: Path, what: str) -> None:
+    """Check that `file` is TorchScript that only computes. Raises InvalidConfig, it begins `what`.
+
+    Refused are other pickles, calls that read or write files, classes of native code that are not
+    known to be harmless, and sizes that the file does not hold.
+    """
+    archive = Archive(file, what)
+    try:
+        _check_script(archive)
+    finally:
+        archive.close()
+
+
+def _check_script(archive: Archive) -> None:
+    members = archive.members
+    if "models/model.json" in members:
+        archive.refuse("it is a torch.export archive; call it model.pt2")
+    if "constants.pkl" not in members or "data.pkl" not in members:
+        msg = (
+            "it is no TorchScript; weights or a module written by torch.save are a pickle, which "
+            "can run any code, and are not loaded: write the model with torch.jit.save"
+        )
+        archive.refuse(msg)
+    for name in members:
+        if name.startswith("code/") and name.endswith(".py"):
+            _check_code(archive, name)
+        elif name.endswith(".pkl") and "/" not in name:
+            folder = "constants" if name == "constants.pkl" else name.removesuffix(".pkl")
+            sizes = {
+                key.rpartition("/")[2]: info.file_size
+                for key, info in members.items()
+                if key.startswith(f"{folder}/")
+            }
+            if complaint := check_pickle(archive.read(name), sizes):
+                archive.refuse(f"in its member '{name}', {complaint}")
+
+
+def _check_code(archive: Archive, name: str) -> None:
+    text = archive.read(name).decode(errors="replace")
+    if found := _FILE_CALLS.search(text):
+        archive.refuse(f"its code calls torch.{found[1]}, which reads or writes files")
+    for group in _NATIVE_CLASS.findall(text):
+        if group not in _HARMLESS_CLASSES:
+            archive.refuse(f"its code uses torch.classes.{group}, which is native code")
+
+
+# --- torch.export ---
+
+
+def has_native_code(file: Path, what: str) -> bool:
+    """Tell whether the .pt2 archive `file` is compiled code (AOTInductor). Raises InvalidConfig."""
+    archive = Archive(file, what)
+    try:
+        return any(name.startswith("data/aotinductor/") for name in archive.members)
+    finally:
+        archive.close()
+
+
+def check_export(file: Path, what: str) -> None:
+    """Check that `file` is a torch.export graph without pickles and with plain names.
+
+    Raises InvalidConfig, it begins `what`.
+    """
+    archive = Archive(file, what)
+    try:
+        members = archive.members
+        if "models/model.json" not in members:
+            if "constants.pkl" in members:
+                archive.refuse("it is TorchScript; call it model.pt")
+            archive.refuse("it has no models/model.json; write it with torch.export.save")
+        for name in members:
+            if re.fullmatch(r"data/(weights|constants)/.*\.pt", name):
+                archive.refuse(f"its member '{name}' is a pickle")
+        for kind in ("weights", "constants"):
+            _check_payloads(archive, f"data/{kind}/model_{kind}_config.json", kind)
+        _check_graph(archive, _json(archive, "models/model.json"), 0, "")
+    finally:
+        archive.close()
+
+
+def sample_inputs(file: Path, what: str) -> bytes:
+    """Return the pickle of sample inputs that PyTorch reads first. Raises InvalidConfig."""
+    archive = Archive(file, what)
+    try:
+        name = "data/sample_inputs/model.pt"
+        return archive.read(name) if name in archive.members else b""
+    finally:
+        archive.close()
+
+
+def _json(archive: Archive, name: str) -> Any:
+    try:
+        return json.loads(archive.read(name))
+    except (ValueError, RecursionError):
+        archive.refuse(f"its member '{name}' is not JSON")
+
+
+def _check_payloads(archive: Archive, name: str, kind: str) -> None:
+    if name not in archive.members:
+        return
+    content = _json(archive, name)
+    entries = content.get("config") if isinstance(content, dict) else None
+    prefix = "weight_" if kind == "weights" else "tensor_"
+    for key, entry in (entries or {}).items():
+        is_plain = isinstance(entry, dict) and entry.get("use_pickle") is False
+        if not is_plain or not str(entry.get("path_name")).startswith(prefix):
+            archive.refuse(f"'{key}' in its member '{name}' is not a plain tensor")
+
+
+def _check_graph(archive: Archive, value: Any, depth: int, key: str) -> None:
+    """Check every name, call and size in `value`, which stands under `key`."""
+    if depth > MAX_DEPTH:
+        archive.refuse("its graph is nested too deeply")
+    if isinstance(value, list):
+        for each in value:
+            _check_graph(archive, each, depth + 1, key)
+    elif isinstance(value, dict):
+        for inner, each in value.items():
+            if inner not in ("metadata", "guards_code", "in_spec", "out_spec"):
+                _check_graph(archive, each, depth + 1, inner)
+    elif isinstance(value, str) and not _is_plain(key, value):
+        archive.refuse(f"its graph has a {key} that is not known: '{value[:100]}'")
+
+
+def _is_plain(key: str, text: str) -> bool:
+    if key in ("name", "parameter_name", "buffer_name", "tensor_constant_name", "as_name"):
+        return _NAME.fullmatch(text) is not None
+    if key in ("target", "as_operator"):
+        if text.startswith("_operator."):
+            return _OPERATORS.fullmatch(text) is not None
+        return _CALL.fullmatch(text) is not None
+    if key == "expr_str":
+        return all(_SIZE_WORDS.fullmatch(word) for word in _SIZE_WORD.findall(text))
+    return True

@@ -1,0 +1,87 @@
+"""PytorchBackend: TorchScript, torch.export and, where allowed, AOTInductor through PyTorch."""
+
+import threading
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from inferd.backends.pytorch.archive import has_native_code
+from inferd.backends.pytorch.export import Export, export_run, load_export
+from inferd.backends.pytorch.runtime import device_of, is_on, pytorch
+from inferd.backends.pytorch.script import Script, check_arguments, load_script, script_run
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import ArrayInstance
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.signature import check_config, complete_config
+from inferd.errors import InvalidConfig, Unsupported
+
+ALLOW_NATIVE = "inferd_allow_native_code"
+"""The config parameter that lets a model file bring compiled code."""
+
+_CPU = Placement("cpu")
+
+
+class PytorchBackend:
+    """Runs .pt and .pt2 files. Instances of a version on one device share the loaded model."""
+
+    bounded = True
+    concurrent = True
+    joins = True
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        self._default_max_batch_size = default_max_batch_size
+        self._torch = pytorch()
+        self._loaded: WeakValueDictionary[Any, Script | Export] = WeakValueDictionary()
+        self._last: Script | Export | None = None  # of `complete`, for the `open` that follows
+        self._lock = threading.Lock()
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete. TorchScript tells nothing to complete with."""
+        loaded = self._load(files, config, _CPU)
+        with self._lock:
+            self._last = loaded
+        if isinstance(loaded, Script):
+            check_arguments(loaded, config)
+            return config
+        completed = complete_config(config, loaded.signature(config), self._default_max_batch_size)
+        check_config(completed, loaded.signature(config))
+        return completed
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
+        """See Backend.open. Raises InvalidConfig, or BackendFailed when the file cannot run."""
+        loaded = self._load(files, config, placement)
+        with self._lock:
+            self._last = None
+        if isinstance(loaded, Script):
+            check_arguments(loaded, config)
+            return ArrayInstance(config, files.version, script_run(loaded, config))
+        signature = loaded.signature(config)
+        check_config(config, signature)
+        run = export_run(loaded, config)
+        return ArrayInstance(config, files.version, run, scalars=signature.scalars(config))
+
+    def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Script | Export:
+        device = device_of(self._torch, config, place)
+        stat = files.file.stat()
+        key = (str(files.file), stat.st_mtime_ns, stat.st_size, str(device), files.version)
+        with self._lock:
+            loaded = self._loaded.get(key)
+        if loaded is None:
+            loaded = self._read(files.file, config, device)
+            with self._lock:
+                loaded = self._loaded.setdefault(key, loaded)
+        return loaded
+
+    def _read(self, file: Path, config: ModelConfig, device: Any) -> Script | Export:
+        if not file.is_file():
+            msg = f"model '{config.name}': '{file.name}' is no file"
+            raise InvalidConfig(msg)
+        if file.suffix != ".pt2":
+            return load_script(self._torch, file, config, device)
+        if has_native_code(file, f"model '{config.name}', '{file.name}'"):
+            allowed = is_on(config, ALLOW_NATIVE, default=False)
+            msg = f"model '{config.name}': '{file.name}' is compiled code (AOTInductor), " + (
+                "which cannot be run yet" if allowed else f"which {ALLOW_NATIVE} must allow"
+            )
+            raise Unsupported(msg)
+        return load_export(self._torch, file, config, device)

@@ -1,0 +1,209 @@
+"""Export: a torch.export program (.pt2), whose file tells names, datatypes and shapes."""
+
+import io
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from inferd.backends.pytorch.archive import check_export, sample_inputs
+from inferd.backends.pytorch.naming import outputs_in_order
+from inferd.backends.pytorch.runtime import (
+    DATATYPES,
+    Context,
+    failure,
+    thread_count,
+    to_array,
+    to_tensor,
+)
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import Array, Run
+from inferd.core.signature import Declared, Signature
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unsupported
+
+
+class Export:
+    """A loaded program: its graph, the tensors it keeps, and what it declares.
+
+    `limits` are the least and most of each dim that has any; `equal` are dims that must agree.
+    """
+
+    def __init__(self, torch: ModuleType, program: Any, device: Any) -> None:
+        self.torch = torch
+        self.device = device
+        signature = program.graph_signature
+        self.graph = program.graph_module
+        kept = {**program.state_dict, **program.constants}
+        self.kept = [
+            kept[spec.target].to(device) if spec.target is not None else None
+            for spec in signature.input_specs
+        ]
+        values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+        self.inputs = _declared([(name, values.get(name)) for name in signature.user_inputs])
+        nodes = [str(name) for name in signature.user_outputs]
+        names = _keys(program.call_spec.out_spec, len(nodes)) or nodes
+        self.outputs = _declared(
+            [(name, values.get(node)) for name, node in zip(names, nodes, strict=True)]
+        )
+        self.skipped = len(signature.output_specs) - len(signature.user_outputs)
+        self.limits: list[tuple[str, int, int, int]] = []
+        self.equal: list[list[tuple[str, int]]] = []
+        self._learn_dims(program, values, signature.user_inputs)
+
+    def signature(self, config: ModelConfig) -> Signature:
+        """Return what the file declares, its outputs called as `config` calls them.
+
+        A program that gives no dict has no names for its outputs but those of its operations. So a
+        configuration may use these, <anything>__<index>, or names of its own in the right order.
+        """
+        names = outputs_in_order(config)
+        if set(names) <= set(self.outputs) or len(names) > len(self.outputs):
+            return Signature(self.inputs, {}, self.outputs)
+        declared = self.outputs.values()
+        renamed = {
+            name: replace(one, name=name) for name, one in zip(names, declared, strict=False)
+        }
+        return Signature(self.inputs, {}, renamed)
+
+    def _learn_dims(self, program: Any, values: dict[str, Any], names: Sequence[str]) -> None:
+        places: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for name in names:
+            for axis, size in enumerate(getattr(values.get(name), "shape", ())):
+                if not isinstance(size, int):
+                    places[str(size)].append((name, axis))
+        for symbol, limits in program.range_constraints.items():
+            for name, axis in places.get(str(symbol), ()):
+                low, high = _bound(limits.lower, 0), _bound(limits.upper, 2**63)
+                # Tracing knows no dims of 0 and 1, which says nothing about the graph.
+                self.limits.append((name, axis, 0 if low <= 2 else low, high))
+        self.equal = [group for group in places.values() if len(group) > 1]
+
+    def check_shapes(self, feed: dict[str, Array]) -> None:
+        """Raise InvalidRequest for a dim the program was not exported for."""
+        for name, axis, low, high in self.limits:
+            size = feed[name].shape[axis]
+            if not low <= size <= high:
+                msg = f"input '{name}' has {size} in dim {axis}, the model takes {low} to {high}"
+                raise InvalidRequest(msg)
+        for (first, axis), *others in self.equal:
+            size = feed[first].shape[axis]
+            for name, other in others:
+                if feed[name].shape[other] != size:
+                    msg = (
+                        f"input '{name}' has {feed[name].shape[other]} in dim {other}, input "
+                        f"'{first}' has {size} in dim {axis}: the model needs them equal"
+                    )
+                    raise InvalidRequest(msg)
+
+
+def load_export(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Export:
+    """Return the program in `file`. Raises InvalidConfig, or BackendFailed when torch refuses it.
+
+    Its sample inputs are unpickled by torch as plain tensors first; what that refuses is refused
+    here, where torch would go on to run any pickle.
+    """
+    what = f"model '{config.name}', '{file.name}'"
+    check_export(file, what)
+    samples = sample_inputs(file, what)
+    try:
+        if samples:
+            torch.load(io.BytesIO(samples), weights_only=True)
+    except Exception as error:
+        msg = f"{what}: its sample inputs are more than tensors, which can run any code"
+        raise InvalidConfig(msg) from error
+    try:
+        program = torch.export.load(str(file))
+        if _writes_what_it_was_given(program):
+            msg = f"{what} writes to its buffers or inputs, which is not supported"
+            raise Unsupported(msg)
+        return Export(torch, program, device)
+    except InferdError:
+        raise
+    except Exception as error:
+        raise failure(config, "load it", error) from error
+
+
+def export_run(export: Export, config: ModelConfig) -> Run:
+    """Return how one request runs through `export`.
+
+    The graph is called itself. The module that PyTorch makes of it does the same in five times the
+    time: it checks what has been checked here.
+    """
+    torch, device = export.torch, export.device
+    local = Context(torch, thread_count(config))
+    datatypes = {tensor.name: tensor.datatype for tensor in config.input}
+    kept, forward = export.kept, export.graph.forward
+    user_names = iter(export.inputs)
+    order = [next(user_names) if tensor is None else "" for tensor in kept]
+    guard = torch._C._InferenceMode
+    named = export.signature(config).outputs
+    places = {name: export.skipped + number for number, name in enumerate(named)}
+
+    def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
+        local.__dict__  # noqa: B018  a thread's first look sets it up
+        export.check_shapes(feed)
+        values = [
+            to_tensor(torch, feed[name], datatypes[name]).to(device) if name else tensor
+            for name, tensor in zip(order, kept, strict=True)
+        ]
+        try:
+            with guard(True):
+                results = forward(*values)
+                return [to_array(torch, results[places[name]]) for name in names]
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise failure(config, "run it", error) from error
+
+    return run
+
+
+def _writes_what_it_was_given(program: Any) -> bool:
+    """Tell whether a run would change the program's own tensors, or a request's."""
+    signature = program.graph_signature
+    if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
+        return True
+    given: set[Any] = set()  # and views of them
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op == "placeholder":
+            given.add(node)
+        elif schema is not None:
+            for argument, value in zip(schema.arguments, node.args, strict=False):
+                alias = argument.alias_info
+                if alias is None or value not in given:
+                    continue
+                if alias.is_write:
+                    return True
+                given.add(node)
+    return False
+
+
+def _keys(spec: Any, count: int) -> list[str]:
+    """Return the keys of a program that gives a dict of tensors, else []."""
+    keys = spec.context if spec.type is dict else None
+    is_flat = isinstance(keys, list) and len(keys) == count and len(spec.children()) == count
+    return [str(key) for key in keys] if keys and is_flat else []
+
+
+def _declared(tensors: Sequence[tuple[str, Any]]) -> dict[str, Declared]:
+    return {
+        name: Declared(
+            name,
+            _kind(value),
+            tuple(size if isinstance(size, int) else -1 for size in getattr(value, "shape", ())),
+            DATATYPES.get(_kind(value)),
+        )
+        for name, value in tensors
+    }
+
+
+def _kind(value: Any) -> str:
+    return str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+
+
+def _bound(limit: Any, default: int) -> int:
+    try:
+        return int(limit)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return default

@@ -1,0 +1,125 @@
+"""The pickles inside TorchScript, followed without running them, to see if all they claim is there.
+
+PyTorch's reader trusts them: a tensor that claims more than its member of the archive holds would
+show other memory of the process as weights.
+"""
+
+import pickletools
+from collections.abc import Mapping
+from typing import Any
+
+_MARK = object()
+
+_ITEM_BYTES = {
+    "DoubleStorage": 8, "FloatStorage": 4, "HalfStorage": 2, "BFloat16Storage": 2,
+    "LongStorage": 8, "IntStorage": 4, "ShortStorage": 2, "CharStorage": 1, "ByteStorage": 1,
+    "BoolStorage": 1, "ComplexFloatStorage": 8, "ComplexDoubleStorage": 16,
+    "UInt16Storage": 2, "UInt32Storage": 4, "UInt64Storage": 8, "QInt32Storage": 4,
+}  # fmt: skip
+
+_HARMLESS_CLASSES = ("quantized", "sparse", "xnnpack", "mkldnn", "rnn")
+
+
+class _Storage(int):
+    """How many elements the storage of a tensor holds."""
+
+
+def check_pickle(data: bytes, sizes: Mapping[str, int]) -> str:
+    """Return what is wrong with the pickle `data`, "" if nothing.
+
+    `sizes` are the bytes of each storage that it may name.
+    """
+    machine = _Machine(sizes)
+    try:
+        for operation, argument, _ in pickletools.genops(data):
+            machine.step(operation, argument)
+            if machine.complaint:
+                return machine.complaint
+    except Exception:  # noqa: BLE001  genops raises many kinds, IndexError is the stack's
+        return "the pickle is broken"
+    return ""
+
+
+class _Machine:
+    """A pickle's stack, as far as tensors need it: numbers, texts and tuples; else None."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.complaint = ""
+        self._sizes = sizes
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+
+    def step(self, operation: pickletools.OpcodeInfo, argument: Any) -> None:
+        """Do one operation. Raises IndexError when the stack has too little."""
+        name, stack = operation.name, self._stack
+        if name in ("BINPUT", "LONG_BINPUT", "PUT"):
+            self._memo[argument] = stack[-1]
+        elif name == "MEMOIZE":
+            self._memo[len(self._memo)] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET", "GET"):
+            stack.append(self._memo.get(argument))
+        elif name == "MARK":
+            stack.append(_MARK)
+        elif name == "BINPERSID":
+            stack.append(self._storage(stack.pop()))
+        elif name == "REDUCE":
+            arguments = stack.pop()
+            self._check_call(stack.pop(), arguments)
+            stack.append(None)
+        else:
+            self._step_plainly(operation, argument)
+
+    def _step_plainly(self, operation: pickletools.OpcodeInfo, argument: Any) -> None:
+        taken = self._take(operation)
+        for _ in operation.stack_after:
+            if operation.name.startswith("TUPLE") or operation.name == "EMPTY_TUPLE":
+                self._stack.append(tuple(taken))
+            elif operation.name == "DUP":
+                self._stack.append(taken[0])
+            else:
+                self._stack.append(argument if isinstance(argument, (int, str)) else None)
+        if operation.name == "GLOBAL":
+            self._check_class(argument)
+
+    def _take(self, operation: pickletools.OpcodeInfo) -> list[Any]:
+        before, stack = operation.stack_before, self._stack
+        taken: list[Any] = []
+        if pickletools.markobject in before:
+            while (item := stack.pop()) is not _MARK:
+                taken.insert(0, item)
+            below = before.index(pickletools.markobject)
+        else:
+            below = len(before)
+        under = [stack.pop() for _ in range(below)]
+        return taken or under[::-1]
+
+    def _check_class(self, name: str) -> None:
+        _, found, rest = name.replace(" ", ".").partition("torch.classes.")
+        if found and rest.partition(".")[0] not in _HARMLESS_CLASSES:
+            self.complaint = f"there is an object of native code, torch.classes.{rest}"
+
+    def _storage(self, described: Any) -> _Storage | None:
+        if not isinstance(described, tuple) or len(described) < 5 or described[0] != "storage":
+            self.complaint = "something is referred to that is no tensor"
+            return None
+        _, kind, key, _, count = described[:5]
+        size_bytes = _ITEM_BYTES.get(str(kind).split()[-1], 1)
+        if not isinstance(count, int) or not 0 <= count * size_bytes <= self._sizes.get(key, -1):
+            self.complaint = f"tensor storage '{key}' claims {count} elements, the file has fewer"
+        return _Storage(count) if isinstance(count, int) else None
+
+    def _check_call(self, called: Any, arguments: Any) -> None:
+        if not isinstance(arguments, tuple) or not any(
+            isinstance(argument, _Storage) for argument in arguments
+        ):
+            return
+        match arguments:
+            case (_Storage() as count, int(offset), tuple(shape), tuple(strides), *_):
+                sizes = (offset, *shape, *strides)
+                if len(shape) == len(strides) and all(
+                    isinstance(size, int) and size >= 0 for size in sizes
+                ):
+                    last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+                    if 0 in shape or offset + last < count:
+                        return
+        self.complaint = f"a tensor ({called}) reaches beyond its storage"

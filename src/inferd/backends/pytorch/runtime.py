@@ -1,0 +1,115 @@
+"""PyTorch itself: imported late, its tensors to arrays and back, its threads, its errors."""
+
+import threading
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import Array
+from inferd.core.interfaces import Placement
+from inferd.errors import BackendFailed, InvalidConfig, foreign_text
+from inferd.tensor.dtype import DataType
+
+DATATYPES = {
+    "bool": DataType.BOOL, "uint8": DataType.UINT8, "uint16": DataType.UINT16,
+    "uint32": DataType.UINT32, "uint64": DataType.UINT64, "int8": DataType.INT8,
+    "int16": DataType.INT16, "int32": DataType.INT32, "int64": DataType.INT64,
+    "float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64,
+    "bfloat16": DataType.BF16,
+}  # fmt: skip
+"""PyTorch's name of a type -> datatype."""
+
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def pytorch() -> ModuleType:
+    """Return torch, imported now if it was not. Raises ModuleNotFoundError without it."""
+    import torch  # heavy, so only when a model needs it
+
+    # TorchScript says at every call that it is deprecated.
+    warnings.filterwarnings("ignore", message=r"`?torch\.jit", category=DeprecationWarning)
+    with warnings.catch_warnings():  # said once in a process: no request's bytes are writable
+        warnings.simplefilter("ignore")
+        torch.from_numpy(np.ndarray((1,), np.uint8, b"\0"))
+    module: ModuleType = torch
+    return module
+
+
+class Context(threading.local):
+    """What each thread needs before it runs a model: its own count of threads for one operation.
+
+    (PyTorch's setting is the calling thread's alone. One thread for each, as requests already run
+    in parallel.)
+    """
+
+    def __init__(self, torch: ModuleType, thread_count: int) -> None:
+        torch.set_num_threads(thread_count)
+
+
+def thread_count(config: ModelConfig) -> int:
+    """Return INTRA_OP_THREAD_COUNT, 1 when the configuration is silent. Raises InvalidConfig."""
+    text = config.parameters.get("INTRA_OP_THREAD_COUNT", "1")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1024):
+        msg = (
+            f"model '{config.name}': parameter INTRA_OP_THREAD_COUNT is '{text}', "
+            f"expected a number from 1 to 1024"
+        )
+        raise InvalidConfig(msg)
+    return int(text)
+
+
+def is_on(config: ModelConfig, key: str, *, default: bool) -> bool:
+    """Return a parameter that is true or false. Raises InvalidConfig for another value."""
+    text = config.parameters.get(key)
+    if text is None:
+        return default
+    if text.lower() not in _BOOLEANS:
+        msg = f"model '{config.name}': parameter {key} is '{text}', expected true or false"
+        raise InvalidConfig(msg)
+    return _BOOLEANS[text.lower()]
+
+
+def device_of(torch: ModuleType, config: ModelConfig, placement: Placement) -> Any:
+    """Return torch.device for `placement`. Raises InvalidConfig when PyTorch has no such GPU."""
+    if not placement.gpu:
+        return torch.device("cpu")
+    if not torch.cuda.is_available() or placement.device_id >= torch.cuda.device_count():
+        msg = (
+            f"model '{config.name}': instance '{placement.name}' is for GPU {placement.device_id}, "
+            f"the installed PyTorch ({torch.__version__}) can use no such device"
+        )
+        raise InvalidConfig(msg)
+    return torch.device("cuda", placement.device_id)
+
+
+def to_tensor(torch: ModuleType, array: Array, datatype: DataType) -> Any:
+    """Return a tensor over the memory of `array`; no copy. BF16 come as uint16."""
+    if datatype is DataType.BF16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def to_array(torch: ModuleType, tensor: Any) -> Array:
+    """Return the elements of `tensor`, over the same memory where that is the CPU's."""
+    if tensor.dtype is torch.bfloat16:
+        bits: Array = tensor.detach().contiguous().view(torch.int16).numpy(force=True)
+        return bits.view(np.uint16)
+    array: Array = tensor.numpy(force=True)
+    return array
+
+
+def failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFailed:
+    """Return what the client is told of PyTorch's `error`: the last of its lines, mostly."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    is_traced = len(lines) > 1 and "Traceback" in str(error)
+    text = lines[-1] if is_traced else " ".join(lines)
+    failed = BackendFailed(
+        f"model '{config.name}': PyTorch cannot {doing}: {foreign_text(type(error)(text))}"
+        if type(error) in (RuntimeError, ValueError, IndexError, TypeError)
+        else f"model '{config.name}': PyTorch cannot {doing}: {foreign_text(RuntimeError(text))}"
+    )
+    failed.__cause__ = error
+    return failed

@@ -1,0 +1,209 @@
+"""Script: a TorchScript model (.pt), whose file tells names, but no datatypes or shapes."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from inferd.backends.pytorch.archive import check_script
+from inferd.backends.pytorch.naming import (
+    BY_NAME,
+    TENSOR,
+    TENSORS,
+    TEXTS,
+    Argument,
+    inputs_in_order,
+    outputs_in_order,
+)
+from inferd.backends.pytorch.runtime import (
+    DATATYPES,
+    Context,
+    failure,
+    is_on,
+    thread_count,
+    to_array,
+    to_tensor,
+)
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import Array, Run
+from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
+from inferd.tensor.dtype import DataType
+
+
+class Script:
+    """A loaded module and what it says of itself."""
+
+    def __init__(self, torch: ModuleType, module: Any, device: Any) -> None:
+        self.torch = torch
+        self.module = module
+        self.device = device
+        schema = module.forward.schema
+        self.arguments = [
+            Argument(each.name, str(each.type), each.has_default_value())
+            for each in schema.arguments[1:]
+        ]
+        graph = str(module.inlined_graph)
+        # What writes into its arguments must not write into a request's own bytes.
+        self.writes = "_(%" in graph
+        tensors = chain(module.buffers(), ())
+        self.state = frozenset(tensor.untyped_storage().data_ptr() for tensor in tensors)
+
+
+def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Script:
+    """Return the model in `file`. Raises InvalidConfig for what no TorchScript file is."""
+    check_script(file, f"model '{config.name}', '{file.name}'")
+    try:
+        module = torch.jit.load(str(file), map_location=device).eval()
+        return Script(torch, module, device)
+    except (RuntimeError, ValueError, AttributeError) as error:
+        raise failure(config, "load it", error) from error
+
+
+def check_arguments(script: Script, config: ModelConfig) -> None:
+    """Check that `config` names inputs and outputs for the model. Raises InvalidConfig."""
+    if config.input and config.output:
+        _check_kinds(script, config, inputs_in_order(config, script.arguments))
+        outputs_in_order(config)
+        return
+    takes = ", ".join(f"'{each.name}' ({each.kind})" for each in script.arguments)
+    msg = (
+        f"model '{config.name}': TorchScript tells no datatypes and shapes, so config.pbtxt has to "
+        f"list input and output; forward takes {takes or 'nothing'}"
+    )
+    raise InvalidConfig(msg)
+
+
+def _check_kinds(script: Script, config: ModelConfig, order: Sequence[str]) -> None:
+    takes_many = len(script.arguments) == 1 and script.arguments[0].kind in (TENSORS, BY_NAME)
+    datatypes = {tensor.name: tensor.datatype for tensor in config.input}
+    for place, name in enumerate(order):
+        kind = TENSOR if takes_many else script.arguments[place].kind
+        is_text = datatypes[name] is DataType.BYTES
+        wanted = TEXTS if is_text else TENSOR
+        if kind not in (wanted, f"Optional[{wanted}]"):
+            msg = (
+                f"model '{config.name}': input '{name}' is {datatypes[name].value}, but the "
+                f"argument it is for is {kind}"
+            )
+            raise InvalidConfig(msg)
+
+
+def script_run(script: Script, config: ModelConfig) -> Run:
+    """Return how one request runs through `script`."""
+    torch, device = script.torch, script.device
+    context = _context(torch, config)
+    call = _caller(script, config)
+    outputs = outputs_in_order(config)
+    guard = torch._C._InferenceMode  # the public one costs five times as much
+    infers = is_on(config, "INFERENCE_MODE", default=True)
+    optimises = not is_on(config, "DISABLE_OPTIMIZED_EXECUTION", default=False)
+    if not infers:
+        guard = torch.set_grad_enabled
+
+    def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
+        context()
+        try:
+            with guard(infers):
+                if optimises:
+                    result = call(feed)
+                else:
+                    with torch.jit.optimized_execution(False):
+                        result = call(feed)
+                if device.type == "cuda":
+                    torch.cuda.current_stream(device).synchronize()
+                return _picked(script, config, result, outputs, names)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise failure(config, "run it", error) from error
+
+    return run
+
+
+def _context(torch: ModuleType, config: ModelConfig) -> Callable[[], object]:
+    local = Context(torch, thread_count(config))
+    return lambda: local.__dict__
+
+
+def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]], Any]:
+    """Return what calls the module with a request's arrays."""
+    torch, module = script.torch, script.module
+    datatypes = {tensor.name: tensor.datatype for tensor in config.input}
+    order = inputs_in_order(config, script.arguments)
+    kind = script.arguments[0].kind if len(script.arguments) == 1 else ""
+    moves, copies = script.device.type != "cpu", script.writes
+
+    def value(name: str, array: Array) -> Any:
+        datatype = datatypes[name]
+        if datatype is DataType.BYTES:
+            return _texts(name, array)
+        tensor = to_tensor(torch, array, datatype)
+        if moves:
+            return tensor.to(script.device)
+        return tensor.clone() if copies else tensor
+
+    if kind == BY_NAME:
+        return lambda feed: module({name: value(name, array) for name, array in feed.items()})
+    if kind == TENSORS:
+        return lambda feed: module([value(name, feed[name]) for name in order])
+    by_name = {argument.name for argument in script.arguments} >= set(order)
+    if by_name and len(order) < len(script.arguments):
+        return lambda feed: module(**{name: value(name, array) for name, array in feed.items()})
+    return lambda feed: module(*[value(name, feed[name]) for name in order])
+
+
+def _texts(name: str, array: Array) -> list[str]:
+    try:
+        return [element.decode() for element in array.ravel()]
+    except UnicodeDecodeError as error:
+        msg = f"input '{name}' has an element that is not UTF-8, and TorchScript takes nothing else"
+        raise InvalidRequest(msg) from error
+
+
+def _picked(
+    script: Script, config: ModelConfig, result: Any, outputs: Sequence[str], names: Sequence[str]
+) -> list[Array]:
+    """Return the arrays of the outputs `names` in what the model gave. Raises BackendFailed."""
+    if isinstance(result, dict):
+        values = result
+    elif isinstance(result, script.torch.Tensor) or _is_text(result):
+        values = {outputs[0]: result}
+    elif isinstance(result, (tuple, list)):
+        values = dict(zip(outputs, result, strict=False))
+    else:
+        values = {}
+    arrays = []
+    for name in names:
+        if name not in values:
+            gave = sorted(values) if isinstance(result, dict) else _count(result)
+            msg = f"model '{config.name}' gave no output '{name}', it gave {gave}"
+            raise BackendFailed(msg)
+        arrays.append(_array(script, config, name, values[name]))
+    return arrays
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _count(result: Any) -> str:
+    size = len(result) if isinstance(result, (tuple, list)) else 1
+    return f"{size} of type {type(result).__name__}"
+
+
+def _array(script: Script, config: ModelConfig, name: str, value: Any) -> Array:
+    if _is_text(value):
+        return np.array(value, object)
+    if not isinstance(value, script.torch.Tensor):
+        msg = f"model '{config.name}' gave output '{name}' as {type(value).__name__}, not a tensor"
+        raise BackendFailed(msg)
+    if str(value.dtype).removeprefix("torch.") not in DATATYPES or value.layout is not (
+        script.torch.strided
+    ):
+        msg = f"model '{config.name}' gave output '{name}' as {value.dtype}, {value.layout}"
+        raise BackendFailed(msg)
+    array = to_array(script.torch, value)
+    if script.state and value.untyped_storage().data_ptr() in script.state:
+        return array.copy()  # a later run may change what the module keeps
+    return array

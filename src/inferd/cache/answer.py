@@ -1,0 +1,97 @@
+"""Answers as a cache keeps them: one piece of memory each, from which outputs are read in place.
+
+A piece is the length of its head (uint32, little-endian), the head (MessagePack), and the bytes of
+each output, which begin at multiples of 16 bytes. What is read from it are views, and it is never
+written to again: so no answer shares memory with what a backend or a client may change.
+"""
+
+from math import prod
+
+import msgspec
+import numpy as np
+
+from inferd.core.request import InferResponse
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Parameters, Tensor
+
+Piece = bytes | memoryview
+"""An answer as it is kept; read-only."""
+
+_ALIGNMENT = 16
+_LENGTH_BYTES = 4
+
+
+class _Output(msgspec.Struct, array_like=True):
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    size_bytes: int
+    parameters: Parameters | None
+
+
+class _Head(msgspec.Struct, array_like=True):
+    outputs: list[_Output]
+    parameters: Parameters
+
+
+_DECODER = msgspec.msgpack.Decoder(_Head)
+
+
+class Answer:
+    """A response on its way into a cache. Nothing is copied before `packed` is called."""
+
+    def __init__(self, response: InferResponse) -> None:
+        views = [tensor.view() for tensor in response.outputs]
+        outputs = [
+            _Output(t.name, t.datatype, t.shape, len(view), t.parameters)
+            for t, view in zip(response.outputs, views, strict=True)
+        ]
+        head = msgspec.msgpack.encode(_Head(outputs, response.parameters))
+        self._parts: list[Piece] = [len(head).to_bytes(_LENGTH_BYTES, "little") + head]
+        self.size_bytes = len(self._parts[0])
+        for view in views:
+            padding = -self.size_bytes % _ALIGNMENT
+            self._parts += (bytes(padding), view)
+            self.size_bytes += padding + len(view)
+
+    def packed(self) -> Piece:
+        """Return a copy of all of it."""
+        return b"".join(self._parts)
+
+    def packed_in_thread(self) -> Piece:
+        """Return the same; while memory is copied other threads run. Raises MemoryError."""
+        packed = np.empty(self.size_bytes, np.uint8)
+        start = 0
+        for part in self._parts:
+            end = start + len(part)
+            np.copyto(packed[start:end], np.frombuffer(part, np.uint8))
+            start = end
+        return packed.data.toreadonly()
+
+
+def unpacked(piece: Piece) -> InferResponse:
+    """Return the answer in `piece`, whose outputs are views of it.
+
+    Raises ValueError when it is none: what is kept elsewhere may have been changed there.
+    """
+    whole = memoryview(piece)
+    start = _LENGTH_BYTES + int.from_bytes(whole[:_LENGTH_BYTES], "little")
+    try:
+        head = _DECODER.decode(whole[_LENGTH_BYTES:start])
+    except msgspec.MsgspecError as error:
+        msg = f"the head of a kept answer cannot be read: {error}"
+        raise ValueError(msg) from error
+    outputs = []
+    for one in head.outputs:
+        start += -start % _ALIGNMENT
+        end = start + one.size_bytes
+        data = whole[start:end]
+        if (size := one.datatype.size_bytes) and len(data) != size * prod(one.shape):
+            msg = f"output '{one.name}' of a kept answer has {len(data)} bytes"
+            raise ValueError(msg)
+        outputs.append(Tensor(one.name, one.datatype, one.shape, data, one.parameters))
+        start = end
+    if start != len(whole):
+        msg = f"a kept answer has {len(whole)} bytes, its head says {start}"
+        raise ValueError(msg)
+    return InferResponse("", "", outputs=outputs, parameters=head.parameters)

@@ -1,0 +1,128 @@
+"""LocalStore: answers in this process's memory; when it is full the least recently used ones go."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import msgspec
+
+from inferd.cache.answer import Piece
+from inferd.cache.store import CacheCounts, cache_gauge
+from inferd.observe.family import Family
+
+ENTRY_BYTES = 320
+"""What an answer takes beside its own bytes: its key, the objects around both, its place here."""
+
+
+class _Entry(msgspec.Struct):
+    """A kept answer; `used` grows with each use of any answer."""
+
+    piece: Piece
+    used: int
+
+
+class LocalStore:
+    """Keeps answers of `size_bytes` altogether, with their keys and all they need."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.counts = CacheCounts()
+        self.size_bytes = size_bytes
+        self.largest_bytes = size_bytes - ENTRY_BYTES
+        self.used_bytes = 0
+        self.entry_count = 0
+        self.eviction_count = 0
+        self._uses = 0
+        self._shelves: list[LocalShelf] = []
+
+    def shelf(self) -> "LocalShelf":
+        """See Store.shelf."""
+        return LocalShelf(self)
+
+    def families(self) -> Sequence[Family]:
+        """See Store.families."""
+        return [
+            cache_gauge("util", "The used part of it, 0 to 1", self.used_bytes / self.size_bytes),
+            cache_gauge("num_entries", "Answers in it", self.entry_count),
+            cache_gauge("num_evictions", "Answers that made room for others", self.eviction_count),
+            *self.counts.families(),
+        ]
+
+    async def close(self) -> None:
+        """See Store.close."""
+        for shelf in list(self._shelves):
+            shelf.clear()
+
+    def next_use(self) -> int:
+        """Return a number that is higher than all before."""
+        self._uses += 1
+        return self._uses
+
+    def add(self, shelf: "LocalShelf", size_bytes: int) -> None:
+        """Take note of a new answer, and make room for it."""
+        if shelf.entry_count == 1:
+            self._shelves.append(shelf)
+        self.entry_count += 1
+        self.used_bytes += size_bytes
+        while self.used_bytes > self.size_bytes:
+            self.eviction_count += 1
+            min(self._shelves, key=LocalShelf.oldest_use).drop_oldest()
+
+    def remove(self, shelf: "LocalShelf", count: int, size_bytes: int) -> None:
+        """Take note that answers have gone."""
+        if not shelf.entry_count:
+            self._shelves.remove(shelf)
+        self.entry_count -= count
+        self.used_bytes -= size_bytes
+
+
+class LocalShelf:
+    """See Shelf. Answers lie here in the order of their last use."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._used_bytes = 0
+
+    @property
+    def entry_count(self) -> int:
+        """How many answers there are."""
+        return len(self._entries)
+
+    def oldest_use(self) -> int:
+        """Return when that answer was used which has not been for the longest time."""
+        return next(iter(self._entries.values())).used
+
+    def drop_oldest(self) -> None:
+        """Forget that answer."""
+        self._forget(self._entries.popitem(last=False)[1])
+
+    async def find(self, key: bytes) -> Piece | None:
+        """See Shelf.find."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        entry.used = self._store.next_use()
+        return entry.piece
+
+    async def keep(self, key: bytes, piece: Piece) -> None:
+        """See Shelf.keep."""
+        if len(piece) > self._store.largest_bytes:
+            return
+        if (old := self._entries.pop(key, None)) is not None:
+            self._forget(old)
+        self._entries[key] = _Entry(piece, self._store.next_use())
+        size_bytes = len(piece) + ENTRY_BYTES
+        self._used_bytes += size_bytes
+        self._store.add(self, size_bytes)
+
+    def clear(self) -> None:
+        """See Shelf.clear."""
+        if self._entries:
+            count, self._entries = len(self._entries), OrderedDict()
+            used_bytes, self._used_bytes = self._used_bytes, 0
+            self._store.remove(self, count, used_bytes)
+
+    def _forget(self, entry: _Entry) -> None:
+        size_bytes = len(entry.piece) + ENTRY_BYTES
+        self._used_bytes -= size_bytes
+        self._store.remove(self, 1, size_bytes)

@@ -1,0 +1,72 @@
+"""The plugs of the response cache: a store keeps answers, each model version has a shelf in it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from inferd.cache.answer import Piece
+from inferd.observe.family import Family
+
+
+class CacheCounts:
+    """What a store was asked for by all models together, in plain integers."""
+
+    def __init__(self) -> None:
+        self.hit_count = 0
+        self.miss_count = 0
+        self.lookup_ns = 0
+        self.insertion_ns = 0
+
+    def families(self) -> list[Family]:
+        """Return them as metrics, with Triton's names, kinds and units."""
+        values = (
+            ("num_lookups", "How often an answer was looked for", self.hit_count + self.miss_count),
+            ("num_hits", "How often it was there", self.hit_count),
+            ("num_misses", "How often it was not", self.miss_count),
+            ("lookup_duration", "Time of looking, in microseconds", self.lookup_ns // 1000),
+            ("insertion_duration", "Time of keeping, in microseconds", self.insertion_ns // 1000),
+        )
+        return [cache_gauge(word, help, value) for word, help, value in values]
+
+
+class Shelf(Protocol):
+    """The answers of one model version."""
+
+    async def find(self, key: bytes) -> Piece | None:
+        """Return the answer kept under `key`, None when there is none."""
+        ...
+
+    async def keep(self, key: bytes, piece: Piece) -> None:
+        """Keep an answer, if there is room; it may go at any time."""
+        ...
+
+    def clear(self) -> None:
+        """Keep nothing any more of this version, which has ended."""
+        ...
+
+
+class Store(Protocol):
+    """Where answers are kept; made once for a server. All is called on the event loop.
+
+    What fails is logged there and is as if there were no answer. `largest_bytes` is the size of the
+    largest answer there is room for.
+    """
+
+    counts: CacheCounts
+    largest_bytes: int
+
+    def shelf(self) -> Shelf:
+        """Return an empty shelf."""
+        ...
+
+    def families(self) -> Sequence[Family]:
+        """Return how full it is, and what it did, as metrics."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+def cache_gauge(word: str, help: str, value: float) -> Family:
+    """Return the metric nv_cache_`word`; all of them are gauges in Triton."""
+    return Family(f"nv_cache_{word}", "gauge", f"Response cache: {help}", [("", value)])

@@ -1,0 +1,253 @@
+"""Signature: the inputs and outputs a model file declares, held against a configuration."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One input or output of the file; `shape` is whole, -1 is a variable dim.
+
+    `kind` is the framework's word for its type, `datatype` None when the wire has no twin for it.
+    A tensor of unknown rank is shown as a scalar is: with shape ().
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    datatype: DataType | None
+
+    @property
+    def has_variable_batch(self) -> bool:
+        """Whether the first dim is a variable one, so that it may serve as the batch dim."""
+        return bool(self.shape) and self.shape[0] == -1
+
+    def __str__(self) -> str:
+        """Return datatype and shape, for error texts."""
+        return f"{self.datatype.value if self.datatype else self.kind} {list(self.shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a file declares. `defaulted` are inputs the file has a value for when none is sent."""
+
+    inputs: dict[str, Declared]
+    defaulted: dict[str, Declared]
+    outputs: dict[str, Declared]
+
+    def scalars(self, config: ModelConfig) -> frozenset[str]:
+        """Return the tensors that have no dims in the file and dims [1] in the configuration.
+
+        That is how a configuration says scalar. Where the file leaves the rank open it shows no
+        dims either; then `reshape { shape: [1] }` keeps the one dim.
+        """
+        if config.max_batch_size > 0:
+            return frozenset()
+        declared = self.inputs | self.defaulted | self.outputs
+        tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
+        return frozenset(
+            tensor.name
+            for tensor in tensors
+            if tensor.dims == (1,) and tensor.reshape is None and not declared[tensor.name].shape
+        )
+
+
+def complete_config(
+    config: ModelConfig, signature: Signature, default_max_batch_size: int
+) -> ModelConfig:
+    """Return `config` with what it leaves out of input, output and max_batch_size.
+
+    Nothing is filled in when both input and output are given. The model can batch when the first
+    dim of every input and output is variable; max_batch_size 0 then becomes
+    `default_max_batch_size`, unless tensors the configuration does give have as many dims as in
+    the file, which says that they count the batch dim themselves. A model that batches and has no
+    scheduling gets dynamic batching. Raises InvalidConfig when max_batch_size is given for a
+    model that cannot batch, or a type has no twin on the wire.
+    """
+    if (config.input or config.batch_input) and config.output:
+        return config
+    fixed = [
+        tensor
+        for tensor in (*signature.inputs.values(), *signature.outputs.values())
+        if not tensor.has_variable_batch
+    ]
+    if fixed and config.max_batch_size > 0:
+        msg = (
+            f"model '{config.name}' cannot batch, but max_batch_size is {config.max_batch_size}: "
+            f"the first dim of '{fixed[0].name}' is not variable, the file has it as {fixed[0]}"
+        )
+        raise InvalidConfig(msg)
+    max_batch_size = config.max_batch_size
+    if not fixed and not _counts_batch_dim(config, signature):
+        max_batch_size = max_batch_size or default_max_batch_size
+    is_scheduled = config.dynamic_batching or config.sequence_batching
+    return replace(
+        config,
+        max_batch_size=max_batch_size,
+        dynamic_batching=(
+            DynamicBatching()
+            if max_batch_size > 1 and not is_scheduled
+            else config.dynamic_batching
+        ),
+        input=config.input or _config_inputs(config, signature, batching=max_batch_size > 0),
+        output=config.output or _config_outputs(config, signature, batching=max_batch_size > 0),
+    )
+
+
+def check_config(config: ModelConfig, signature: Signature) -> None:
+    """Check that `config` and the file agree about names, datatypes and shapes.
+
+    The configuration may leave out outputs, inputs the file has a value for, and lists inputs a
+    scheduler fills in elsewhere. Raises InvalidConfig naming the tensor, what the file says and
+    what the configuration says.
+    """
+    takes = signature.inputs | signature.defaulted
+    for tensor in config.input:
+        declared = takes.get(tensor.name)
+        if declared is None:
+            raise _unknown(config, "input", tensor.name, takes)
+        _check_datatype(config, "input", tensor, declared)
+        if not tensor.allow_ragged_batch:  # else the scheduler gives it a shape of its own
+            _check_shape(config, "input", tensor, declared)
+        if tensor.optional and tensor.name in signature.inputs:
+            msg = (
+                f"model '{config.name}': the configuration calls input '{tensor.name}' optional, "
+                f"but the file has no value for it when it is left out"
+            )
+            raise InvalidConfig(msg)
+    given = {tensor.name for tensor in config.input} | _scheduler_inputs(config)
+    if missing := [name for name in signature.inputs if name not in given]:
+        msg = (
+            f"model '{config.name}': the file needs input {_quoted(missing)}, "
+            f"the configuration has only {_quoted(given)}"
+        )
+        raise InvalidConfig(msg)
+    scattered = {name for batch_output in config.batch_output for name in batch_output.target_name}
+    for output in config.output:
+        declared = signature.outputs.get(output.name)
+        if declared is None:
+            raise _unknown(config, "output", output.name, signature.outputs)
+        _check_datatype(config, "output", output, declared)
+        if output.name not in scattered:  # else the scheduler gives it a shape of its own
+            _check_shape(config, "output", output, declared)
+
+
+def _counts_batch_dim(config: ModelConfig, signature: Signature) -> bool:
+    declared = signature.inputs | signature.outputs
+    tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
+    return any(
+        tensor.name in declared and len(_model_dims(tensor)) == len(declared[tensor.name].shape)
+        for tensor in tensors
+    )
+
+
+def _scheduler_inputs(config: ModelConfig) -> set[str]:
+    """Return the inputs of the file that no request carries, since a scheduler fills them in."""
+    names = {name for batch_input in config.batch_input for name in batch_input.target_name}
+    if config.sequence_batching:
+        names.update(control.name for control in config.sequence_batching.control_input)
+        names.update(state.input_name for state in config.sequence_batching.state)
+    return names
+
+
+def _config_inputs(
+    config: ModelConfig, signature: Signature, *, batching: bool
+) -> tuple[ModelInput, ...]:
+    from_scheduler = _scheduler_inputs(config)
+    return tuple(
+        ModelInput(tensor.name, _datatype(config, tensor), *_config_dims(tensor, batching=batching))
+        for tensor in signature.inputs.values()
+        if tensor.name not in from_scheduler
+    )
+
+
+def _config_outputs(
+    config: ModelConfig, signature: Signature, *, batching: bool
+) -> tuple[ModelOutput, ...]:
+    states = config.sequence_batching.state if config.sequence_batching else ()
+    for_scheduler = {state.output_name for state in states}
+    return tuple(
+        ModelOutput(
+            tensor.name, _datatype(config, tensor), *_config_dims(tensor, batching=batching)
+        )
+        for tensor in signature.outputs.values()
+        if tensor.name not in for_scheduler
+    )
+
+
+def _config_dims(
+    tensor: Declared, *, batching: bool
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return dims and reshape. A configuration cannot say "no dims", so those become [1]."""
+    dims = tensor.shape[1:] if batching else tensor.shape
+    if dims:
+        return dims, None
+    return (1,), () if batching else None
+
+
+def _datatype(config: ModelConfig, tensor: Declared) -> DataType:
+    if tensor.datatype is None:
+        msg = (
+            f"model '{config.name}': '{tensor.name}' is of type {tensor.kind} in the file, which "
+            f"the protocol cannot carry; list the inputs and outputs to serve in config.pbtxt, or "
+            f"export the model with plain tensors (scikit-learn: convert with zipmap=False)"
+        )
+        raise InvalidConfig(msg)
+    return tensor.datatype
+
+
+def _model_dims(tensor: ModelInput | ModelOutput) -> tuple[int, ...]:
+    return tensor.dims if tensor.reshape is None else tensor.reshape
+
+
+def _check_datatype(
+    config: ModelConfig, role: str, tensor: ModelInput | ModelOutput, declared: Declared
+) -> None:
+    datatype = _datatype(config, declared)
+    if tensor.datatype is not datatype:
+        msg = (
+            f"model '{config.name}', {role} '{tensor.name}': the file has {datatype.value}, "
+            f"the configuration says {tensor.datatype.value}"
+        )
+        raise InvalidConfig(msg)
+
+
+def _check_shape(
+    config: ModelConfig, role: str, tensor: ModelInput | ModelOutput, declared: Declared
+) -> None:
+    batch = (-1,) if config.max_batch_size > 0 else ()
+    wanted = batch + _model_dims(tensor)
+    if not _fits(wanted, declared.shape):
+        msg = (
+            f"model '{config.name}', {role} '{tensor.name}': the file has shape "
+            f"{list(declared.shape)}, the configuration says {list(wanted)}"
+        )
+        if batch:
+            msg += f", the first being the batch dim of max_batch_size {config.max_batch_size}"
+        raise InvalidConfig(msg)
+
+
+def _fits(wanted: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Tell whether a tensor of `shape` in the file takes all that `wanted` allows."""
+    if not shape:  # a scalar, or the rank is unknown: only a run can tell
+        return True
+    return len(wanted) == len(shape) and all(
+        has in (-1, want) for want, has in zip(wanted, shape, strict=True)
+    )
+
+
+def _unknown(
+    config: ModelConfig, role: str, name: str, declared: dict[str, Declared]
+) -> InvalidConfig:
+    return InvalidConfig(
+        f"model '{config.name}': the configuration has {role} '{name}', "
+        f"the file has only {_quoted(declared)}"
+    )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"

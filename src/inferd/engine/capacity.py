@@ -1,0 +1,79 @@
+"""Capacity: how much the whole server may have under way at once, over all its protocols."""
+
+import math
+
+from inferd.errors import Overloaded
+from inferd.observe.family import Family
+
+
+class Capacity:
+    """What is under way: inferences, and bytes of requests in memory; and how much may be.
+
+    The engine counts an inference while it runs it; steps of an ensemble are part of theirs.
+    Transports count the bytes of bodies and messages while they come and until they are answered,
+    and of what becomes of them: inflated, or read from text in a thread. What is small and comes
+    in one piece is not counted, the number of requests bounds it. All on the event loop, so these
+    are plain integers. Without limits nothing is ever refused.
+    """
+
+    def __init__(self, max_requests: float = math.inf, max_bytes: float = math.inf) -> None:
+        self.max_requests = max_requests
+        self.max_bytes = max_bytes
+        self.request_count = 0
+        self.held_bytes = 0
+        self.refused_for_requests = 0
+        self.refused_for_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more inference would be refused."""
+        return self.request_count >= self.max_requests
+
+    def hold(self, size_bytes: int) -> bool:
+        """Count bytes in memory, or fewer with a minus; tell whether there may be as many."""
+        self.held_bytes += size_bytes
+        return self.held_bytes <= self.max_bytes
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether `hold` of so many more bytes would be true."""
+        return self.held_bytes + size_bytes <= self.max_bytes
+
+    def too_many_requests(self) -> Overloaded:
+        """Count a request that is refused because of the requests under way; return the error."""
+        self.refused_for_requests += 1
+        return Overloaded(
+            f"the server has {self.request_count} requests under way, as many as it takes "
+            f"(--max-inflight-requests); try again later"
+        )
+
+    def too_many_bytes(self) -> Overloaded:
+        """Count a request that is refused because of the bytes in memory; return the error."""
+        self.refused_for_bytes += 1
+        return Overloaded(
+            f"the server holds as much request data as it may, {self.max_bytes} bytes "
+            f"(--max-inflight-bytes); try again later"
+        )
+
+    def families(self) -> list[Family]:
+        """Return the metrics of what is under way, and of what was refused."""
+        refused = [
+            ('reason="requests"', self.refused_for_requests),
+            ('reason="bytes"', self.refused_for_bytes),
+        ]
+        return [
+            Family(
+                "inferd_inflight_requests",
+                "gauge",
+                "Inferences under way",
+                [("", self.request_count)],
+            ),
+            Family(
+                "inferd_inflight_bytes", "gauge", "Request data in memory", [("", self.held_bytes)]
+            ),
+            Family(
+                "inferd_overload_refused_total",
+                "counter",
+                "Requests turned away by a limit of the whole server",
+                refused,
+            ),
+        ]

@@ -1,0 +1,38 @@
+"""Steps: the models as an ensemble sees them, whose request is counted already."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from inferd.core.interfaces import Models
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.capacity import Capacity
+
+
+class Steps:
+    """Asks `models` for steps, which take no more of `capacity` than their ensemble's request.
+
+    One that was let in is not refused half way: what its first steps have cost would be lost. So a
+    step gives its place to the request that runs it, which `models` counts, and takes it back.
+    """
+
+    def __init__(self, models: Models, capacity: Capacity) -> None:
+        self._models = models
+        self._capacity = capacity
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """See Models.infer."""
+        self._capacity.request_count -= 1
+        try:
+            return await self._models.infer(request)
+        finally:
+            self._capacity.request_count += 1
+
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See Models.stream; all that is raised is raised while iterating."""
+        self._capacity.request_count -= 1
+        try:
+            async with aclosing(self._models.stream(request)) as responses:
+                async for response in responses:
+                    yield response
+        finally:
+            self._capacity.request_count += 1

@@ -1,0 +1,53 @@
+"""Overload: what is refused from its head already, how clients are told, and what copies count."""
+
+from typing import TYPE_CHECKING, Any
+
+from inferd.core.request import InferRequest
+from inferd.engine.capacity import Capacity
+from inferd.errors import Overloaded
+from inferd.transport.http_message import HttpError
+from inferd.wire.v2_rest import HTTP_STATUS
+
+if TYPE_CHECKING:
+    from inferd.transport.call import Metadata
+    from inferd.transport.http_router import Routes
+
+TAKEN_BYTES = 65536
+"""A body up to this size is taken all the same: a new connection would cost the client more."""
+
+RETRY_AFTER = b"Retry-After: %d\r\n" % Overloaded.retry_s
+"""RFC 9110, section 10.2.3."""
+
+RETRY_PUSHBACK: "Metadata" = [("grpc-retry-pushback-ms", f"{1000 * Overloaded.retry_s}")]
+"""gRPC Retry Design (A6), Pushback: clients that retry wait so long."""
+
+
+def check_head(capacity: Capacity, routes: "Routes", target: bytes, length: int) -> None:
+    """Raise HttpError for a request that would be refused once its body is there.
+
+    `length` is that of the body, -1 when the head does not tell.
+    """
+    if not capacity.has_room(length):
+        raise refusal(capacity.too_many_bytes())
+    if capacity.is_full and not 0 <= length <= TAKEN_BYTES and routes.is_inference(target):
+        raise refusal(capacity.too_many_requests())
+
+
+def refusal(error: Overloaded) -> HttpError:
+    """Return `error` as a connection raises it."""
+    return HttpError(HTTP_STATUS[error.code], error.message, RETRY_AFTER)
+
+
+def copied_bytes(request: InferRequest, body: Any) -> int:
+    """Return what the inputs of `request` take beside `body`, which they came in.
+
+    Only what lies in the client's shared memory takes nothing.
+    """
+    owner = memoryview(body).obj
+    shared = {id(span.view) for span in request.spans or () if not span.is_copy}
+    size_bytes = 0
+    for tensor in request.inputs:
+        view = memoryview(tensor.data)
+        if view.obj is not owner and id(tensor.data) not in shared:
+            size_bytes += view.nbytes
+    return size_bytes

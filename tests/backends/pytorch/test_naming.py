@@ -1,0 +1,56 @@
+import pytest
+
+from inferd.backends.pytorch.naming import Argument, inputs_in_order, outputs_in_order
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+XY = [Argument("x", "Tensor"), Argument("y", "Tensor")]
+XYZ = [*XY, Argument("z", "Optional[Tensor]", optional=True)]
+DICT = [Argument("given", "Dict[str, Tensor]")]
+
+
+def config(*names):
+    return ModelConfig(
+        "m",
+        input=tuple(ModelInput(name, DataType.FP32, (-1,)) for name in names),
+        output=tuple(ModelOutput(name, DataType.FP32, (-1,)) for name in names),
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments", "order"),
+    [
+        (("y", "x"), XY, ["x", "y"]),
+        (("b__1", "a__0"), XY, ["a__0", "b__1"]),
+        (("b", "a"), XY, ["b", "a"]),
+        (("x", "y"), XYZ, ["x", "y"]),
+        (("x", "z", "y"), XYZ, ["x", "y", "z"]),
+        (("q", "p", "r"), DICT, ["q", "p", "r"]),
+        (("q__1", "p__0"), DICT, ["p__0", "q__1"]),
+    ],
+)
+def test_inputs_take_the_order_of_their_arguments(names, arguments, order):
+    assert inputs_in_order(config(*names), arguments) == order
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("x",), "argument 'y' is no input"),
+        (("a",), "has 1 inputs, but forward takes x, y"),
+        (("a", "b", "c"), "has 3 inputs, but forward takes x, y"),
+        (("a__0", "b__0"), "not 0 to 1, each once"),
+        (("a__1", "b__2"), "not 0 to 1, each once"),
+    ],
+)
+def test_inputs_that_fit_no_argument_are_refused(names, text):
+    with pytest.raises(InvalidConfig, match=text):
+        inputs_in_order(config(*names), XY)
+
+
+def test_outputs_go_by_number_only_if_all_have_one():
+    assert outputs_in_order(config("b__2", "a__0")) == ["a__0", "", "b__2"]
+    assert outputs_in_order(config("b__2", "a")) == ["b__2", "a"]
+    with pytest.raises(InvalidConfig, match="the same number after '__'"):
+        outputs_in_order(config("a__1", "b__1"))

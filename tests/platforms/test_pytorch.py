@@ -1,0 +1,355 @@
+"""TorchScript and torch.export files through PyTorch."""
+
+import threading
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from inferd.backends.pytorch.backend import PytorchBackend
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.request import InferRequest, WantedOutput
+from inferd.errors import BackendFailed, InvalidConfig, Unsupported
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+FP32 = DataType.FP32
+CPU = Placement("m_0")
+
+
+def files(folder, name="model.pt"):
+    (folder / "1").mkdir(exist_ok=True)
+    return ModelFiles(folder, 1, folder / "1", folder / "1" / name)
+
+
+def save(folder, module, name="model.pt"):
+    found = files(folder, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(module.eval()).save(str(found.file))
+    return found
+
+
+def config(inputs, outputs, datatype=FP32, dims=(-1,), **more):
+    return ModelConfig(
+        "m",
+        input=tuple(ModelInput(name, datatype, dims) for name in inputs),
+        output=tuple(ModelOutput(name, datatype, dims) for name in outputs),
+        **more,
+    )
+
+
+def tensors(**arrays):
+    return [
+        Tensor.from_numpy(name, array, FP32 if array.dtype == np.float32 else DataType.BYTES)
+        for name, array in arrays.items()
+    ]
+
+
+def answer(found, wanted, inputs, outputs=()):
+    backend = PytorchBackend()
+    instance = backend.open(found, backend.complete(found, wanted), CPU)
+    asked = [WantedOutput(name) for name in outputs]
+    [response] = instance.execute([InferRequest("m", inputs=inputs, outputs=asked)])
+    if isinstance(response, Exception):
+        raise response
+    return {tensor.name: tensor.numpy() for tensor in response.outputs}
+
+
+class AddSub(torch.nn.Module):
+    def forward(self, x, y):
+        return x + y, x - y
+
+
+ONES, TWOS = np.ones(3, np.float32), np.full(3, 2, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "arrays"),
+    [
+        (("x", "y"), {"x": ONES, "y": TWOS}),
+        (("y", "x"), {"y": TWOS, "x": ONES}),
+        (("IN__1", "IN__0"), {"IN__1": TWOS, "IN__0": ONES}),
+        (("FIRST", "SECOND"), {"FIRST": ONES, "SECOND": TWOS}),
+    ],
+)
+@pytest.mark.parametrize("outputs", [("SUM", "DIFF"), ("OUT__0", "OUT__1")])
+def test_inputs_go_by_argument_by_number_or_in_order(tmp_path, inputs, arrays, outputs):
+    got = answer(save(tmp_path, AddSub()), config(inputs, outputs), tensors(**arrays))
+    assert [array.tolist() for array in got.values()] == [[3, 3, 3], [-1, -1, -1]]
+
+
+def test_outputs_go_by_their_number(tmp_path):
+    wanted = config(("x", "y"), ("OUT__1", "OUT__0"))
+    got = answer(save(tmp_path, AddSub()), wanted, tensors(x=ONES, y=TWOS), ("OUT__1",))
+    assert {name: array.tolist() for name, array in got.items()} == {"OUT__1": [-1, -1, -1]}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        (("x",), "its argument 'y' is no input"),
+        (("a", "b", "c"), "has 3 inputs, but forward takes x, y"),
+        (("a__0", "b__2"), "are not 0 to 1"),
+    ],
+)
+def test_names_that_fit_no_argument_are_refused(tmp_path, inputs, text):
+    with pytest.raises(InvalidConfig, match=text):
+        answer(save(tmp_path, AddSub()), config(inputs, ("SUM", "DIFF")), [])
+
+
+def test_a_model_without_configuration_says_what_to_write(tmp_path):
+    with pytest.raises(InvalidConfig, match=r"list input and output; forward takes 'x' \(Tensor\)"):
+        PytorchBackend().complete(save(tmp_path, AddSub()), ModelConfig("m"))
+
+
+class Dicts(torch.nn.Module):
+    def forward(self, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"TWICE": given["A"] * 2, "B": given["B"]}
+
+
+class Lists(torch.nn.Module):
+    def forward(self, given: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [given[0] - given[1]]
+
+
+def test_dicts_go_by_their_keys(tmp_path):
+    wanted = config(("A", "B"), ("B", "TWICE"))
+    got = answer(save(tmp_path, Dicts()), wanted, tensors(A=ONES, B=TWOS))
+    assert got["B"].tolist() == got["TWICE"].tolist() == [2, 2, 2]
+
+
+def test_lists_go_in_order(tmp_path):
+    got = answer(save(tmp_path, Lists()), config(("A", "B"), ("C",)), tensors(A=ONES, B=TWOS))
+    assert got["C"].tolist() == [-1, -1, -1]
+
+
+class Words(torch.nn.Module):
+    def forward(self, words: list[str]) -> list[str]:
+        return [word.upper() for word in words]
+
+
+def test_strings_are_text(tmp_path):
+    wanted = config(("words",), ("UPPER",), DataType.BYTES)
+    words = np.array(["ä", "bc"], object)
+    got = answer(save(tmp_path, Words()), wanted, tensors(words=words))
+    assert [word.decode() for word in got["UPPER"]] == ["ä", "BC"]
+
+
+class Identity(torch.nn.Module):
+    def forward(self, x):
+        return x.clone()
+
+
+NUMBERS = [datatype for datatype in DataType if datatype is not DataType.BYTES]
+
+
+@pytest.mark.parametrize("datatype", NUMBERS)
+@pytest.mark.parametrize("kind", ["script", "export"])
+def test_every_datatype_comes_back_bit_for_bit(tmp_path, datatype, kind):
+    array = np.array([0, 1, 100, 127]).astype(datatype.numpy)
+    if kind == "script":
+        found = save(tmp_path, Identity())
+    else:
+        example = torch.from_numpy(array)
+        if datatype is DataType.BF16:
+            example = example.view(torch.bfloat16)
+        found = files(tmp_path, "model.pt2")
+        torch.export.save(torch.export.export(Identity(), (example,)), found.file)
+    tensor = Tensor("x", datatype, (4,), array.tobytes())
+    got = answer(found, config(("x",), ("y",), datatype, (4,)), [tensor])
+    assert got["y"].tobytes() == array.tobytes()
+
+
+def test_a_wrong_datatype_in_the_configuration_is_told(tmp_path):
+    class Doubled(torch.nn.Module):
+        def forward(self, x):
+            return x.double()
+
+    with pytest.raises(BackendFailed, match="'y' as float64, its configuration says FP32"):
+        answer(save(tmp_path, Doubled()), config(("x",), ("y",)), tensors(x=ONES))
+
+
+class Changes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x):
+        x += 1
+        self.count += 1
+        return x, self.count
+
+
+def test_what_a_model_writes_stays_its_own(tmp_path):
+    found, wanted = save(tmp_path, Changes()), config(("x",), ("y", "count"))
+    backend = PytorchBackend()
+    instance = backend.open(found, backend.complete(found, wanted), CPU)
+    array = np.ones(3, np.float32)
+    request = InferRequest("m", inputs=[Tensor("x", FP32, (3,), array)])
+    [first], [second] = instance.execute([request]), instance.execute([request])
+    assert array.tolist() == [1, 1, 1]
+    assert first.outputs[1].numpy().tolist() == [1, 1, 1]
+    assert second.outputs[1].numpy().tolist() == [2, 2, 2]
+
+
+def test_the_frameworks_error_is_told_in_one_line(tmp_path):
+    class Product(torch.nn.Module):
+        def forward(self, x, y):
+            return x @ y
+
+    found, wanted = save(tmp_path, Product()), config(("x", "y"), ("z",))
+    with pytest.raises(BackendFailed, match=r"^model 'm': PyTorch cannot run it: .*inconsistent"):
+        answer(found, wanted, tensors(x=ONES, y=np.ones(4, np.float32)))
+
+
+# --- torch.export ---
+
+
+def exported(folder, module, *example, dynamic=None):
+    found = files(folder, "model.pt2")
+    program = torch.export.export(module.eval(), example, dynamic_shapes=dynamic)
+    torch.export.save(program, found.file)
+    return found
+
+
+def test_an_exported_program_needs_no_configuration(tmp_path):
+    count = torch.export.Dim("count", min=1, max=9)
+    pair = torch.ones(2, 3), torch.ones(2, 3)
+    found = exported(tmp_path, AddSub(), *pair, dynamic=({0: count}, {0: count}))
+    completed = PytorchBackend().complete(found, ModelConfig("m"))
+    assert completed.input == (ModelInput("x", FP32, (3,)), ModelInput("y", FP32, (3,)))
+    assert [tensor.name for tensor in completed.output] == ["add", "sub"]
+    assert completed.max_batch_size == 4
+
+
+def test_outputs_of_a_program_may_be_renamed_and_dims_have_limits(tmp_path):
+    count = torch.export.Dim("count", min=1, max=4)
+    found = exported(
+        tmp_path, AddSub(), torch.ones(2), torch.ones(2), dynamic=({0: count}, {0: count})
+    )
+    wanted = config(("x", "y"), ("SUM", "DIFF"))
+    assert answer(found, wanted, tensors(x=ONES, y=TWOS))["DIFF"].tolist() == [-1, -1, -1]
+    with pytest.raises(Exception, match="input 'x' has 5 in dim 0, the model takes 0 to 4"):
+        answer(found, wanted, tensors(x=np.ones(5, "f4"), y=np.ones(5, "f4")))
+    with pytest.raises(Exception, match="'y' has 2 in dim 0, input 'x' has 3"):
+        answer(found, wanted, tensors(x=ONES, y=np.ones(2, np.float32)))
+
+
+def test_a_buffer_that_is_written_is_refused(tmp_path):
+    found = exported(tmp_path, Changes(), torch.ones(3))
+    with pytest.raises(Unsupported, match="writes to its buffers or inputs"):
+        PytorchBackend().complete(found, ModelConfig("m"))
+
+
+def test_compiled_code_has_to_be_allowed(tmp_path):
+    found = files(tmp_path, "model.pt2")
+    with zipfile.ZipFile(found.file, "w") as archive:
+        archive.writestr("model/data/aotinductor/model/model.so", b"\x7fELF")
+    with pytest.raises(Unsupported, match="inferd_allow_native_code must allow"):
+        PytorchBackend().complete(found, ModelConfig("m"))
+
+
+# --- many threads, and what no framework may get ---
+
+
+def test_threads_share_a_model(tmp_path):
+    found, wanted = save(tmp_path, AddSub()), config(("x", "y"), ("SUM", "DIFF"))
+    backend = PytorchBackend()
+    instance = backend.open(found, backend.complete(found, wanted), CPU)
+    wrong = []
+
+    def work(number):
+        array = np.full(3, number, np.float32)
+        for _ in range(50):
+            request = InferRequest("m", inputs=tensors(x=array, y=array))
+            [response] = instance.execute([request])
+            if response.outputs[0].numpy().tolist() != [2 * number] * 3:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("keep", [0, 1, 30, 0.5, 0.9])
+@pytest.mark.parametrize("name", ["model.pt", "model.pt2"])
+def test_a_truncated_file_is_refused(tmp_path, name, keep):
+    if name == "model.pt":
+        found = save(tmp_path, AddSub())
+    else:
+        found = exported(tmp_path, AddSub(), torch.ones(2), torch.ones(2))
+    content = found.file.read_bytes()
+    size = int(keep * len(content)) if isinstance(keep, float) else keep
+    found.file.write_bytes(content[:size])
+    with pytest.raises(InvalidConfig, match="not a zip archive, or not a whole one"):
+        PytorchBackend().complete(found, ModelConfig("m"))
+
+
+def test_a_pickle_is_not_loaded(tmp_path):
+    marker = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self):
+            return open, (str(marker), "w")
+
+    found = files(tmp_path)
+    torch.save(Evil(), found.file)
+    with pytest.raises(InvalidConfig, match=r"write the model with torch\.jit\.save"):
+        PytorchBackend().complete(found, ModelConfig("m"))
+    assert not marker.exists()
+
+
+def test_a_script_that_writes_files_is_not_loaded(tmp_path):
+    marker = tmp_path / "written"
+    found = files(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = torch.jit.ScriptModule()
+        module.define(
+            f'def forward(self, x: Tensor) -> Tensor:\n  torch.save(x, "{marker}")\n  return x\n'
+        )
+        module.save(str(found.file))
+    with pytest.raises(InvalidConfig, match=r"calls torch\.save, which reads or writes files"):
+        PytorchBackend().complete(found, config(("x",), ("y",)))
+    assert not marker.exists()
+
+
+def rewritten(file, change):
+    """Write the archive `file` anew, each member as change(name, bytes) says."""
+    with zipfile.ZipFile(file) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members:
+            archive.writestr(name, change(name, content))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"torch.ops.aten.add.Tensor"', b'"torch.os.system"'),
+        (b'"name": "x"', b'"name": "x=print(1)"'),
+        (b"Symbol('s", b"exec('s"),
+    ],
+)
+def test_a_program_with_foreign_names_is_not_loaded(tmp_path, old, new):
+    count = torch.export.Dim("count", min=1, max=9)
+    found = exported(
+        tmp_path, AddSub(), torch.ones(2), torch.ones(2), dynamic=({0: count}, {0: count})
+    )
+    rewritten(found.file, lambda name, content: content.replace(old, new))
+    with pytest.raises(InvalidConfig, match=r"its graph has a .* that is not known"):
+        PytorchBackend().complete(found, ModelConfig("m"))
+
+
+def test_a_tensor_that_claims_more_than_there_is_is_not_loaded(tmp_path):
+    found = save(tmp_path, torch.nn.Linear(4, 4))
+    rewritten(found.file, lambda name, content: content[:8] if name.endswith("data/0") else content)
+    with pytest.raises(InvalidConfig, match="claims 16 elements, the file has fewer"):
+        PytorchBackend().complete(found, config(("x",), ("y",)))

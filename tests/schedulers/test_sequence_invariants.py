@@ -1,0 +1,275 @@
+"""What holds for every run of a SequenceScheduler, whatever comes when."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation import MS, SimulatedAlarm, SimulatedExecution, passes, simulate
+
+from inferd.config.model import (
+    Control,
+    ControlInput,
+    DynamicBatching,
+    ModelConfig,
+    ModelInput,
+    QueuePolicy,
+    SequenceBatching,
+    SequenceState,
+)
+from inferd.core.request import InferRequest, InferResponse, Sequence
+from inferd.errors import Cancelled, InvalidRequest, Unavailable
+from inferd.schedulers.batch import BatchPlan
+from inferd.schedulers.controls import Controls
+from inferd.schedulers.pace import FixedPace
+from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
+from inferd.schedulers.states import States
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+MOST = 3
+IDLE_MS = 50
+READY = ControlInput("READY", (Control("CONTROL_SEQUENCE_READY", int32_false_true=(0, 1)),))
+STATE = SequenceState("STATE", "STATE_OUT", DataType.INT8, (1,))
+
+
+@dataclass
+class Arrival:
+    """A request, when it comes and when its client gives up; times in ms."""
+
+    at: int
+    name: str
+    start: bool
+    end: bool
+    length: int
+    timeout: int
+    runs: int
+    gives_up_after: int | None
+
+
+arrivals = st.lists(
+    st.builds(
+        Arrival,
+        at=st.sampled_from([0, 0, 1, 2, 5, 9, 20, 60, 120]),
+        name=st.sampled_from("ABCDE"),
+        start=st.sampled_from([True, False, False]),
+        end=st.sampled_from([True, False, False]),
+        length=st.sampled_from([1, 1, 2]),
+        timeout=st.sampled_from([0, 0, 3, 12]),
+        runs=st.integers(0, 12),
+        gives_up_after=st.none() | st.integers(0, 30),
+    ),
+    min_size=3,
+    max_size=24,
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a model takes sequences."""
+
+    are_rows: bool
+    lane_count: int
+    per_lane: int
+    delay_ms: int
+    max_queue_size: int
+
+
+models = st.builds(
+    Model,
+    are_rows=st.booleans(),
+    lane_count=st.integers(1, 3),
+    per_lane=st.integers(1, MOST),
+    delay_ms=st.sampled_from([0, 0, 4]),
+    max_queue_size=st.sampled_from([0, 0, 2]),
+)
+
+
+@dataclass(eq=False)
+class Fate:
+    """What became of one arrival; times in ns."""
+
+    arrival: Arrival
+    came: int = 0
+    started: int | None = None
+    ended: int | None = None
+    place: tuple[int, int] | None = None
+    step: int = 0
+    outcome: str = ""
+
+
+@dataclass
+class World:
+    """Clients of sequences, what they saw, and what must hold meanwhile."""
+
+    model: Model
+    arrivals: list[Arrival]
+    came: list[Fate] = field(default_factory=list)
+    ran: list[Fate] = field(default_factory=list)
+
+    def run(self):
+        self.fates = {str(number): Fate(one) for number, one in enumerate(self.arrivals)}
+        simulate(self._serve)
+        for fate in self.came:
+            self._check_fate(fate)
+        for name in "ABCDE":
+            self._check_sequence([one for one in self.came if one.arrival.name == name])
+
+    async def _serve(self):
+        model, loop = self.model, asyncio.get_running_loop()
+        self.now_ns = loop.now_ns
+        batching = SequenceBatching(
+            control_input=(READY,) if model.are_rows else (), state=(STATE,)
+        )
+        config = ModelConfig(
+            "m",
+            max_batch_size=MOST,
+            input=(ModelInput("A", DataType.INT8, (-1,)),),
+            sequence_batching=batching,
+        )
+        policy = QueuePolicy("REJECT", 1 << 62, True, model.max_queue_size)
+        limits = DynamicBatching(default_queue_policy=policy)
+        self.executions = [_Lane(self, number) for number in range(model.lane_count)]
+        self.scheduler = SequenceScheduler(
+            self.executions,
+            (RequestQueue("m", limits), RequestQueue("m", limits)),
+            FixedPace(MOST, (), 1000 * model.delay_ms),
+            ModelTensors(BatchPlan(config), Controls(config), States(config, Path())),
+            SlotRules(model.per_lane, model.are_rows, 1000 * IDLE_MS),
+            alarm=SimulatedAlarm,
+        )
+        loop.check_before_time_passes(self._check_nothing_is_held)
+        await asyncio.gather(*(self._client(id, fate) for id, fate in self.fates.items()))
+        await passes(2 * IDLE_MS)
+        assert not self.scheduler._live
+        assert not self.scheduler._backlog
+        assert not self.scheduler._idle
+        assert self.scheduler.pending_count == 0
+        free = len(self.scheduler._slots._freed)
+        assert free == self.scheduler._slots._unused, "a slot is lost"
+        await self.scheduler.close(1)
+
+    async def _client(self, id, fate):
+        arrival = fate.arrival
+        if arrival.at:
+            await passes(arrival.at)
+        tensor = Tensor("A", DataType.INT8, (1, arrival.length), bytes(arrival.length))
+        request = InferRequest("m", id=id, inputs=[tensor], timeout_us=1000 * arrival.timeout)
+        request.sequence = Sequence(arrival.name, start=arrival.start, end=arrival.end)
+        fate.came = self.now_ns()
+        self.came.append(fate)
+        wait_s = None if arrival.gives_up_after is None else arrival.gives_up_after / 1e3
+        try:
+            async with asyncio.timeout(wait_s):
+                answer = await self.scheduler.run(request)
+            assert answer.id == id
+            fate.outcome = "answered"
+        except TimeoutError:
+            fate.outcome = "gave up"
+        except InvalidRequest:
+            fate.outcome = "unknown"
+        except Cancelled:
+            fate.outcome = "cancelled"
+        except Unavailable as error:
+            fate.outcome = "full" if "is full" in error.message else "late"
+        fate.ended = self.now_ns()
+        assert request.inputs == [tensor] or fate.outcome == "gave up"
+
+    # --- what must hold ---
+
+    def execute(self, lane, requests):
+        """Check that this batch may be; return the answers, whose state counts the steps."""
+        rows = []
+        for number, request in enumerate(requests):
+            inputs = {one.name: one for one in request.inputs}
+            is_there = not self.model.are_rows or inputs["READY"].numpy()[0, 0]
+            if is_there:
+                fate = self.fates[request.id]
+                assert fate.started is None, "it ran before"
+                fate.started = self.now_ns()
+                fate.place = lane, number if self.model.are_rows else 0
+                fate.step = inputs["STATE"].numpy()[0, 0] + 1
+                rows.append(fate)
+                self.ran.append(fate)
+        assert len(rows) <= MOST
+        assert len({fate.arrival.name for fate in rows}) == len(rows), "two of one sequence"
+        assert len({fate.arrival.length for fate in rows}) == 1, "shapes differ"
+        assert self.model.are_rows or len(rows) == len(requests)
+        return [
+            InferResponse("m", "1", request.id, [_state(self.fates[request.id].step)])
+            for request in requests
+        ]
+
+    def takes_ms(self, requests):
+        return max(self.fates[request.id].arrival.runs for request in requests)
+
+    def _check_nothing_is_held(self):
+        scheduler, now_ns = self.scheduler, self.now_ns()
+        taken = scheduler._slots._unused - len(scheduler._slots._freed)
+        if scheduler._backlog:
+            assert taken == self.model.lane_count * self.model.per_lane, "a slot is free"
+        for lane, execution in zip(scheduler._lanes, self.executions, strict=True):
+            assert lane.is_busy == bool(execution.running)
+            if lane.ready and not lane.is_busy:
+                steps = list(lane.ready.values())
+                waited_ns = now_ns - min(one.request.queued_ns for one in steps)
+                assert waited_ns < self.model.delay_ms * MS
+                assert len(steps) < MOST
+                assert len({step.request.inputs[0].shape for step in steps}) == 1
+
+    def _check_fate(self, fate):
+        arrival = fate.arrival
+        if fate.outcome in ("unknown", "full"):
+            assert (fate.started, fate.ended) == (None, fate.came)
+        elif fate.outcome in ("late", "cancelled"):
+            assert fate.started is None
+        elif fate.outcome == "answered":
+            assert fate.started is not None
+            assert not arrival.timeout or fate.started < fate.came + MS * arrival.timeout
+        else:
+            assert fate.outcome == "gave up"
+
+    def _check_sequence(self, fates):
+        """Check the life of one sequence; a request that was refused is no part of it."""
+        taken = [fate for fate in fates if fate.outcome not in ("unknown", "full")]
+        ran = [fate for fate in self.ran if fate in taken]
+        assert ran == [fate for fate in taken if fate in ran], "not in their order"
+        before = None
+        for fate in ran:
+            if fate.arrival.start:
+                assert fate.step == 1
+            else:
+                assert before is not None, "it began without a start"
+                assert fate.step == before.step + 1, "a step is lost"
+                assert fate.place == before.place, "it moved"
+                assert not before.arrival.end, "it went on after its end"
+            before = fate
+        assert all(fate.arrival.start or fate is not taken[0] for fate in taken)
+
+
+class _Lane(SimulatedExecution):
+    def __init__(self, world, number):
+        super().__init__(1, world.takes_ms)
+        self.outcome = lambda requests: world.execute(number, requests)
+
+
+def _state(step):
+    return Tensor("STATE_OUT", DataType.INT8, (1, 1), bytes([step]))
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(models, arrivals)
+def test_in_a_few_runs(model, arrivals):
+    World(model, arrivals).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("are_rows", [True, False])
+@pytest.mark.parametrize("lane_count", [1, 2, 3])
+@settings(max_examples=1700, deadline=None, derandomize=True)
+@given(models, arrivals)
+def test_in_ten_thousand_runs(lane_count, are_rows, model, arrivals):
+    World(replace(model, lane_count=lane_count, are_rows=are_rows), arrivals).run()
