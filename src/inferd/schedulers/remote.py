@@ -7,16 +7,16 @@ none of them will come up soon, all that wait are refused with the reason.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
 from inferd.core.interfaces import Answer, AsyncInstance, Outcome
 from inferd.core.request import InferRequest
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import Cancelled, InferdError, Unavailable
 from inferd.observe.stats import Counts
-from inferd.schedulers.execution import Execution, Job, StreamJob, miscounted, twin
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import Job, StreamJob, miscounted, twin
 
 END_S = 5.0
 """So long an instance may take to end, though the one who closes it has no more time."""
@@ -30,17 +30,11 @@ class RemoteExecution(Execution):
     ) -> None:
         super().__init__(name, instances, may_run_inline=False, counts=counts)
         self._remote = instances
-        self._waiting: deque[Job] = deque()
-        self._running: dict[Job, AsyncInstance] = {}
+        self._running: set[Job] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._quiet: asyncio.Future[None] | None = None
         for instance in instances:
             instance.on_change = self._advance
-
-    @property
-    def pending_count(self) -> int:
-        """See Execution.pending_count."""
-        return len(self._waiting)
 
     def run_inline(self, requests: Sequence[InferRequest]) -> None:
         """See Execution.run_inline: nothing runs on the event loop."""
@@ -51,10 +45,10 @@ class RemoteExecution(Execution):
         self._is_closed = True
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        if self._running or self._waiting:
+        if self._running or self._jobs:
             self._quiet = loop.create_future()
             await asyncio.wait((self._quiet,), timeout=timeout_s)
-        self._refuse(self.unloading())
+        self._refuse_waiting(self.unloading())
         for instance in self._remote:
             instance.attach(loop)
             instance.close()
@@ -69,48 +63,55 @@ class RemoteExecution(Execution):
             self._loop = asyncio.get_running_loop()
             for instance in self._remote:
                 instance.attach(self._loop)
-        self._waiting.append(job)
-        self._advance()
+        self._jobs.put(job)
+        self._advance(job)
 
-    def _advance(self) -> None:
-        """Give free instances what waits."""
-        waiting = self._waiting
-        while waiting:
+    def _advance(self, newest: Job | None = None) -> None:
+        """Give free instances what waits, of which `newest` may have come just now."""
+        jobs = self._jobs
+        while jobs:
             for instance in self._remote:
                 if instance.is_free:
                     break
             else:
-                self._look_for_trouble()
+                self._look_for_trouble(newest)
                 break
-            job = waiting.popleft()
-            if not job.is_abandoned:
-                self._begin(job, instance)
-        if self._quiet is not None and not waiting and not self._running and not self._quiet.done():
+            self._begin_next(instance)
+        if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
             self._quiet.set_result(None)
 
-    def _look_for_trouble(self) -> None:
-        """Refuse what waits in vain, or for itself."""
+    def _look_for_trouble(self, newest: Job | None) -> None:
+        """Refuse what would wait in vain, or for itself."""
         troubles = [instance.trouble for instance in self._remote]
         if all(troubles):
-            self._refuse(Unavailable(f"model '{self.name}' cannot run: {troubles[0]}"))
+            self._refuse_waiting(Unavailable(f"model '{self.name}' cannot run: {troubles[0]}"))
             return
-        last = self._waiting[-1]
-        callers = next((one.callers for one in last.requests if self.name in one.callers), None)
-        if callers is not None:
-            self._waiting.pop()
+        if newest is None:
+            return
+        callers = next((one.callers for one in newest.requests if self.name in one.callers), None)
+        if callers is not None and self._jobs.remove(newest):
+            self.note_ended()
             way = " -> ".join((*callers, self.name))
             msg = f"model '{self.name}' is called while all its instances wait for that call: {way}"
-            last.refuse(Unavailable(msg))
+            newest.refuse(Unavailable(msg))
 
-    def _refuse(self, error: InferdError) -> None:
-        while self._waiting:
-            job = self._waiting.popleft()
-            if not job.is_abandoned:
-                job.refuse(twin(error))
+    def _refuse_waiting(self, error: InferdError | None = None) -> None:
+        while (job := self._jobs.take()) is not None:
+            self._jobs.wait()
+            self.note_ended()
+            job.refuse(twin(error) if error is not None else self.unloading())
 
-    def _begin(self, job: Job, instance: AsyncInstance) -> None:
+    def _begin_next(self, instance: AsyncInstance) -> None:
+        self._jobs.wait()  # the signal that came with the job
+        job = self._jobs.take()
+        if job is None:
+            return
+        if not job.is_wanted():
+            self.note_ended()
+            job.finish(Cancelled("nobody waits for the request"), 0)
+            return
         job.requests[0].started_ns = self.clock()
-        self._running[job] = instance
+        self._running.add(job)
         if isinstance(job, _RemoteStreamJob):
             job.begin(instance)
             return
@@ -118,21 +119,24 @@ class RemoteExecution(Execution):
         instance.begin(job.requests, partial(self._finish, job, instance))
 
     def _finish(self, job: Job, instance: AsyncInstance, outcome: Outcome) -> None:
-        del self._running[job]
+        self._running.discard(job)
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
             if instance.retries and not job.was_retried and outcome.is_lost:
                 job.was_retried = True
-                self._waiting.appendleft(job)
-                return  # the instance tells when it is free
+                self._jobs.put(job)  # the instance tells when it is free
+                return
         elif len(outcome) != len(job.requests):
             outcome = miscounted(self.name, len(outcome), len(job.requests))
         job.requests[0].ended_ns = self.clock()
+        self.note_ended()
         job.finish(outcome, 0)
 
     def end_stream(self, job: Job) -> None:
         """Forget a stream that is over."""
-        if self._running.pop(job, None) is not None:
+        if job in self._running:
+            self._running.discard(job)
+            self.note_ended()
             job.requests[0].ended_ns = self.clock()
             if self._quiet is not None:
                 self._advance()

@@ -31,13 +31,13 @@ from copy import copy
 from functools import partial
 from typing import NamedTuple
 
-from inferd.core.interfaces import Answer, Outcome
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
-from inferd.schedulers.execution import Execution, twin
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
 from inferd.schedulers.slots import Slot, Slots
