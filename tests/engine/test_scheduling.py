@@ -117,7 +117,7 @@ class Asynchronous:
     def execute(self, requests):
         raise NotImplementedError
 
-    start = begin = close = execute
+    submit = flow = close = execute
 
 
 @pytest.mark.parametrize(

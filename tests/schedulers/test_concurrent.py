@@ -20,11 +20,11 @@ class ByHand:
     def execute(self, requests):
         raise NotImplementedError
 
-    def start(self, request):
+    def submit(self, request):
         self.started.append(Future())
         return self.started[-1]
 
-    def begin(self, request, put):
+    def flow(self, request, put):
         self.flows.append(FlowByHand(put))
         return self.flows[-1]
 

@@ -86,14 +86,14 @@ class Flow(Protocol):
 
 
 @runtime_checkable
-class AsyncInstance(Instance, Protocol):
+class ConcurrentInstance(Instance, Protocol):
     """An instance that runs many requests at once, on an event loop in a thread of its own."""
 
-    def start(self, request: InferRequest) -> Future[InferResponse]:
+    def submit(self, request: InferRequest) -> Future[InferResponse]:
         """Begin to run `request` and return what will be its answer; cancelling that ends it."""
         ...
 
-    def begin(
+    def flow(
         self, request: InferRequest, put: Callable[[InferResponse | BaseException | None], None]
     ) -> Flow:
         """Have the answers of `request` made and put, then None; or what it failed with, at last.

@@ -12,7 +12,7 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import AsyncInstance, Backend, Instance, Scheduler
+from inferd.core.interfaces import ConcurrentInstance, Backend, Instance, Scheduler
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
@@ -55,7 +55,7 @@ def build_scheduler(
     `folder` is the model's. Raises InvalidConfig and Unsupported for sequence_batching that cannot
     be had.
     """
-    concurrent = [one for one in instances if isinstance(one, AsyncInstance)]
+    concurrent = [one for one in instances if isinstance(one, ConcurrentInstance)]
     if len(concurrent) == len(instances) and not _is_scheduled(config):
         return ConcurrentScheduler(config.name, concurrent, counts)
     plan = BatchPlan(as_executed(config))

@@ -7,18 +7,19 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from inferd.core.interfaces import AsyncInstance
+from inferd.core.interfaces import ConcurrentInstance
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded, Unavailable
 from inferd.observe.stats import Counts
-from inferd.schedulers.execution import MAX_WAITING, failure
+from inferd.schedulers.job import failure
+from inferd.schedulers.policy import MAX_WAITING
 
 
 class ConcurrentScheduler:
     """Gives each request at once to the instance that has the fewest under way."""
 
     def __init__(
-        self, model: str, instances: Sequence[AsyncInstance], counts: Counts | None = None
+        self, model: str, instances: Sequence[ConcurrentInstance], counts: Counts | None = None
     ) -> None:
         self._model = model
         self._instances = instances
@@ -35,7 +36,7 @@ class ConcurrentScheduler:
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises Overloaded when too many requests are under way."""
         with self._turn(request) as instance:
-            return await asyncio.wrap_future(instance.start(request))
+            return await asyncio.wrap_future(instance.submit(request))
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream. Raises Overloaded when too many requests are under way."""
@@ -47,7 +48,7 @@ class ConcurrentScheduler:
                 loop.call_soon_threadsafe(items.put_nowait, item)
 
         with self._turn(request) as instance:
-            flow = instance.begin(request, put)
+            flow = instance.flow(request, put)
             try:
                 while (item := await items.get()) is not None:
                     if isinstance(item, BaseException):
@@ -68,7 +69,7 @@ class ConcurrentScheduler:
         await asyncio.gather(*closes)
 
     @contextmanager
-    def _turn(self, request: InferRequest) -> Iterator[AsyncInstance]:
+    def _turn(self, request: InferRequest) -> Iterator[ConcurrentInstance]:
         """Count a request while it is under way, and put its failure into our words."""
         if self._is_closed:
             raise self._unloading()

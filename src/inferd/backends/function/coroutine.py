@@ -25,7 +25,7 @@ Item = InferResponse | BaseException | None
 
 
 class AsyncFunctionInstance(FunctionInstance):
-    """An asynchronous function; many of its requests may be under way. See AsyncInstance."""
+    """An asynchronous function; many of its requests may be under way. See ConcurrentInstance."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
@@ -35,15 +35,15 @@ class AsyncFunctionInstance(FunctionInstance):
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute; this thread waits for all of `requests`, which run at once."""
-        futures = [self.start(request) for request in requests]
+        futures = [self.submit(request) for request in requests]
         return [future.result() for future in futures]
 
-    def start(self, request: InferRequest) -> Future[InferResponse]:
-        """See AsyncInstance.start."""
+    def submit(self, request: InferRequest) -> Future[InferResponse]:
+        """See ConcurrentInstance.submit."""
         return asyncio.run_coroutine_threadsafe(self._one(request), self.loop)
 
-    def begin(self, request: InferRequest, put: Callable[[Item], None]) -> "AnswerFlow":
-        """See AsyncInstance.begin."""
+    def flow(self, request: InferRequest, put: Callable[[Item], None]) -> "AnswerFlow":
+        """See ConcurrentInstance.flow."""
         return AnswerFlow(self.answers(request), put, self.loop)
 
     async def answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
@@ -98,7 +98,7 @@ class AsyncStreamInstance(AsyncFunctionInstance):
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
         """See DecoupledInstance.stream."""
         items: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        flow = self.begin(request, items.put)
+        flow = self.flow(request, items.put)
         try:
             while (item := items.get()) is not None:
                 if isinstance(item, BaseException):
