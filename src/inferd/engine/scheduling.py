@@ -12,7 +12,7 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import ConcurrentInstance, Backend, Instance, Scheduler
+from inferd.core.interfaces import Backend, ConcurrentInstance, Instance, Scheduler
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
