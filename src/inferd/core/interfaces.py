@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -124,6 +125,36 @@ class AsyncInstance(Instance, Protocol):
 
     async def closed(self, timeout_s: float) -> None:
         """Wait, after close(), until it has ended; after `timeout_s` make it end."""
+        ...
+
+
+class Flow(Protocol):
+    """Answers that are made on another thread, as fast as they are taken."""
+
+    def took_one(self) -> None:
+        """Let one more be made; any thread may call this."""
+        ...
+
+    def end(self) -> None:
+        """Make no more; any thread may call this."""
+        ...
+
+
+@runtime_checkable
+class ConcurrentInstance(Instance, Protocol):
+    """An instance that runs many requests at once, on an event loop in a thread of its own."""
+
+    def submit(self, request: InferRequest) -> Future[InferResponse]:
+        """Begin to run `request` and return what will be its answer; cancelling that ends it."""
+        ...
+
+    def flow(
+        self, request: InferRequest, put: Callable[[InferResponse | BaseException | None], None]
+    ) -> Flow:
+        """Have the answers of `request` made and put, then None; or what it failed with, at last.
+
+        `put` is called in the instance's thread.
+        """
         ...
 
 
