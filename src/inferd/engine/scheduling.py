@@ -12,12 +12,13 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import Backend, Instance, Scheduler
+from inferd.core.interfaces import Backend, ConcurrentInstance, Instance, Scheduler
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
+from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
@@ -54,6 +55,9 @@ def build_scheduler(
     `folder` is the model's. Raises InvalidConfig and Unsupported for sequence_batching that cannot
     be had.
     """
+    concurrent = [one for one in instances if isinstance(one, ConcurrentInstance)]
+    if len(concurrent) == len(instances) and not _is_scheduled(config):
+        return ConcurrentScheduler(config.name, concurrent, counts)
     plan = BatchPlan(as_executed(config))
     joined = joined_instances(config, backend, instances, plan)
     if plan.reshapes:
@@ -93,6 +97,12 @@ def choose_scheduler(
         policy = batching.default_queue_policy if batching is not None else None
         return DirectScheduler(execution, policy or UNSET)
     return _dynamic(config, batching, execution, plan, alarm)
+
+
+def _is_scheduled(config: ModelConfig) -> bool:
+    """Tell whether requests wait for each other."""
+    batching = config.dynamic_batching is not None and not config.decoupled
+    return batching or config.sequence_batching is not None
 
 
 def joined_instances(
