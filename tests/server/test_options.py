@@ -159,6 +159,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "grpc_restricted_protocol",
         "json_half_floats",
         "allow_client_shm",
+        "allow_trtis",
         "log_format",
         "log_file",
         "log_directory",

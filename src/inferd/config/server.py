@@ -229,7 +229,7 @@ class ServerConfig:
     # HTTP limits
 
     http_max_header_bytes: int = option(
-        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
+        65536, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
     )
     http_max_body_bytes: int = option(
         2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
@@ -390,6 +390,12 @@ class ServerConfig:
     )
 
     # Protocol details: where the specifications leave a choice
+
+    allow_trtis: bool = option(
+        True,
+        "Serve the TensorRT Inference Server API, Triton's before V2, on the same ports.",
+        group="Protocol details",
+    )
 
     json_half_floats: str = option(
         "accept",

@@ -23,6 +23,7 @@ from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
     Backend,
     DecoupledInstance,
+    GivenModel,
     Instance,
     ModelFiles,
     Models,
@@ -46,7 +47,7 @@ from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.labels import read_labels
-from inferd.repository.layout import FoundModel, files_of, placements
+from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
@@ -128,6 +129,17 @@ class Loader:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
+    def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
+        """Return the one version of a model that a program handed over, to be loaded.
+
+        `override` stands in for its configuration. Raises InvalidConfig, InvalidRequest.
+        """
+        check_model_name(model.name)
+        config = replace(override or model.config, backend=model.config.backend)
+        config = normalised(config, model.name, self._gpu_count, "its options")
+        check_config(config, "its options")
+        return FoundModel(model.name, model.folder, config, (1,), backend=model.backend)
+
     def load(self, model: FoundModel, version: int, steps: Sequence[Served] = ()) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
 
@@ -150,7 +162,7 @@ class Loader:
         return served
 
     def _model(self, model: FoundModel, config: ModelConfig, version: int) -> Served:
-        backend = self._backend(config.backend)
+        backend = model.backend or self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
+    from inferd.transport.trtis import Trtis
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
 _METRICS_PORT = 8002
@@ -130,8 +131,12 @@ def http_options(
     config: ServerConfig,
     ring: "KeyRing | None" = None,
     tls: "ssl.SSLContext | None" = None,
+    trtis: "Trtis | None" = None,
 ) -> "HttpOptions":
-    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
+
+    `trtis` is the old API, if it is offered.
+    """
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -151,6 +156,7 @@ def http_options(
         ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
+        trtis=trtis,
     )
 
 
