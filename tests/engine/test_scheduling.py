@@ -24,6 +24,7 @@ from inferd.engine.scheduling import as_executed, build_scheduler, opened
 from inferd.errors import BackendFailed, InvalidConfig, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
+from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.pace import FixedPace
@@ -115,6 +116,27 @@ def executions(config, backend, *requests, instance=None):
 )
 def test_the_configuration_chooses_the_scheduler(config, kind):
     scheduler = built(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+    assert type(scheduler) is kind
+
+
+class Asynchronous:
+    def execute(self, requests):
+        raise NotImplementedError
+
+    submit = flow = close = execute
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (ModelConfig("m"), ConcurrentScheduler),
+        (ModelConfig("m", decoupled=True, dynamic_batching=DynamicBatching()), ConcurrentScheduler),
+        (ModelConfig("m", max_batch_size=4, dynamic_batching=DynamicBatching()), DynamicScheduler),
+    ],
+)
+def test_asynchronous_instances_run_requests_at_once_unless_these_wait_for_each_other(config, kind):
+    instances = [Asynchronous()]
+    scheduler = build_scheduler(config, Separate(), instances, Counts(), may_run_inline=False)
     assert type(scheduler) is kind
 
 

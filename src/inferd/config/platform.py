@@ -31,7 +31,8 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("tensorflow_graphdef", "tensorflow", "model.graphdef", ("tensorflow_graphdef",)),
     Platform("tensorrt_plan", "tensorrt", "model.plan", ("tensorrt_plan",)),
     Platform("onnx_onnxv1", "onnxruntime", "model.onnx", ("onnx_onnxv1", "onnxruntime_onnx")),
-    Platform("openvino_ir", "openvino", "model.xml"),
+    Platform("openvino_ir", "openvino", "model.xml", ("openvino_ir",)),
+    Platform("litert_tflite", "litert", "model.tflite", ("litert_tflite",)),
     Platform(
         "pytorch_torchscript", "pytorch", "model.pt", ("pytorch_torchscript", "pytorch_libtorch")
     ),

@@ -14,12 +14,13 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import Backend, Instance, Scheduler
+from inferd.core.interfaces import Backend, ConcurrentInstance, Instance, Scheduler
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
+from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
@@ -78,11 +79,15 @@ def build_scheduler(
     `folder` is the model's, `hold` is for those that batch. Raises InvalidConfig and Unsupported
     for sequence_batching that cannot be had.
     """
+    alone = [one.alone for one in instances]
+    concurrent = [one for one in alone if isinstance(one, ConcurrentInstance)]
+    if len(concurrent) == len(alone) and not _is_scheduled(config):
+        return ConcurrentScheduler(config.name, concurrent, counts)
 
     def execution_of(numbers: slice) -> Execution:
         return Execution(
             config.name,
-            [one.alone for one in instances[numbers]],
+            alone[numbers],
             may_run_inline=may_run_inline,
             joined=[one.together for one in instances[numbers]],
             counts=counts,
@@ -114,6 +119,12 @@ def choose_scheduler(
         policy = batching.default_queue_policy if batching is not None else None
         return DirectScheduler(execution, policy or UNSET)
     return _dynamic(config, batching, execution, plan, alarm, hold)
+
+
+def _is_scheduled(config: ModelConfig) -> bool:
+    """Tell whether requests wait for each other."""
+    batching = config.dynamic_batching is not None and not config.decoupled
+    return batching or config.sequence_batching is not None
 
 
 def as_executed(config: ModelConfig) -> ModelConfig:
