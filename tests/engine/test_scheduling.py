@@ -136,7 +136,7 @@ class Asynchronous:
 )
 def test_asynchronous_instances_run_requests_at_once_unless_these_wait_for_each_other(config, kind):
     instances = [Asynchronous()]
-    scheduler = build_scheduler(config, Separate(), instances, Counts(), may_run_inline=False)
+    scheduler = built(config, Separate(), instances, Counts(), may_run_inline=False)
     assert type(scheduler) is kind
 
 
