@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.cache import read_cache_config
+from inferd.config.hold import read_hold
 from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
@@ -78,6 +79,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
         cache=read_cache_config(config.cache_config, os.environ),
+        hold=read_hold(os.environ),
     )
 
 
