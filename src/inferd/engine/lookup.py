@@ -17,6 +17,8 @@ _BACKENDS = {
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
+    "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
+    "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
     "openvino": "inferd.backends.openvino:OpenvinoBackend",
     "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
