@@ -92,8 +92,8 @@ def build_scheduler(
         return ConcurrentScheduler(config.name, concurrent, counts)
 
     def execution_of(numbers: slice) -> Execution:
-        remote = [one for one in instances[numbers] if isinstance(one, AsyncInstance)]
-        if len(remote) == len(instances[numbers]):
+        remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
+        if len(remote) == len(alone[numbers]):
             return RemoteExecution(config.name, remote, counts=counts)
         return Execution(
             config.name,

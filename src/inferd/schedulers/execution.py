@@ -146,10 +146,12 @@ class Execution:
         instance took the requests, they never run.
         """
         job = AwaitedJob(requests, asyncio.get_running_loop())
+        done = job.waited_for()
         timer = self._submit_to_wait(job, policy)
         try:
-            answers, cpu_ns = await job.waited_for()
+            answers, cpu_ns = await done
         finally:
+            del done  # it may hold an error, whose traceback leads here
             requests[0].answered_ns = self.clock()
             self._abandon(job, timer)
         # A failure may come before the model has done its work: its time says nothing.

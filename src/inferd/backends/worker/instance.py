@@ -316,7 +316,7 @@ class WorkerInstance(Supervisor):
         began_s = time.monotonic()
         while not is_done():
             if not link.wait(0.2) and process.has_ended.is_set():
-                msg = f"the worker process of model '{self.plan.model}' {self._ended_reason}"
+                msg = f"the worker process of model '{self.plan.model}' {process.reason}"
                 raise Lost(msg)
             if timeout_s and time.monotonic() - began_s > timeout_s:
                 self._time_out()

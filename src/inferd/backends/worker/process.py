@@ -57,7 +57,7 @@ class Sizes:
 class Process:
     """A worker process. `told` gets each line it prints, and whether that was to stderr.
 
-    `ended` is called with the reason, once, in the process's own thread.
+    `ended` is called with the `reason`, once, in the process's own thread.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Process:
         self._failed: OSError | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._reason = ""
+        self.reason = ""
         self.ended: Callable[[str], None] = lambda _: None
         self.has_ended = threading.Event()
         self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -104,7 +104,7 @@ class Process:
         with self._lock:
             if self._popen is None or self._popen.returncode is not None:
                 return
-            self._reason = self._reason or reason
+            self.reason = self.reason or reason
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
@@ -128,8 +128,9 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(popen.pid, signal.SIGKILL)  # what it started and left
             popen.wait()
+        self.reason = self.reason or _told(popen.returncode)
         self.has_ended.set()
-        self.ended(self._reason or _told(popen.returncode))
+        self.ended(self.reason)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         environment, sizes = self._environment, self._sizes

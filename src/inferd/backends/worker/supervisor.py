@@ -25,6 +25,9 @@ log = logging.getLogger("inferd.model")
 FINALIZE_S = 30.0
 """So long a model may take to finalize when nobody says how long."""
 
+GRACE_S = 1.0
+"""So long a process may take to end after its socket has closed."""
+
 CALM_S = 10.0
 """A process that has lived so long, or has answered, was no failure to start."""
 
@@ -71,7 +74,6 @@ class Supervisor:
         self._failures = 0
         self._born_s = 0.0
         self._is_closing = False
-        self._ended_reason = ""
         self._closed = threading.Event()
 
     # --- what it is for ---
@@ -99,7 +101,6 @@ class Supervisor:
         process = plan.make(self._log_line)
         link = Link(process.socket, process.arena, process.received, self._receive, self._lost)
         self._started = None
-        self._ended_reason = ""
         process.ended = self._note_end
         self._process, self._link = process, link
         self._born_s = time.monotonic()
@@ -137,20 +138,20 @@ class Supervisor:
         return started.done
 
     def _lost(self) -> None:
-        """The other end of the line is closed."""
+        """The other end of the line is closed: the process has ended, or will be made to."""
         process = self._process
         assert process is not None
         if self._started is None:
-            process.kill("closed its socket")
-            process.has_ended.wait(FINALIZE_S)
-            msg = f"model '{self.plan.model}': its worker process {self._ended_reason} at the start"
+            if not process.has_ended.wait(GRACE_S):
+                process.kill("closed its socket")
+                process.has_ended.wait(FINALIZE_S)
+            msg = f"model '{self.plan.model}': its worker process {process.reason} at the start"
             self._started = BackendFailed(msg)
-        elif not self._is_closing:
-            process.kill("closed its socket")
+        elif self._loop is not None:
+            self._loop.call_later(GRACE_S, process.kill, "closed its socket")
 
     def _note_end(self, reason: str) -> None:
         """Called in the process's own thread, at its end."""
-        self._ended_reason = reason
         if self._is_closing:
             self._closed.set()
         loop = self._loop
@@ -169,7 +170,7 @@ class Supervisor:
         self._link.attach(loop)
         process = self._process
         if process is not None and process.has_ended.is_set():
-            self._bury(self._ended_reason)
+            self._bury(process.reason)
         else:
             self.on_change()
 
@@ -281,7 +282,7 @@ class Supervisor:
         self._has_answered = False
         link.attach(loop)
         if process.has_ended.is_set():
-            self._bury(self._ended_reason)
+            self._bury(process.reason)
         else:
             self.on_change()
 
