@@ -89,8 +89,13 @@ def is_one_port(config: ServerConfig) -> bool:
     return config.allow_http and config.allow_grpc and is_same
 
 
-def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOptions":
-    """Return the options of the gRPC server; `ring` has the API keys, if any are needed."""
+def grpc_options(
+    config: ServerConfig, ring: "KeyRing | None" = None, trtis: "Trtis | None" = None
+) -> "GrpcOptions":
+    """Return the options of the gRPC server; `ring` has the API keys, if any are needed.
+
+    `trtis` is the old API, if it is offered.
+    """
     from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
@@ -124,6 +129,7 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
         access=grpc_access(config, ring),
+        trtis=trtis,
     )
 
 
