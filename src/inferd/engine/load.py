@@ -208,8 +208,9 @@ class Loader:
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
-        for instance in instances:
-            if isinstance(instance, AsyncInstance) and self._loop is not None:
+        served.remote = [one for one in instances if isinstance(one, AsyncInstance)]
+        for instance in served.remote:
+            if self._loop is not None:
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
         served.is_on_gpu = any(place.gpu for place in places)
         return served
