@@ -47,6 +47,7 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
+from inferd.observe.custom import CustomMetrics
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
@@ -100,7 +101,7 @@ class Loader:
 
     Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
     are kept in `store` by those that want it. Models that call others do so through `models`, and
-    load and unload them by `control`.
+    load and unload them by `control`, and count in `metrics`.
     """
 
     def __init__(
@@ -110,11 +111,13 @@ class Loader:
         find: Callable[[str, str], Served] | None = None,
         store: Store | None = None,
         control: ModelControl | None = None,
+        metrics: CustomMetrics | None = None,
     ) -> None:
         self._options = options
         self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
         self._model_control = control
+        self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
@@ -299,6 +302,7 @@ class Loader:
         return Surroundings(
             self._models,
             self._model_control,
+            self._metrics,
             self._loop,
             options.model_load_timeout_secs,
             settings,

@@ -74,16 +74,21 @@ class WorkerInstance(Supervisor):
     """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
 
     `receive_other` gets the packets that are neither answers nor the start: kind, document, data.
+    `on_end` is called when a process has ended.
     """
 
     bounded = False
 
     def __init__(
-        self, plan: Plan, receive_other: Callable[[int, memoryview, Any], None] | None = None
+        self,
+        plan: Plan,
+        receive_other: Callable[[int, memoryview, Any], None] | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(plan)
         self.retries = plan.retries
         self._receive_other = receive_other
+        self._on_end = on_end
         self._version = str(plan.version)
         self._numbers = 0
         self._batches: dict[int, _Batch] = {}
@@ -106,7 +111,8 @@ class WorkerInstance(Supervisor):
             self._places[number] = batch, index
         self._numbers = number
         self._batches[number] = batch
-        if not self._send_batch(number, batch, documents, payload):
+        callers = max((request.callers for request in requests), key=len)
+        if not self._send_batch(number, batch, (documents, payload), callers):
             del self._batches[number]
             for one in documents:
                 del self._places[one[0]]
@@ -122,7 +128,7 @@ class WorkerInstance(Supervisor):
         self._batches[number] = batch
         self._streams[number] = _Stream(request, deliver)
         documents = [describe_request(number, request, payload)]
-        if not self._send_batch(number, batch, documents, payload):
+        if not self._send_batch(number, batch, (documents, payload), request.callers):
             del self._batches[number], self._streams[number]
             self.is_free = True
             deliver(self._too_large(payload), 0)
@@ -130,16 +136,13 @@ class WorkerInstance(Supervisor):
         return number
 
     def _send_batch(
-        self, number: int, batch: _Batch, documents: list[Any], payload: Payload
+        self, number: int, batch: _Batch, packed: tuple[list[Any], Payload], callers: Sequence[str]
     ) -> bool:
         link, plan = self._link, self.plan
         assert link is not None
         self.is_free = False
-        callers: tuple[str, ...] = ()
-        for request in batch.requests:
-            callers = max(callers, request.callers, key=len)
         try:
-            link.send(packet.EXECUTE, [number, documents, callers], payload)
+            link.send(packet.EXECUTE, [number, packed[0], callers], packed[1])
         except ArenaFull:
             return False
         self._executing = batch
@@ -210,6 +213,7 @@ class WorkerInstance(Supervisor):
         return self._executing is not None
 
     def _lose(self, told: str) -> None:
+        self._on_end()
         batches, streams = self._batches, self._streams
         self._batches, self._streams = {}, {}
         self._places.clear()
