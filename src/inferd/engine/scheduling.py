@@ -13,18 +13,19 @@ from inferd.config.model import (
     SequenceBatching,
 )
 from inferd.core.interfaces import Backend, Instance, Scheduler
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import InvalidConfig
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
+from inferd.schedulers.dressing import Dressing
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import MAX_WAITING, Execution
 from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.queue import RequestQueue
-from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
+from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
 
 QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
@@ -50,8 +51,7 @@ def build_scheduler(
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    `folder` is the model's. Raises InvalidConfig and Unsupported for sequence_batching that cannot
-    be had.
+    `folder` is the model's. Raises InvalidConfig for sequence_batching that cannot be had.
     """
     plan = BatchPlan(as_executed(config))
     joined = joined_instances(config, backend, instances, plan)
@@ -79,7 +79,7 @@ def choose_scheduler(
 ) -> Scheduler:
     """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
 
-    A decoupled model answers each request by itself, whatever it says about batching. Raises as
+    A decoupled model answers each request by itself, whatever it says about batch sizes. Raises as
     `build_scheduler` does.
     """
     plan = BatchPlan(as_executed(config))
@@ -87,7 +87,7 @@ def choose_scheduler(
         executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
         return _sequence(config, config.sequence_batching, executions, plan, folder, alarm)
     execution = execution_of(slice(None))
-    if config.dynamic_batching is None or config.decoupled:
+    if config.dynamic_batching is None:
         return DirectScheduler(execution)
     return _dynamic(config, config.dynamic_batching, execution, plan, alarm)
 
@@ -107,19 +107,11 @@ def as_executed(config: ModelConfig) -> ModelConfig:
     """Return `config` with all inputs and outputs that the backend sees.
 
     That is, with the controls and states of its sequences, which clients do not see. Raises
-    Unsupported and InvalidConfig for sequence_batching that cannot be had.
+    InvalidConfig for sequence_batching that cannot be had.
     """
     sequence = config.sequence_batching
     if sequence is None:
         return config
-    what = ""
-    if sequence.iterative_sequence:
-        what = "iterative_sequence"
-    elif config.decoupled:
-        what = "a decoupled model_transaction_policy"
-    if what:
-        msg = f"model '{config.name}': sequence_batching: {what} is not supported by this server"
-        raise Unsupported(msg)
     inputs = (*config.input, *Controls(config).inputs, *state_inputs(config))
     outputs = (*config.output, *hidden_outputs(config))
     return replace(config, input=inputs, output=outputs)
@@ -132,13 +124,15 @@ def _dynamic(
     plan: BatchPlan,
     alarm: _Alarms,
 ) -> DynamicScheduler:
-    pace: Pace
+    queue = RequestQueue(config.name, batching)
+    if config.decoupled:
+        pace: Pace = FixedPace(1, (), 0)
+        return DynamicScheduler(execution, queue, pace, plan, alarm=alarm)
     if batching.is_adaptive and config.max_batch_size > 1:
         pace = AdaptivePace(config.max_batch_size, execution.instance_count)
     else:
         delay_us = batching.max_queue_delay_microseconds
         pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
-    queue = RequestQueue(config.name, batching)
     keeps_order = batching.preserve_ordering
     return DynamicScheduler(execution, queue, pace, plan, keeps_order=keeps_order, alarm=alarm)
 
@@ -155,14 +149,17 @@ def _sequence(
     oldest = sequence.oldest
     idle_us = sequence.max_sequence_idle_microseconds
     if oldest is None:
-        pace, rules = _row_pace(sequence, rows), SlotRules(rows, True, idle_us)
+        pace, per_lane = _row_pace(sequence, rows), rows
     else:
         pace = _oldest_pace(oldest, rows)
-        rules = SlotRules(oldest.max_candidate_sequences or rows, False, idle_us)
+        per_lane = oldest.max_candidate_sequences or rows
+    rules = SequenceRules(per_lane, oldest is None, idle_us, sequence.iterative_sequence)
     batching = DynamicBatching(default_queue_policy=_queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
-    tensors = ModelTensors(plan, Controls(config), States(config, folder))
-    return SequenceScheduler(executions, queues, pace, tensors, rules, alarm=alarm)
+    dressing = Dressing(plan, Controls(config), States(config, folder))
+    if config.decoupled and not sequence.iterative_sequence:
+        pace = FixedPace(1, (), 0)  # its answers go to their reader, so each request is alone
+    return SequenceScheduler(executions, queues, pace, dressing, rules, alarm=alarm)
 
 
 def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedPace:

@@ -179,6 +179,10 @@ class Execution:
 
         self._submit(_StartedJob(requests, asyncio.get_running_loop(), finished))
 
+    def count_round(self, request: InferRequest, *, failed: bool) -> None:
+        """Count an execution of `request` alone that is not all of its executions."""
+        self._counts.add_shared_execution(request, (request,), failed=failed)
+
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of a decoupled model as they come.
 
