@@ -20,7 +20,7 @@ from inferd.config.model import (
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.engine.scheduling import choose_scheduler
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
-from inferd.schedulers.execution import STREAM_AHEAD, STREAM_AHEAD_BYTES
+from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 

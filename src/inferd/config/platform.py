@@ -31,13 +31,17 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("tensorflow_graphdef", "tensorflow", "model.graphdef", ("tensorflow_graphdef",)),
     Platform("tensorrt_plan", "tensorrt", "model.plan", ("tensorrt_plan",)),
     Platform("onnx_onnxv1", "onnxruntime", "model.onnx", ("onnx_onnxv1", "onnxruntime_onnx")),
-    Platform("openvino_ir", "openvino", "model.xml"),
+    Platform("openvino_ir", "openvino", "model.xml", ("openvino_ir",)),
+    Platform("litert_tflite", "litert", "model.tflite", ("litert_tflite",)),
     Platform(
         "pytorch_torchscript", "pytorch", "model.pt", ("pytorch_torchscript", "pytorch_libtorch")
     ),
     Platform("torch_aoti", "pytorch", "model.pt2", ("torch_aoti",)),
     Platform("mxnet_mxnet", "mxnet", "model-symbol.json", ("mxnet_mxnet",)),
     Platform("caffe2_netdef", "caffe2", "model.netdef", ("caffe2_netdef",)),
+    Platform("xgboost_ubj", "xgboost", "model.ubj", ("xgboost_ubj",)),
+    Platform("xgboost_json", "xgboost", "xgboost.json", ("xgboost_json",)),
+    Platform("lightgbm_txt", "lightgbm", "lightgbm.txt", ("lightgbm_txt",)),
     Platform("inferd_python", "python", "model.py"),
     Platform("ensemble", ENSEMBLE, "", (ENSEMBLE,)),
     Platform("inferd_identity", "identity", ""),

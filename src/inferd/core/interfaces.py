@@ -1,6 +1,7 @@
 """The plugs: what a backend, one loaded copy of a model, and a scheduler must offer."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -75,6 +76,36 @@ class DecoupledInstance(Instance, Protocol):
         ...
 
 
+class Flow(Protocol):
+    """Answers that are made on another thread, as fast as they are taken."""
+
+    def took_one(self) -> None:
+        """Let one more be made; any thread may call this."""
+        ...
+
+    def end(self) -> None:
+        """Make no more; any thread may call this."""
+        ...
+
+
+@runtime_checkable
+class ConcurrentInstance(Instance, Protocol):
+    """An instance that runs many requests at once, on an event loop in a thread of its own."""
+
+    def submit(self, request: InferRequest) -> Future[InferResponse]:
+        """Begin to run `request` and return what will be its answer; cancelling that ends it."""
+        ...
+
+    def flow(
+        self, request: InferRequest, put: Callable[[InferResponse | BaseException | None], None]
+    ) -> Flow:
+        """Have the answers of `request` made and put, then None; or what it failed with, at last.
+
+        `put` is called in the instance's thread.
+        """
+        ...
+
+
 class Backend(Protocol):
     """How one framework runs models. `inferd.engine.lookup` finds it by platform or backend name.
 
@@ -99,6 +130,18 @@ class Backend(Protocol):
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """Load one copy of the model onto a device. Raises InferdError, with the reason."""
         ...
+
+
+class GivenModel(msgspec.Struct, frozen=True):
+    """A model that a program hands to the server, with what runs it.
+
+    `config` may leave out what has a default. `folder` is where files lie that it names.
+    """
+
+    name: str
+    config: ModelConfig
+    backend: Backend
+    folder: Path
 
 
 class Scheduler(Protocol):

@@ -16,21 +16,23 @@ from inferd.cache.store import Store
 from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
     Backend,
     DecoupledInstance,
+    GivenModel,
     Instance,
     ModelFiles,
     Models,
     Placement,
 )
-from inferd.engine.caching import keep_answers
+from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
-from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
+from inferd.engine.scheduling import as_executed, build_scheduler, opened
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
 from inferd.engine.warmup import warm_up
@@ -45,12 +47,12 @@ from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.labels import read_labels
-from inferd.repository.layout import FoundModel, files_of, placements
+from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
-from inferd.schedulers.batch import BatchPlan
+from inferd.repository.watch import NO_MARKS
 from inferd.schedulers.limiter import RateLimiter, limited
 
 log = logging.getLogger("inferd.engine")
@@ -68,6 +70,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
     `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
     `rate_limits` is None when --rate-limit is off, `cache` when there is none.
+    `hold` is for tests: schedulers that batch run nothing before so many requests wait.
     """
 
     model_config_name: str = ""
@@ -84,6 +87,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     summary_latencies: bool = False
     rate_limits: Limits | None = None
     cache: CacheSettings | None = None
+    hold: Hold = NO_HOLD
 
 
 class Loader:
@@ -101,7 +105,7 @@ class Loader:
         store: Store | None = None,
     ) -> None:
         self._options = options
-        self._store = store
+        self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
         self._find = find
         self._gpu_count = gpu_count()
@@ -125,6 +129,17 @@ class Loader:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
+    def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
+        """Return the one version of a model that a program handed over, to be loaded.
+
+        `override` stands in for its configuration. Raises InvalidConfig, InvalidRequest.
+        """
+        check_model_name(model.name)
+        config = replace(override or model.config, backend=model.config.backend)
+        config = normalised(config, model.name, self._gpu_count, "its options")
+        check_config(config, "its options")
+        return FoundModel(model.name, model.folder, config, (1,), backend=model.backend)
+
     def load(self, model: FoundModel, version: int, steps: Sequence[Served] = ()) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
 
@@ -135,16 +150,19 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        keeper = self._keeper
+        marks = keeper.look(model) if keeper is not None else NO_MARKS
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
         else:
             served = self._model(model, config, version)
-        keep_answers(served, self._store, self._find)
+        if keeper is not None:
+            keeper.take(served, model, marks, steps)
         served.load_s = time.monotonic() - began_s
         return served
 
     def _model(self, model: FoundModel, config: ModelConfig, version: int) -> Served:
-        backend = self._backend(config.backend)
+        backend = model.backend or self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)
@@ -165,17 +183,18 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-            together = joined_instances(config, backend, instances, BatchPlan(executed))
+            pairs = [opened(config, backend, instance) for instance in instances]
+            together = [pair.together for pair in pairs]
             warm_up(config, instances if config.decoupled else together, samples)
             inline = _may_run_inline(config, backend, instances)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
             scheduler = build_scheduler(
                 config,
-                backend,
-                instances,
+                pairs,
                 counts,
                 may_run_inline=inline,
                 folder=files.folder,
+                hold=self._options.hold,
             )
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)

@@ -1,25 +1,60 @@
 """Lookup: names of backends, and the classes they mean, imported when needed."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from inferd.config.platform import platform_named
-from inferd.core.interfaces import Backend
+from inferd.core.interfaces import Backend, GivenModel
 from inferd.errors import InvalidConfig, Unsupported
 
 ENTRY_POINTS = "inferd.backends"
 """The entry point group through which other packages add backends."""
 
 _BACKENDS = {
+    "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
+    "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
+    "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
+    "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
+    "openvino": "inferd.backends.openvino:OpenvinoBackend",
+    "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
+_GIVEN_MODEL = "inferd.backends.function.model:given_model"
+_READ_APP = "inferd.backends.function.app:read_app"
 
-_EXTRAS = {"pytorch": "torch"}
+
+def given_model(target: Callable[..., object]) -> GivenModel:
+    """Return the model that an inferd.Model, or what one can be made of, is.
+
+    Raises InvalidConfig.
+    """
+    found: GivenModel = EntryPoint("", _GIVEN_MODEL, ENTRY_POINTS).load()(target)
+    return found
+
+
+def models_in(app: Path) -> list[GivenModel]:
+    """Run a Python file and return the models it defines. Raises InvalidConfig."""
+    found: list[GivenModel] = EntryPoint("", _READ_APP, ENTRY_POINTS).load()(app)
+    return found
+
+
+_EXTRAS = {
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "openvino": "openvino",
+    "litert": "litert",
+}
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
+
+_INSTEAD = {"tensorflow": "openvino"}
+"""Backends that run the files of another one whose package is not installed."""
 
 
 def backend_named(name: str) -> Backend:
@@ -36,6 +71,9 @@ def backend_named(name: str) -> Backend:
     try:
         found: Backend = entry.load()()
     except ModuleNotFoundError as error:
+        if target and backend in _INSTEAD:
+            with suppress(Unsupported):
+                return backend_named(_INSTEAD[backend])
         extra = _EXTRAS.get(backend) if target else None
         package = f"'inferd[{extra}]'" if extra else error.name
         msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {package}"

@@ -6,7 +6,7 @@ from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import InferdError
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
-from inferd.schedulers.execution import Answer
+from inferd.schedulers.job import Answer
 from inferd.schedulers.live import LiveSequence, Step
 from inferd.schedulers.states import States
 

@@ -5,7 +5,8 @@ from collections import OrderedDict, deque
 
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import InferdError
-from inferd.schedulers.execution import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer, Execution
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
 from inferd.schedulers.slots import Slot
 from inferd.tensor.tensor import Tensor
@@ -91,11 +92,12 @@ class Step(Waiting, kw_only=True):
 class Lane:
     """One instance, the sequences in its slots, and their requests that are ready, by slot."""
 
-    __slots__ = ("execution", "is_busy", "ready", "sequences")
+    __slots__ = ("execution", "is_busy", "is_held", "ready", "sequences")
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, *, is_held: bool) -> None:
         self.execution = execution
         self.is_busy = False
+        self.is_held = is_held
         self.sequences: dict[int, LiveSequence] = {}
         self.ready: OrderedDict[int, Step] = OrderedDict()
 

@@ -37,11 +37,13 @@ from collections.abc import Sequence as Several
 from functools import partial
 from typing import NamedTuple
 
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.dressing import Dressing
-from inferd.schedulers.execution import Answer, Execution, Outcome, twin
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.live import Answers, Lane, LiveSequence, Step, step_of
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
@@ -55,13 +57,15 @@ class SequenceRules(NamedTuple):
     """What slots are: how many an instance has, and when a sequence without requests loses its own.
 
     With `are_rows` a slot is a row of the batch (the direct strategy). `iterates`: a request may
-    take several rounds.
+    take several rounds. Nothing runs before so many requests wait as `hold` says: in sequences with
+    a slot, or, where these are no rows, ready for one instance; and in the backlog.
     """
 
     per_lane: int
     are_rows: bool
     idle_us: int
     iterates: bool = False
+    hold: Hold = NO_HOLD
 
 
 class SequenceScheduler(QueueingScheduler):
@@ -88,7 +92,8 @@ class SequenceScheduler(QueueingScheduler):
         super().__init__(pace, dressing.plan, alarm, gives_turns=gives_turns)
         self._iterates = rules.iterates
         self._answers_in_rounds = dressing.plan.is_decoupled and rules.iterates
-        self._lanes = [Lane(execution) for execution in executions]
+        self._hold = hold = rules.hold
+        self._lanes = [Lane(execution, is_held=bool(hold)) for execution in executions]
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._dressing = dressing
         self._are_rows = rules.are_rows and not gives_turns
@@ -295,7 +300,7 @@ class SequenceScheduler(QueueingScheduler):
 
     def _start_batch(self, lane: Lane, now_ns: int) -> int:
         """Let a free instance run what is ready; return when to look again, 0: when told."""
-        if lane.is_busy or not lane.ready:
+        if lane.is_busy or not lane.ready or (lane.is_held and not self._is_released(lane)):
             return 0
         count, due_ns = self._pace.choose(lane.ready.values(), now_ns)
         if not count:
@@ -332,6 +337,21 @@ class SequenceScheduler(QueueingScheduler):
             return 0
         self._finish(lane, rows, answers)
         return now_ns  # when others have had their turn: more may be ready, or a slot free
+
+    def _is_released(self, lane: Lane) -> bool:
+        """Tell whether so many wait that what was held may run."""
+        hold, backlog = self._hold, self._backlog.values()
+        waiting_count = len(lane.ready)
+        if self._are_rows:
+            seated = [one for one in self._live.values() if one.slot is not None]
+            waiting_count = sum(len(sequence.waiting) for sequence in seated)
+        backlog_count = sum(len(sequence.waiting) for sequence in backlog)
+        are_enough = waiting_count >= hold.count and backlog_count >= hold.backlog_count
+        if self._quiet is None and not are_enough:
+            return False
+        for other in self._lanes if self._are_rows else (lane,):
+            other.is_held = False
+        return True
 
     def _finish_in_thread(self, lane: Lane, rows: list[Step | None], outcome: Outcome) -> None:
         self._finish(lane, rows, outcome)

@@ -1,9 +1,11 @@
 """From the server's one configuration to the values each part below receives."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.cache import read_cache_config
+from inferd.config.hold import read_hold
 from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
+    from inferd.transport.trtis import Trtis
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
 _METRICS_PORT = 8002
@@ -75,7 +78,8 @@ def load_options(config: ServerConfig) -> LoadOptions:
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
-        cache=read_cache_config(config.cache_config),
+        cache=read_cache_config(config.cache_config, os.environ),
+        hold=read_hold(os.environ),
     )
 
 
@@ -127,8 +131,12 @@ def http_options(
     config: ServerConfig,
     ring: "KeyRing | None" = None,
     tls: "ssl.SSLContext | None" = None,
+    trtis: "Trtis | None" = None,
 ) -> "HttpOptions":
-    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
+
+    `trtis` is the old API, if it is offered.
+    """
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -148,6 +156,7 @@ def http_options(
         ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
+        trtis=trtis,
     )
 
 

@@ -5,10 +5,12 @@ import contextlib
 import functools
 import os
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from inferd.config.metrics import read_metrics_config
 from inferd.config.server import ServerConfig
+from inferd.core.interfaces import GivenModel
 from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
+    from inferd.transport.trtis import Trtis
 
 _NAME = "inferd"
+_OLD_NAME = "inference:0"  # what servers of the old API call themselves
 _LAST_WAIT_S = 0.5  # for what is cut to notice that it was
 _LAST_TRACES_S = 2.0  # for traces that are still to be written
 
@@ -50,14 +54,20 @@ class Server:
     Use it as `async with Server(config) as server`, or call start and stop. It logs to the logger
     "inferd", and handles no signals: that is what `inferd.server.process` is for.
     `default_address` is bound by the ports whose address the configuration leaves open. `log` is
-    the log the process has opened, if it is the server's own.
+    the log the process has opened, if it is the server's own. `models` are served beside those of
+    the configuration's repositories.
     `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none.
     """
 
     def __init__(
-        self, config: ServerConfig, default_address: str = "127.0.0.1", log: Log | None = None
+        self,
+        config: ServerConfig,
+        default_address: str = "127.0.0.1",
+        log: Log | None = None,
+        models: Sequence[GivenModel] = (),
     ) -> None:
         self.config = config
+        self._models = models
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
         self.engine = Engine(
@@ -79,6 +89,7 @@ class Server:
         self._grpc: GrpcServer | Http2Server | None = None
         self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
+        self._trtis: Trtis | None = None
         self._watcher = FileWatcher()
 
     def _allows_client_shm(self) -> bool:
@@ -114,6 +125,10 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
         """
         self._read_keys()
+        if self.config.allow_trtis:
+            from inferd.transport.trtis import Trtis
+
+            self._trtis = Trtis(self.engine, self.config.id or _OLD_NAME)
         self.engine.tracer.open()
         try:
             if self.config.allow_http:
@@ -129,7 +144,7 @@ class Server:
 
     async def load(self) -> None:
         """Load the models; those that fail say so in the index. Raises InvalidConfig."""
-        await self.engine.load_all(self.config.model_repository)
+        await self.engine.load_all(self.config.model_repository, self._models)
 
     async def drain(self, timeout_s: float, delay_s: float = 0.0) -> bool:
         """Be not ready, take new connections for `delay_s` more, and finish what is in flight.
@@ -200,7 +215,7 @@ class Server:
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        options = http_options(self.config, self._ring, self._http_tls())
+        options = http_options(self.config, self._ring, self._http_tls(), self._trtis)
         self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)

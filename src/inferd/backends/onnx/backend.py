@@ -53,26 +53,34 @@ class OnnxBackend:
         return OnnxInstance(loaded, config, files.version)
 
     def _load(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Loaded:
-        file = _model_file(files)
         available = onnxruntime().get_available_providers()
         chosen = providers(config, placement, available)
-        key = repr((_fingerprint(file), chosen, config.parameters, config.optimization))
+        key = repr((self._key(files, config), chosen, config.parameters, config.optimization))
         with self._lock:
             loaded = self._loaded.get(key)
         if loaded is None:
-            loaded = Loaded(_session(files, file, config, chosen))
+            model = self._model(files, config)
+            loaded = Loaded(_session(files, model, config, chosen))
             with self._lock:
                 loaded = self._loaded.setdefault(key, loaded)
         return loaded
 
+    def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+        """Return what two loads have in common that may share a session."""
+        return fingerprint(_model_file(files))
 
-def _session(files: ModelFiles, file: Path, config: ModelConfig, chosen: list[Provider]) -> Any:
+    def _model(self, files: ModelFiles, config: ModelConfig) -> str | bytes:
+        """Return the ONNX model: its path, or, made of another format, the model itself."""
+        return str(_model_file(files))
+
+
+def _session(
+    files: ModelFiles, model: str | bytes, config: ModelConfig, chosen: list[Provider]
+) -> Any:
     options = session_options(config)
     try:
         # Without its fallback: a provider that fails is to be known, not printed and replaced.
-        return onnxruntime().InferenceSession(
-            str(file), options, providers=chosen, enable_fallback=0
-        )
+        return onnxruntime().InferenceSession(model, options, providers=chosen, enable_fallback=0)
     except failures()[1] as error:
         text = error_text(error).replace(f"{files.folder}/", "")
         msg = f"model '{config.name}': ONNX Runtime cannot load it: {text}"
@@ -91,7 +99,7 @@ def _model_file(files: ModelFiles) -> Path:
     return file
 
 
-def _fingerprint(file: Path) -> list[tuple[str, int, int]]:
+def fingerprint(file: Path) -> list[tuple[str, int, int]]:
     """Return name, time and size of every file beside `file`, external data among them.
 
     A model replaced on disk must not get the session of its predecessor.

@@ -1,0 +1,145 @@
+"""Instances of asynchronous functions, each with an event loop in a thread of its own.
+
+So what blocks by mistake holds up its own model and not the server.
+"""
+
+import asyncio
+import queue
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
+from threading import Thread
+
+from inferd.backends.function.instance import Call, FunctionInstance
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import Cancelled, InferdError
+
+AHEAD = 2
+"""So many answers a generator may be ahead of who takes them."""
+
+_LAST_WAIT_S = 5.0
+"""So long what runs on a loop may take to end when it is cancelled."""
+
+Item = InferResponse | BaseException | None
+"""An answer, an error, or the end."""
+
+
+class AsyncFunctionInstance(FunctionInstance):
+    """An asynchronous function; many of its requests may be under way. See ConcurrentInstance."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run, name=f"inferd-{call.model}", daemon=True)
+        self._thread.start()
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """See Instance.execute; this thread waits for all of `requests`, which run at once."""
+        futures = [self.submit(request) for request in requests]
+        return [future.result() for future in futures]
+
+    def submit(self, request: InferRequest) -> Future[InferResponse]:
+        """See ConcurrentInstance.submit."""
+        return asyncio.run_coroutine_threadsafe(self._one(request), self.loop)
+
+    def flow(self, request: InferRequest, put: Callable[[Item], None]) -> "AnswerFlow":
+        """See ConcurrentInstance.flow."""
+        return AnswerFlow(self.answers(request), put, self.loop)
+
+    async def answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Yield the answers of `request`; to be iterated on `loop`. Raises what the model does."""
+        yield self._call.answer(request, await self._call.begin(request))
+
+    async def _one(self, request: InferRequest) -> InferResponse:
+        try:
+            async with aclosing(self.answers(request)) as answers:
+                return self._call.one_of([answer async for answer in answers])
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            msg = f"model '{self._call.model}' cancelled the request"
+            raise Cancelled(msg) from error
+
+    def close(self) -> None:
+        """Cancel what runs, and end the loop; one that hangs is left behind."""
+        with suppress(RuntimeError):  # it has ended already
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_LAST_WAIT_S)
+        super().close()
+
+    def _run(self) -> None:
+        loop = self.loop
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+
+class AsyncStreamInstance(AsyncFunctionInstance):
+    """An asynchronous generator function: any number of answers for each request."""
+
+    async def answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Yield the answers of `request`; to be iterated on `loop`. Raises what the model does."""
+        values = self._call.begin(request)
+        try:
+            async for value in values:
+                yield self._call.answer(request, value, final=False)
+        finally:
+            if hasattr(values, "aclose"):  # at once, and not when the garbage collector comes
+                await values.aclose()
+
+    def stream(self, request: InferRequest) -> Iterator[InferResponse]:
+        """See DecoupledInstance.stream."""
+        items: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        flow = self.flow(request, items.put)
+        try:
+            while (item := items.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                flow.took_one()
+                yield item
+        finally:
+            flow.end()
+
+
+class AnswerFlow:
+    """The answers of one request, made by one task on the model's event loop. See Flow."""
+
+    def __init__(
+        self,
+        answers: AsyncGenerator[InferResponse, None],
+        put: Callable[[Item], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._loop = loop
+        self._room = asyncio.Semaphore(AHEAD)
+        self._task = asyncio.run_coroutine_threadsafe(self._make(answers, put), loop)
+
+    def took_one(self) -> None:
+        """See Flow.took_one."""
+        with suppress(RuntimeError):  # the model has been closed
+            self._loop.call_soon_threadsafe(self._room.release)
+
+    def end(self) -> None:
+        """See Flow.end."""
+        self._task.cancel()
+
+    async def _make(
+        self, answers: AsyncGenerator[InferResponse, None], put: Callable[[Item], None]
+    ) -> None:
+        try:
+            async with aclosing(answers):
+                async for answer in answers:
+                    await self._room.acquire()
+                    put(answer)
+        except BaseException as error:  # noqa: BLE001  whoever waits gets it
+            put(error)
+        else:
+            put(None)

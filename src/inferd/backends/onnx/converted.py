@@ -1,0 +1,97 @@
+"""ConvertedBackend: models of other formats, rewritten as ONNX models when they load."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from inferd.backends.onnx.backend import OnnxBackend, fingerprint
+from inferd.config.model import ModelConfig, ModelInput
+from inferd.convert.onnx_model import Port
+from inferd.core.interfaces import ModelFiles
+from inferd.errors import InferdError, InvalidConfig
+from inferd.tensor.dtype import DataType
+
+_CONTROL_TYPES = {
+    "int32_false_true": DataType.INT32,
+    "fp32_false_true": DataType.FP32,
+    "bool_false_true": DataType.BOOL,
+}
+
+
+class ConvertedBackend(OnnxBackend):
+    """What backends have in common that convert: the configuration is part of the model.
+
+    Most formats do not tell types and dims of inputs, so that they come from it.
+    """
+
+    def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
+        configured = (config.input, config.output, config.max_batch_size, config.batch_input)
+        return type(self).__name__, fingerprint(files.file), configured, config.sequence_batching
+
+    def _model(self, files: ModelFiles, config: ModelConfig) -> bytes:
+        try:
+            return self._convert(files, config)
+        except InferdError as error:
+            error.args = (f"model '{config.name}': {error.message}",)
+            raise
+
+    def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
+        """Return the model as ONNX. Raises InferdError naming the file and its part."""
+        raise NotImplementedError
+
+
+def read_bytes(files: ModelFiles, file: Path, limit: int) -> bytes:
+    """Return what `file` holds. Raises InvalidConfig when it is missing or above `limit` bytes."""
+    name = file.relative_to(files.folder)
+    if not file.is_file():
+        msg = f"there is no file '{name}', which belongs to the model"
+        raise InvalidConfig(msg)
+    size = file.stat().st_size
+    if size > limit:
+        msg = f"'{name}' has {size} bytes, more than {limit}"
+        raise InvalidConfig(msg)
+    return file.read_bytes()
+
+
+def input_ports(config: ModelConfig, names: Iterable[str], told: Mapping[str, Port]) -> list[Port]:
+    """Return the inputs called `names`, as the configuration has them, or else as `told`.
+
+    Raises InvalidConfig when neither tells about one.
+    """
+    configured = _configured(config)
+    ports = []
+    for name in names:
+        port = configured.get(name) or told.get(name)
+        if port is None:
+            msg = (
+                f"the model's files do not tell type and dims of its input '{name}': "
+                f"config.pbtxt has to list it"
+            )
+            raise InvalidConfig(msg)
+        ports.append(port)
+    return ports
+
+
+def _configured(config: ModelConfig) -> dict[str, Port]:
+    batch = (-1,) if config.max_batch_size > 0 else ()
+    ports = {tensor.name: _port(tensor, batch) for tensor in config.input}
+    for made in config.batch_input:
+        for name in made.target_name:
+            ports[name] = Port(name, made.datatype, None)
+    if config.sequence_batching:
+        for one in config.sequence_batching.control_input:
+            for control in one.control:
+                kinds = [kind for field, kind in _CONTROL_TYPES.items() if getattr(control, field)]
+                datatype = control.datatype or next(iter(kinds), None)
+                ports.setdefault(one.name, Port(one.name, datatype, (*batch, 1)))
+        for state in config.sequence_batching.state:
+            name = state.input_name
+            ports.setdefault(name, Port(name, state.datatype, (*batch, *state.dims)))
+    return ports
+
+
+def _port(tensor: ModelInput, batch: tuple[int, ...]) -> Port:
+    if tensor.allow_ragged_batch:  # the scheduler gives it a shape of its own
+        return Port(tensor.name, tensor.datatype, None)
+    dims = tensor.dims if tensor.reshape is None else tensor.reshape
+    return Port(tensor.name, tensor.datatype, batch + dims)

@@ -1,0 +1,119 @@
+"""Call: one operator of a Caffe2 net while it is converted, its inputs and its arguments."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from inferd.convert.caffe2.netdef import Argument, Operator
+from inferd.convert.graph import Graph, Value
+from inferd.errors import InvalidConfig
+
+Converted = Value | tuple[Value | None, ...]
+"""What an operator gives: its outputs in their order, None for one that cannot be had."""
+
+
+class Call:
+    """Reads arguments with Caffe2's defaults; a wrong one raises InvalidConfig with the place.
+
+    Whole numbers are taken for floats and the other way round where nothing is lost.
+    """
+
+    def __init__(self, graph: Graph, operator: Operator, inputs: Sequence[Value]) -> None:
+        self.graph = graph
+        self.type = operator.type
+        self.inputs = tuple(inputs)
+        self.output_count = len(operator.outputs)
+        self._arguments = operator.arguments
+        self._place = operator.place
+
+    def input(self, index: int) -> Value:
+        """Return an input that must be there."""
+        if index >= len(self.inputs):
+            self.refuse(f"it has {len(self.inputs)} inputs, and needs {index + 1}")
+        return self.inputs[index]
+
+    def has(self, *names: str) -> bool:
+        """Tell whether all of these arguments are given."""
+        return all(name in self._arguments for name in names)
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """Return a whole number."""
+        argument = self._arguments.get(name)
+        if argument is None:
+            return default
+        number = argument.i if argument.i is not None else argument.f
+        if number is None or number != number or number - int(number):
+            self._refuse_argument(name, "a whole number")
+        return int(number)
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean, False when it is not given."""
+        return self.integer(name) != 0
+
+    def number(self, name: str, default: float) -> float:
+        """Return a float."""
+        argument = self._arguments.get(name)
+        if argument is None:
+            return default
+        number = argument.f if argument.f is not None else argument.i
+        if number is None:
+            self._refuse_argument(name, "a number")
+        return float(number)
+
+    def word(self, name: str, default: str) -> str:
+        """Return a text."""
+        argument = self._arguments.get(name)
+        if argument is None:
+            return default
+        if argument.s is None:
+            self._refuse_argument(name, "a text")
+        return argument.s.decode("utf-8", "backslashreplace")
+
+    def integers(self, name: str) -> list[int]:
+        """Return whole numbers, none when the argument is not given."""
+        argument = self._arguments.get(name)
+        if argument is None:
+            return []
+        if argument.ints:
+            return argument.ints
+        numbers = argument.floats.tolist()
+        if not numbers and argument.i is not None:
+            return [argument.i]
+        if any(number % 1 for number in numbers):
+            self._refuse_argument(name, "whole numbers")
+        return [int(number) for number in numbers]
+
+    def argument(self, name: str) -> Argument:
+        """Return an argument as it is, empty when it is not given."""
+        return self._arguments.get(name, Argument())
+
+    @property
+    def is_nhwc(self) -> bool:
+        """Whether the channels are the last dim, not the one after the batch."""
+        order = self.word("order", "NCHW").upper()
+        if order not in ("NCHW", "NHWC"):
+            self._refuse_argument("order", "NCHW or NHWC")
+        return order == "NHWC"
+
+    def axis(self, rank: int | None, default: int) -> int:
+        """Return the argument `axis`, checked and not negative where `rank` is known."""
+        return self.checked(self.integer("axis", default), rank)
+
+    def checked(self, axis: int, rank: int | None) -> int:
+        """Return `axis`, not negative where `rank` is known."""
+        if rank is None:
+            return axis
+        if not -rank <= axis < rank:
+            self.refuse(f"axis {axis} is not one of a tensor of {rank} dims")
+        return axis % rank
+
+    def channel_axis(self) -> int:
+        """Return the axis of the argument `axis`, or else that of the channels."""
+        return self.integer("axis") if self.has("axis") else 3 if self.is_nhwc else 1
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise InvalidConfig: why this operator cannot be converted, and where it stands."""
+        msg = f"{self._place}: {reason}"
+        raise InvalidConfig(msg)
+
+    def _refuse_argument(self, name: str, expected: str) -> NoReturn:
+        self.refuse(f"its argument '{name}' should be {expected}")

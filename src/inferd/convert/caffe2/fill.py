@@ -1,0 +1,102 @@
+"""Caffe2 operators that make tensors out of nothing: what init nets are made of."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.types import datatype_of
+from inferd.tensor.dtype import DataType
+
+Array = np.ndarray[Any, Any]
+
+MAX_FILLED = 1 << 26
+"""So many elements a file may ask for that it does not hold itself."""
+
+
+def _given(datatype: DataType) -> Callable[[Call], Converted]:
+    """Return the converter of a fill whose elements are in the file."""
+
+    def convert(call: Call) -> Converted:
+        values = _values(call, datatype)
+        return _shaped(call, values)
+
+    return convert
+
+
+def _values(call: Call, datatype: DataType) -> Array:
+    given = call.argument("values")
+    if datatype is DataType.BYTES:
+        array = np.empty(len(given.strings), object)
+        array[:] = given.strings
+        return array
+    if datatype in (DataType.FP32, DataType.FP64):
+        return given.floats.astype(datatype.numpy, copy=False)
+    try:
+        return np.array(call.integers("values"), datatype.numpy)
+    except OverflowError:
+        call.refuse(f"not all of its values are {datatype.value}")
+
+
+def _byte_string(call: Call) -> Converted:
+    return _shaped(call, np.frombuffer(b"".join(call.argument("values").strings), np.uint8))
+
+
+def _shaped(call: Call, values: Array) -> Converted:
+    shape = [*call.integers("shape"), *call.integers("extra_shape")]
+    if call.inputs or call.flag("input_as_shape"):
+        call.refuse("a fill whose shape is an input cannot be converted")
+    if min(shape, default=0) < 0 or prod(shape) != values.size:
+        call.refuse(f"its shape is {shape}, and it has {values.size} values")
+    return call.graph.constant(values.reshape(shape))
+
+
+def _constant(call: Call) -> Converted:
+    """Convert ConstantFill; its shape is an argument, that of an input, or what an input says."""
+    graph = call.graph
+    value = np.array([_one_value(call)])
+    if value.dtype == object:
+        call.refuse("texts cannot be filled in")
+    if call.inputs:
+        x, extra = call.inputs[0], call.integers("extra_shape")
+        is_shape = call.flag("input_as_shape")
+        dims = graph.cast(x, DataType.INT64) if is_shape else graph.shape(x)
+        shape = graph.join(dims, graph.ints(*extra)) if extra else dims
+        rank = x.size if is_shape else x.rank
+        rank = None if rank is None else rank + len(extra)
+        return graph.add("ConstantOfShape", shape, rank=rank, value=value)
+    dims_given = call.integers("shape")
+    count = prod(dims_given)
+    if min(dims_given, default=0) < 0 or count > MAX_FILLED:
+        call.refuse(f"its shape is {dims_given}, more than {MAX_FILLED} elements or none")
+    return graph.constant(np.full(dims_given, value[0]))
+
+
+def _one_value(call: Call) -> Any:
+    given = call.argument("value")
+    kind = call.argument("dtype")
+    if kind.s is not None:
+        datatype = datatype_of(call, kind.s.decode("ascii", "replace"))
+    elif kind.i is not None:
+        datatype = datatype_of(call, kind.i)
+    else:
+        datatype = DataType.FP32
+    if datatype is DataType.BYTES:
+        return given.s
+    number = call.number("value", 0.0) if given.i is None else given.i
+    return np.array(number).astype(datatype.numpy)[()]
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "GivenTensorFill": _given(DataType.FP32),
+    "GivenTensorDoubleFill": _given(DataType.FP64),
+    "GivenTensorBoolFill": _given(DataType.BOOL),
+    "GivenTensorInt16Fill": _given(DataType.INT16),
+    "GivenTensorIntFill": _given(DataType.INT32),
+    "GivenTensorInt64Fill": _given(DataType.INT64),
+    "GivenTensorStringFill": _given(DataType.BYTES),
+    "GivenTensorByteStringToUInt8Fill": _byte_string,
+    "ConstantFill": _constant,
+}

@@ -1,0 +1,73 @@
+"""Caffe2 operators that multiply matrices."""
+
+from collections.abc import Callable
+
+from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.graph import Graph, Value
+
+
+def _fully_connected(*, transposed: bool) -> Callable[[Call], Converted]:
+    """Return the converter of FC, whose weight is [out, in], or FCTransposed's [in, out]."""
+
+    def convert(call: Call) -> Converted:
+        graph, x, weight, bias = call.graph, call.input(0), call.input(1), call.input(2)
+        axis = call.axis(x.rank, 1)
+        y = graph.add(
+            "Gemm",
+            graph.flatten(x, axis),
+            graph.flatten(weight, call.integer("axis_w", 1)),
+            bias,
+            rank=2,
+            transB=0 if transposed else 1,
+        )
+        if axis == 1:
+            return y
+        shape = graph.join(graph.shape(x, 0, axis), graph.shape(y, 1))
+        rank = axis + 1 if axis >= 0 else None
+        return graph.reshape(y, shape, rank)
+
+    return convert
+
+
+def _mat_mul(call: Call) -> Converted:
+    graph = call.graph
+    sides = []
+    for index, side in enumerate("ab"):
+        matrix = graph.flatten(call.input(index), call.integer(f"axis_{side}", 1))
+        sides.append(_turned(graph, matrix) if call.flag(f"trans_{side}") else matrix)
+    return graph.add("MatMul", *sides, rank=2)
+
+
+def _batch_mat_mul(call: Call) -> Converted:
+    graph = call.graph
+    sides = [
+        _turned(graph, call.input(index)) if call.flag(f"trans_{side}") else call.input(index)
+        for index, side in enumerate("ab")
+    ]
+    ranks = [side.rank for side in sides if side.rank is not None]
+    rank = max(ranks) if len(ranks) == 2 and min(ranks) > 1 else None
+    return graph.add("MatMul", *sides, rank=rank)
+
+
+def _turned(graph: Graph, matrix: Value) -> Value:
+    """Return `matrix` with its last two dims exchanged."""
+    if matrix.rank is None:
+        return graph.add("Einsum", matrix, equation="...ij->...ji")
+    if matrix.rank < 2:
+        return matrix
+    return graph.transpose(matrix, (*range(matrix.rank - 2), matrix.rank - 1, matrix.rank - 2))
+
+
+def _dot_product(call: Call) -> Converted:
+    graph = call.graph
+    products = graph.flatten(graph.add("Mul", call.input(0), call.input(1)), 1)
+    return graph.add("ReduceSum", products, graph.ints(1), rank=1, keepdims=0)
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "FC": _fully_connected(transposed=False),
+    "FCTransposed": _fully_connected(transposed=True),
+    "MatMul": _mat_mul,
+    "BatchMatMul": _batch_mat_mul,
+    "DotProduct": _dot_product,
+}

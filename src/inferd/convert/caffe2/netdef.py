@@ -1,0 +1,137 @@
+"""NetDef: the two files of a Caffe2 model, read into plain objects.
+
+Field numbers are those of caffe2.proto (package caffe2, proto2).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.protobuf import (
+    Malformed,
+    fields,
+    float32,
+    float32s,
+    integer,
+    text,
+    varints,
+    view,
+)
+from inferd.errors import InvalidConfig
+
+Array = np.ndarray[Any, Any]
+
+MAX_OPERATORS = 100_000
+"""A net of more is none."""
+
+
+@dataclass(slots=True)
+class Argument:
+    """One argument of an operator; what the file does not give is None or empty.
+
+    Nets and tensors, which no operator known here takes, are passed over.
+    """
+
+    f: float | None = None
+    i: int | None = None
+    s: bytes | None = None
+    floats: Array = field(default_factory=lambda: np.empty(0, np.float32))
+    ints: list[int] = field(default_factory=list)
+    strings: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Operator:
+    """One operator; `place` tells people where it stands: file, position, type, first output."""
+
+    type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    arguments: dict[str, Argument]
+    place: str
+
+
+@dataclass(slots=True)
+class Net:
+    """A net: its operators in the order in which they run, and the blobs it shares."""
+
+    name: str
+    operators: list[Operator]
+    external_input: list[str]
+    external_output: list[str]
+
+
+def read_net(data: bytes, file: str) -> Net:
+    """Return what the NetDef in `data` says. Raises InvalidConfig naming `file` and the part."""
+    parts: list[memoryview] = []
+    net = Net("", [], [], [])
+    try:
+        for number, _, value in fields(memoryview(data)):
+            if number == 1:
+                net.name = text(value)
+            elif number == 2:
+                parts.append(view(value))
+            elif number == 7:
+                net.external_input.append(text(value))
+            elif number == 8:
+                net.external_output.append(text(value))
+    except Malformed as error:
+        msg = f"'{file}' is no Caffe2 net, or is cut off: {error}"
+        raise InvalidConfig(msg) from None
+    if not parts:
+        msg = f"'{file}' is no Caffe2 net: there is no operator in it"
+        raise InvalidConfig(msg)
+    if len(parts) > MAX_OPERATORS:
+        msg = f"'{file}' has {len(parts)} operators, more than {MAX_OPERATORS}"
+        raise InvalidConfig(msg)
+    for position, part in enumerate(parts, 1):
+        place = f"'{file}', operator {position} of {len(parts)}"
+        net.operators.append(_operator(part, place))
+    return net
+
+
+def _operator(data: memoryview, place: str) -> Operator:
+    inputs, outputs, kind = [], [], ""
+    arguments: dict[str, Argument] = {}
+    try:
+        for number, _, value in fields(data):
+            if number == 1:
+                inputs.append(text(value))
+            elif number == 2:
+                outputs.append(text(value))
+            elif number == 4:
+                kind = text(value)
+            elif number == 5:
+                name, argument = _argument(view(value))
+                arguments[name] = argument
+    except Malformed as error:
+        msg = f"{place} is malformed: {error}"
+        raise InvalidConfig(msg) from None
+    if outputs:
+        place += f" ('{kind}' → '{outputs[0]}')"
+    return Operator(kind, tuple(inputs), tuple(outputs), arguments, place)
+
+
+def _argument(data: memoryview) -> tuple[str, Argument]:
+    name, argument = "", Argument()
+    floats: list[Array] = []
+    for number, _, value in fields(data, floats=5):
+        match number:
+            case 1:
+                name = text(value)
+            case 2:
+                argument.f = float32(value)
+            case 3:
+                argument.i = integer(value)
+            case 4:
+                argument.s = bytes(view(value))
+            case 5:
+                floats.append(float32s(value))
+            case 6:
+                argument.ints += varints(value)
+            case 7:
+                argument.strings.append(bytes(view(value)))
+    if floats:
+        argument.floats = floats[0] if len(floats) == 1 else np.concatenate(floats)
+    return name, argument

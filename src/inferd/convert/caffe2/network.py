@@ -1,0 +1,152 @@
+"""Network: the two nets of a Caffe2 model, as one ONNX model."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from inferd.convert.caffe2 import (
+    elementwise,
+    fill,
+    linear,
+    normalization,
+    reduction,
+    selection,
+    shape,
+    window,
+)
+from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.netdef import Net, Operator
+from inferd.convert.graph import Graph, Value
+from inferd.convert.onnx_model import Port
+from inferd.errors import InvalidConfig, Unsupported
+from inferd.tensor.dtype import DataType
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **elementwise.OPERATORS,
+    **fill.OPERATORS,
+    **linear.OPERATORS,
+    **normalization.OPERATORS,
+    **reduction.OPERATORS,
+    **selection.OPERATORS,
+    **shape.OPERATORS,
+    **window.OPERATORS,
+}
+"""Caffe2's name of an operator -> what writes it as ONNX."""
+
+_MAX_NAMED = 5
+
+
+class Network:
+    """A Caffe2 model: `init` fills in weights once, `predict` runs for each request.
+
+    Raises Unsupported naming the operators that cannot be converted, and where they stand.
+    """
+
+    def __init__(self, init: Net, predict: Net) -> None:
+        _check_operators([*init.operators, *predict.operators])
+        self._init = init
+        self._predict = predict
+        self._filled = {name: one for one in init.operators for name in one.outputs}
+
+    @property
+    def external_input(self) -> list[str]:
+        """The blobs `predict` finds there when it starts, inputs and weights."""
+        return list(dict.fromkeys(self._predict.external_input))
+
+    def input_names(self) -> list[str]:
+        """Return the external inputs that `init` does not fill in.
+
+        Exporters fill in all of them: an input with one element, only to make the blob exist.
+        Where nothing else is left over, those are the inputs.
+        """
+        names, filled = self.external_input, self._filled
+        left = [name for name in names if name not in filled]
+        return left or [name for name in names if _shape(filled[name]) == [1, 1]]
+
+    def output_names(self) -> list[str]:
+        """Return the blobs the model gives; where the net names none, those it makes last."""
+        predict = self._predict
+        return list(dict.fromkeys(predict.external_output or predict.operators[-1].outputs))
+
+    def told_inputs(self, names: Collection[str]) -> dict[str, Port]:
+        """Return those of the inputs `names` whose dims follow from the weights they meet first."""
+        told: dict[str, Port] = {}
+        for operator in self._predict.operators:
+            if len(operator.inputs) < 2 or operator.inputs[1] not in self._filled:
+                continue
+            name, weight = operator.inputs[0], _shape(self._filled[operator.inputs[1]])
+            call = Call(Graph(), operator, [])
+            shape: tuple[int, ...] | None = None
+            if operator.type.startswith("Conv") and len(weight) > 2:
+                shape = _conv_input(call, weight)
+            elif operator.type == "FC" and len(weight) == 2 and call.integer("axis", 1) == 1:
+                shape = (-1, weight[1])
+            if shape and name in names:
+                told.setdefault(name, Port(name, DataType.FP32, shape))
+        return told
+
+    def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
+        """Return the ONNX model of both nets.
+
+        `inputs` are its inputs: what `init` fills in for them is not used. Outputs are those of
+        the net in their order, and the blobs `wanted` besides. Raises InvalidConfig for nets that
+        make no sense.
+        """
+        graph = Graph()
+        blobs: dict[str, Value | None] = {}
+        for operator in self._init.operators:
+            _run(graph, operator, blobs)
+        for port in inputs:
+            blobs[port.name] = graph.input(port)
+        for operator in self._predict.operators:
+            _run(graph, operator, blobs)
+        names = dict.fromkeys([*self.output_names(), *wanted])
+        for port in inputs:
+            if port.name in names:
+                msg = f"blob '{port.name}' is an input and an output, which ONNX cannot say"
+                raise InvalidConfig(msg)
+        return graph.encode({name: _output(blobs, name) for name in names})
+
+
+def _conv_input(call: Call, weight: list[int]) -> tuple[int, ...]:
+    spatial = (-1,) * (len(weight) - 2)
+    if call.type.startswith("ConvTranspose"):
+        channels = weight[0]
+    else:
+        channels = (weight[-1] if call.is_nhwc else weight[1]) * call.integer("group", 1)
+    return (-1, *spatial, channels) if call.is_nhwc else (-1, channels, *spatial)
+
+
+def _shape(fill: Operator) -> list[int]:
+    shape = fill.arguments.get("shape")
+    return shape.ints if shape else []
+
+
+def _check_operators(operators: Sequence[Operator]) -> None:
+    unknown = [operator for operator in operators if operator.type not in OPERATORS]
+    if unknown:
+        places = "; ".join(operator.place for operator in unknown[:_MAX_NAMED])
+        more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
+        msg = f"operators that cannot be converted to ONNX: {places}{more}"
+        raise Unsupported(msg)
+
+
+def _run(graph: Graph, operator: Operator, blobs: dict[str, Value | None]) -> None:
+    inputs = []
+    for name in operator.inputs:
+        value = blobs.get(name)
+        if value is None:
+            msg = f"{operator.place} reads '{name}', which nothing before it gives"
+            raise InvalidConfig(msg)
+        inputs.append(value)
+    graph.place = operator.place
+    converted = OPERATORS[operator.type](Call(graph, operator, inputs))
+    outputs = (converted,) if isinstance(converted, Value) else converted
+    for index, name in enumerate(operator.outputs):
+        blobs[name] = outputs[index] if index < len(outputs) else None
+
+
+def _output(blobs: dict[str, Value | None], name: str) -> Value:
+    value = blobs.get(name)
+    if value is None:
+        msg = f"the net gives no blob '{name}', or not one that can be converted"
+        raise InvalidConfig(msg)
+    return value

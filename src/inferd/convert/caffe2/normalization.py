@@ -1,0 +1,127 @@
+"""Caffe2 operators that normalise, Softmax among them."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.elementwise import along_channels
+from inferd.convert.caffe2.window import channels_first, channels_last
+from inferd.convert.graph import Graph, Value
+
+
+def _softmax(call: Call) -> Converted:
+    """Convert Softmax: all dims from `axis` on are one, which ONNX gave up in opset 13."""
+    graph, x = call.graph, call.input(0)
+    axis = call.axis(x.rank, 1)
+    if axis == -1 or (x.rank is not None and axis == x.rank - 1):
+        return graph.add("Softmax", x, axis=-1)
+    y = graph.add("Softmax", graph.flatten(x, axis), axis=1)
+    return graph.reshape(y, graph.shape(x), x.rank)
+
+
+def _in_order(convert: Callable[[Call, Value], tuple[Value, ...]]) -> Callable[[Call], Converted]:
+    """Return a converter for both orders of one that knows NCHW; the first output is turned."""
+
+    def converted(call: Call) -> Converted:
+        graph, x = call.graph, call.input(0)
+        if not call.is_nhwc:
+            return convert(call, x)
+        rank = x.rank or 4
+        y, *others = convert(call, channels_first(graph, x, rank))
+        return (channels_last(graph, y, rank), *others)
+
+    return converted
+
+
+def _spatial_bn(call: Call, x: Value) -> tuple[Value, ...]:
+    if not call.flag("is_test"):
+        call.refuse("it normalises by the batch: a net to be served has is_test: 1")
+    parameters = [call.input(index) for index in range(1, 5)]
+    epsilon = call.number("epsilon", 1e-5)
+    return (call.graph.add("BatchNormalization", x, *parameters, epsilon=epsilon),)
+
+
+def _instance_norm(call: Call, x: Value) -> tuple[Value, ...]:
+    graph, epsilon = call.graph, call.number("epsilon", 1e-5)
+    y = graph.add("InstanceNormalization", x, call.input(1), call.input(2), epsilon=epsilon)
+    each = graph.reshape(x, graph.join(graph.shape(x, 0, 2), graph.ints(-1)), 3)
+    mean, variance = _moments(graph, each, 2, keep=False)
+    return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))
+
+
+def _group_norm(call: Call, x: Value) -> tuple[Value, ...]:
+    graph, epsilon = call.graph, call.number("epsilon", 1e-5)
+    count = call.integer("group", 32)
+    if count < 1:
+        call.refuse("its argument 'group' should be at least 1")
+    shape = graph.join(graph.shape(x, 0, 1), graph.ints(count, -1))
+    groups = graph.reshape(x, shape, 3)
+    ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
+    normal = graph.add("InstanceNormalization", groups, ones, zeros, epsilon=epsilon)
+    normal = graph.reshape(normal, graph.shape(x), x.rank)
+    scale, bias = (along_channels(call, call.input(index), x) for index in (1, 2))
+    y = graph.add("Add", graph.add("Mul", normal, scale), bias)
+    mean, variance = _moments(graph, groups, 2, keep=False)
+    return y, mean, graph.add("Reciprocal", _deviation(graph, variance, epsilon))
+
+
+def _layer_norm(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    axis, epsilon = call.axis(x.rank, 1), call.number("epsilon", 1e-5)
+    rows = graph.flatten(x, axis)
+    mean, variance = _moments(graph, rows, 1, keep=True)
+    deviation = _deviation(graph, variance, epsilon)
+    normal = graph.add("Div", graph.add("Sub", rows, mean), deviation)
+    y = graph.reshape(normal, graph.shape(x), x.rank)
+    if call.flag("elementwise_affine"):
+        y = graph.add("Add", graph.add("Mul", y, call.input(1)), call.input(2))
+    kept = graph.join(graph.shape(x, 0, axis), graph.ints(1))
+    rank = axis + 1 if axis >= 0 else None
+    return y, graph.reshape(mean, kept, rank), graph.reshape(deviation, kept, rank)
+
+
+def _moments(graph: Graph, x: Value, axis: int, *, keep: bool) -> tuple[Value, Value]:
+    """Return mean and variance of `x` along `axis`, its last one."""
+    axes, keepdims = graph.ints(axis), int(keep)
+    mean = graph.add("ReduceMean", x, axes, keepdims=1)
+    off = graph.add("Sub", x, mean)
+    rank = x.rank if keep else axis
+    variance = graph.add(
+        "ReduceMean", graph.add("Mul", off, off), axes, rank=rank, keepdims=keepdims
+    )
+    if not keep:
+        mean = graph.add("Squeeze", mean, axes, rank=rank)
+    return mean, variance
+
+
+def _deviation(graph: Graph, variance: Value, epsilon: float) -> Value:
+    return graph.add("Sqrt", graph.add("Add", variance, graph.real(epsilon)))
+
+
+def _lrn(call: Call, x: Value) -> tuple[Value, ...]:
+    size = call.integer("size")
+    if size < 1:
+        call.refuse("its argument 'size' should be at least 1")
+    alpha, beta = call.number("alpha", 0.0), call.number("beta", 0.0)
+    bias = call.number("bias", 1.0)
+    return (call.graph.add("LRN", x, size=size, alpha=alpha, beta=beta, bias=bias),)
+
+
+def _normalize(call: Call) -> Converted:
+    """Convert Normalize: each vector along `axis` divided by its length."""
+    graph, x = call.graph, call.input(0)
+    axes = graph.ints(call.axis(x.rank, -1))
+    length = graph.add("ReduceL2", x, axes, keepdims=1)
+    return graph.add("Div", x, graph.add("Max", length, graph.real(1e-12)))
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "Softmax": _softmax,
+    "SpatialBN": _in_order(_spatial_bn),
+    "InstanceNorm": _in_order(_instance_norm),
+    "GroupNorm": _in_order(_group_norm),
+    "LayerNorm": _layer_norm,
+    "LRN": _in_order(_lrn),
+    "Normalize": _normalize,
+}

@@ -1,0 +1,115 @@
+"""Caffe2 operators that make fewer elements of many."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.graph import Graph, Value
+from inferd.tensor.dtype import DataType
+
+
+def _reduce(call: Call) -> Converted:
+    """Convert ReduceMean and its like; without `axes` over all of them."""
+    graph, x = call.graph, call.input(0)
+    axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
+    keep = call.integer("keepdims", 1)
+    rank = x.rank
+    if not keep and rank is not None:
+        rank = rank - len(axes) if axes else 0
+    chosen = graph.ints(*axes) if axes else None
+    return graph.add(call.type, x, chosen, rank=rank, keepdims=int(keep != 0))
+
+
+def _reduce_side(call: Call) -> Converted:
+    """Convert ReduceFrontMean, ReduceBackMean and their like: the first or last few dims."""
+    graph, x = call.graph, call.input(0)
+    if len(call.inputs) > 1:
+        call.refuse("its second input, lengths, cannot be converted")
+    op = call.type.removeprefix("ReduceFront").removeprefix("ReduceBack")
+    count = call.integer("num_reduce_dim", 1)
+    if count < 1 or (x.rank is not None and count > x.rank):
+        call.refuse(f"num_reduce_dim is {count}, the input has {x.rank} dims")
+    axes = range(count) if call.type.startswith("ReduceFront") else range(-count, 0)
+    rank = None if x.rank is None else x.rank - count
+    return graph.add(f"Reduce{op}", x, graph.ints(*axes), rank=rank, keepdims=0)
+
+
+def _arg(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    axis, keep = call.axis(x.rank, -1), int(call.integer("keepdims", 1) != 0)
+    rank = x.rank if keep or x.rank is None else x.rank - 1
+    return graph.add(call.type, x, rank=rank, axis=axis, keepdims=keep)
+
+
+def _lengths(
+    *, sparse: bool, mean: bool = False, weighted: bool = False
+) -> Callable[[Call], Converted]:
+    """Return the converter of LengthsSum and its like: sums over segments of given lengths."""
+
+    def convert(call: Call) -> Converted:
+        graph, rows = call.graph, call.input(0)
+        rank = rows.rank
+        others = list(call.inputs[1:])
+        weights = others.pop(0) if weighted and others else None
+        if sparse:
+            indices = others.pop(0) if others else call.input(1)
+            rows = graph.add("Gather", rows, indices, axis=0)
+        flat = graph.flatten(rows, 1)
+        if weights is not None:
+            flat = graph.add("Mul", flat, graph.unsqueeze(weights, (1,)))
+        if not others:
+            call.refuse("its input of lengths is missing")
+        lengths = graph.cast(others[0], DataType.INT64)
+        sums = _segment_sums(graph, flat, lengths)
+        if mean:
+            count = graph.cast(graph.add("Max", lengths, graph.ints(1)), DataType.FP32)
+            sums = graph.add("Div", sums, graph.unsqueeze(count, (1,)))
+        shape = graph.join(graph.shape(lengths), graph.shape(rows, 1))
+        return graph.reshape(sums, shape, rank)
+
+    return convert
+
+
+_ONE, _ZERO = np.array([1], np.int64), np.array([0], np.int64)
+_NOTHING = np.array([0], np.float32)
+
+
+def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
+    """Return the sums of `rows` [n, d] over segments of `lengths` [m], as [m, d].
+
+    Each row is told its segment: ones stand where segments begin, and are added up.
+    """
+    total, count = graph.shape(rows, 0, 1), graph.shape(lengths)
+    starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
+    zeros = graph.add(
+        "ConstantOfShape", graph.add("Add", total, graph.ints(1)), rank=1, value=_ZERO
+    )
+    ones = graph.add("ConstantOfShape", count, rank=1, value=_ONE)
+    begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")
+    number = graph.add("Sub", graph.add("CumSum", begun, graph.whole(0)), graph.ints(1))
+    number = graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
+    index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
+    empty = graph.add(
+        "ConstantOfShape", graph.join(count, graph.shape(rows, 1)), rank=2, value=_NOTHING
+    )
+    return graph.add("ScatterElements", empty, index, rows, axis=0, reduction="add")
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **dict.fromkeys(
+        ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2"), _reduce
+    ),
+    **{
+        f"Reduce{side}{op}": _reduce_side
+        for side in ("Front", "Back")
+        for op in ("Sum", "Mean", "Max")
+    },
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    "LengthsSum": _lengths(sparse=False),
+    "LengthsMean": _lengths(sparse=False, mean=True),
+    "SparseLengthsSum": _lengths(sparse=True),
+    "SparseLengthsMean": _lengths(sparse=True, mean=True),
+    "SparseLengthsWeightedSum": _lengths(sparse=True, weighted=True),
+}

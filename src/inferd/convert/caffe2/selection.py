@@ -1,0 +1,122 @@
+"""Caffe2 operators that pick elements: Gather, TopK, images resized, padded and cut."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.window import channels_first, channels_last, pads_of
+from inferd.convert.graph import Graph, Value
+from inferd.tensor.dtype import DataType
+
+
+def _gather(call: Call) -> Converted:
+    return _gathered(call, call.integer("axis"))
+
+
+def _batch_gather(call: Call) -> Converted:
+    return _gathered(call, 1)
+
+
+def _gathered(call: Call, axis: int) -> Converted:
+    data, indices = call.input(0), call.input(1)
+    rank = None
+    if data.rank is not None and indices.rank is not None:
+        rank = data.rank + indices.rank - 1
+    return call.graph.add("Gather", data, indices, rank=rank, axis=call.checked(axis, data.rank))
+
+
+def _top_k(call: Call) -> Converted:
+    """Convert TopK; where there are fewer than k, zeros and -1 follow, as in Caffe2."""
+    graph, x = call.graph, call.input(0)
+    k, axis = call.integer("k"), call.axis(x.rank, -1)
+    if k < 1:
+        call.refuse("its argument 'k' should be at least 1")
+    length = graph.shape(x, axis, axis + 1 if axis != -1 else None)
+    count = graph.add("Min", graph.ints(k), length)
+    values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
+    missing = graph.join(graph.ints(0), graph.add("Sub", graph.ints(k), count))
+    axes = graph.ints(axis)
+    values = graph.add("Pad", values, missing, None, axes)
+    indices = graph.add("Pad", indices, missing, graph.whole(-1), axes)
+    return values, indices, None
+
+
+# --- images ---
+
+
+def _resize_nearest(call: Call) -> Converted:
+    return _resized(
+        call, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
+
+
+def _upsample_bilinear(call: Call) -> Converted:
+    return _resized(call, mode="linear", coordinate_transformation_mode="align_corners")
+
+
+def _resized(call: Call, **how: str) -> Converted:
+    graph, x = call.graph, call.input(0)
+    if len(call.inputs) > 1:
+        scales = call.input(1)
+    else:
+        pair = [call.number(f"{side}_scale", 1.0) for side in ("height", "width")]
+        if not all(0 < scale < 1e6 for scale in pair):
+            call.refuse("its scales should be above 0")
+        scales = graph.constant(np.array(pair, np.float32))
+    ones = graph.constant(np.ones(2, np.float32))
+    x = channels_first(graph, x, 4) if call.is_nhwc else x
+    y = graph.add("Resize", x, None, graph.join(ones, scales), rank=4, **how)
+    return channels_last(graph, y, 4) if call.is_nhwc else y
+
+
+def _pad_image(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    mode = call.word("mode", "constant").lower()
+    if mode not in ("constant", "reflect", "edge"):
+        call.refuse(f"its argument 'mode' is '{mode}', not constant, reflect or edge")
+    pads = pads_of(call) or [0] * 4
+    axes = graph.ints(*((1, 2) if call.is_nhwc else (2, 3)))
+    value = graph.real(call.number("value", 0.0)) if mode == "constant" else None
+    return graph.add("Pad", x, graph.ints(*pads), value, axes, mode=mode)
+
+
+def _roi_align(call: Call) -> Converted:
+    """Convert RoIAlign; regions have four numbers, or the image's index before them."""
+    graph, x, regions = call.graph, call.input(0), call.input(1)
+    x = channels_first(graph, x, 4) if call.is_nhwc else x
+    corners = graph.add("Slice", regions, graph.ints(-4), graph.ints(2**63 - 1), graph.ints(1))
+    y = graph.add(
+        "RoiAlign",
+        x,
+        corners,
+        _image_numbers(graph, regions),
+        rank=4,
+        coordinate_transformation_mode="half_pixel"
+        if call.flag("aligned")
+        else "output_half_pixel",
+        output_height=call.integer("pooled_h", 1),
+        output_width=call.integer("pooled_w", 1),
+        sampling_ratio=max(call.integer("sampling_ratio", -1), 0),
+        spatial_scale=call.number("spatial_scale", 1.0),
+    )
+    return channels_last(graph, y, 4) if call.is_nhwc else y
+
+
+def _image_numbers(graph: Graph, regions: Value) -> Value:
+    """Return which image each region is of: its first of five numbers, 0 where it has four."""
+    first = graph.add("Slice", regions, graph.ints(0), graph.ints(-4), graph.ints(1))
+    column = graph.join(graph.shape(regions, 0, 1), graph.ints(1))
+    padded = graph.add("Concat", first, graph.add("ConstantOfShape", column, rank=2), axis=1)
+    return graph.cast(graph.add("Gather", padded, graph.whole(0), rank=1, axis=1), DataType.INT64)
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "Gather": _gather,
+    "BatchGather": _batch_gather,
+    "TopK": _top_k,
+    "ResizeNearest": _resize_nearest,
+    "UpsampleBilinear": _upsample_bilinear,
+    "PadImage": _pad_image,
+    "RoIAlign": _roi_align,
+}

@@ -1,0 +1,192 @@
+"""Graph: an ONNX graph while a converter writes it, operator by operator."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.onnx_model import Attribute, Node, Port, encode_model, onnx_type
+from inferd.tensor.dtype import DataType
+
+Array = np.ndarray[Any, Any]
+
+_SAME = -1
+_SMALL = 1024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A tensor of the graph. `rank` is None when only a run tells; constants have an `array`."""
+
+    name: str
+    rank: int | None
+    array: Array | None = None
+
+    @property
+    def size(self) -> int | None:
+        """How many elements a constant has, None for other values."""
+        return None if self.array is None else self.array.size
+
+
+class Graph:
+    """Collects nodes and constants. Names inside are our own, so blobs may be written twice.
+
+    `place` says which operator of the foreign file is being converted; nodes are named by it.
+    """
+
+    def __init__(self) -> None:
+        self.place = ""
+        self._nodes: list[Node] = []
+        self._constants: dict[str, Array] = {}
+        self._inputs: list[Port] = []
+        self._small: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
+
+    def input(self, port: Port) -> Value:
+        """Return the value of an input of the model."""
+        self._inputs.append(port)
+        return Value(port.name, None if port.shape is None else len(port.shape))
+
+    def constant(self, array: Array) -> Value:
+        """Return a constant; small ones that are equal share one."""
+        key = (array.dtype.str, array.shape, b"")
+        is_small = array.nbytes <= _SMALL and array.dtype != object
+        if is_small:
+            key = (*key[:2], array.tobytes())
+            if key in self._small:
+                return self._small[key]
+        value = Value(f"constant:{len(self._constants)}", array.ndim, array)
+        self._constants[value.name] = array
+        if is_small:
+            self._small[key] = value
+        return value
+
+    def ints(self, *numbers: int) -> Value:
+        """Return a constant vector of INT64, as shapes and axes are."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def whole(self, number: int) -> Value:
+        """Return a constant INT64 scalar."""
+        return self.constant(np.array(number, np.int64))
+
+    def real(self, number: float) -> Value:
+        """Return a constant FP32 scalar."""
+        return self.constant(np.array(number, np.float32))
+
+    def add(
+        self,
+        op: str,
+        *inputs: Value | None,
+        rank: int | None = _SAME,
+        **attributes: Attribute | None,
+    ) -> Value:
+        """Return the one output of a new node; its rank is that of its first input by default.
+
+        An input or attribute that is None is left out.
+        """
+        return self.add_several(1, op, *inputs, rank=rank, **attributes)[0]
+
+    def add_several(
+        self,
+        count: int,
+        op: str,
+        *inputs: Value | None,
+        rank: int | None = _SAME,
+        **attributes: Attribute | None,
+    ) -> tuple[Value, ...]:
+        """Return the first `count` outputs of a new node, all of one rank."""
+        if rank == _SAME:
+            rank = inputs[0].rank if inputs and inputs[0] else None
+        while inputs and inputs[-1] is None:  # "" at the end would still count as an input
+            inputs = inputs[:-1]
+        number = len(self._nodes)
+        outputs = tuple(Value(f"{op}:{number}.{index}", rank) for index in range(count))
+        self._nodes.append(
+            Node(
+                op,
+                tuple(value.name if value else "" for value in inputs),
+                tuple(value.name for value in outputs),
+                {name: value for name, value in attributes.items() if value is not None},
+                f"{self.place} #{number}",
+            )
+        )
+        return outputs
+
+    # --- what converters of all formats need ---
+
+    def shape(self, value: Value, start: int = 0, end: int | None = None) -> Value:
+        """Return dims `start` to `end` of `value` as a vector of INT64; negative from the end."""
+        return self.add("Shape", value, rank=1, start=start, end=end)
+
+    def join(self, *vectors: Value) -> Value:
+        """Return vectors one after another."""
+        return vectors[0] if len(vectors) == 1 else self.add("Concat", *vectors, axis=0)
+
+    def reshape(self, value: Value, shape: Value, rank: int | None = None) -> Value:
+        """Return `value` in `shape`, where 0 is a dim of no elements."""
+        if shape.array is not None:
+            rank = shape.array.size
+        return self.add("Reshape", value, shape, rank=rank, allowzero=1)
+
+    def flatten(self, value: Value, axis: int) -> Value:
+        """Return `value` with two dims: those before `axis` together, and the others."""
+        if value.rank == 2 and axis in (1, -1):
+            return value
+        return self.add("Flatten", value, rank=2, axis=axis)
+
+    def transpose(self, value: Value, perm: Sequence[int]) -> Value:
+        """Return `value` with its dims in the order of `perm`; a constant stays one."""
+        if list(perm) == sorted(perm):
+            return value
+        if value.array is not None and value.array.ndim == len(perm):
+            return self.constant(np.ascontiguousarray(value.array.transpose(perm)))
+        return self.add("Transpose", value, rank=len(perm), perm=tuple(perm))
+
+    def unsqueeze(self, value: Value, axes: Sequence[int]) -> Value:
+        """Return `value` with a dim of 1 at each of `axes`, counted in what comes out."""
+        if not axes:
+            return value
+        if value.array is not None:
+            return self.constant(np.expand_dims(value.array, tuple(axes)))
+        rank = None if value.rank is None else value.rank + len(axes)
+        return self.add("Unsqueeze", value, self.ints(*axes), rank=rank)
+
+    def cast(self, value: Value, datatype: DataType) -> Value:
+        """Return `value` converted to `datatype`."""
+        return self.add("Cast", value, to=onnx_type(datatype))
+
+    # --- the end ---
+
+    def encode(self, outputs: Mapping[str, Value]) -> bytes:
+        """Return the model that computes `outputs`, without what they do not need."""
+        nodes = self._needed({value.name for value in outputs.values()})
+        made = {name for node in nodes for name in node.outputs}
+        names: dict[str, str] = {}
+        copies: list[Node] = []
+        for name, value in outputs.items():
+            if value.name in made and value.name not in names:
+                names[value.name] = name
+            else:
+                source = names.get(value.name, value.name)
+                copies.append(Node("Identity", (source,), (name,), {}, f"output '{name}'"))
+        nodes = [
+            node._replace(
+                inputs=tuple(names.get(name, name) for name in node.inputs),
+                outputs=tuple(names.get(name, name) for name in node.outputs),
+            )
+            for node in nodes
+        ]
+        nodes += copies
+        used = {name for node in nodes for name in node.inputs}
+        constants = {name: array for name, array in self._constants.items() if name in used}
+        return encode_model(
+            nodes, constants, self._inputs, [Port(name, None, None) for name in outputs]
+        )
+
+    def _needed(self, wanted: set[str]) -> list[Node]:
+        kept = []
+        for node in reversed(self._nodes):
+            if wanted.intersection(node.outputs):
+                wanted.update(node.inputs)
+                kept.append(node)
+        return kept[::-1]

@@ -1,0 +1,156 @@
+"""OnnxModel: the few ONNX messages a converter writes, as bytes that ONNX Runtime loads.
+
+Field numbers are those of onnx.proto; the package of that name is not needed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inferd.convert.protobuf import (
+    bytes_field,
+    float_field,
+    packed_field,
+    text_field,
+    varint_field,
+)
+from inferd.tensor.dtype import DataType, datatype_of
+
+Array = np.ndarray[Any, Any]
+Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | Array
+Chunks = list[bytes | memoryview]
+
+OPSET = 21
+"""The version of ONNX's operators that converters write; ONNX Runtime 1.20 knows it."""
+
+TREES = "ai.onnx.ml"
+"""The domain of operators of classical machine learning."""
+
+_TREES_OPSET = 3
+_IR_VERSION = 10
+
+_TYPES = {
+    DataType.FP32: 1,
+    DataType.UINT8: 2,
+    DataType.INT8: 3,
+    DataType.UINT16: 4,
+    DataType.INT16: 5,
+    DataType.INT32: 6,
+    DataType.INT64: 7,
+    DataType.BYTES: 8,
+    DataType.BOOL: 9,
+    DataType.FP16: 10,
+    DataType.FP64: 11,
+    DataType.UINT32: 12,
+    DataType.UINT64: 13,
+    DataType.BF16: 16,
+}
+
+
+class Node(NamedTuple):
+    """One operator: names of its inputs ("" for one left out) and outputs."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    name: str = ""
+    domain: str = ""
+
+
+class Port(NamedTuple):
+    """An input or output of the model; -1 is a variable dim, `shape` None an unknown rank.
+
+    `datatype` None leaves the type of an output to ONNX Runtime, which finds it.
+    """
+
+    name: str
+    datatype: DataType | None
+    shape: tuple[int, ...] | None
+
+
+def onnx_type(datatype: DataType) -> int:
+    """Return ONNX's number of `datatype`."""
+    return _TYPES[datatype]
+
+
+def encode_model(
+    nodes: Sequence[Node],
+    constants: Mapping[str, Array],
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+) -> bytes:
+    """Return the ModelProto of a graph; arrays among `constants` of dtype object hold bytes."""
+    graph: Chunks = [text_field(2, "converted")]
+    for node in nodes:
+        graph += bytes_field(1, *_node(node))
+    for name, array in constants.items():
+        graph += bytes_field(5, *_tensor(array, name))
+    for port in inputs:
+        graph += bytes_field(11, *_port(port))
+    for port in outputs:
+        graph += bytes_field(12, *_port(port))
+    opset = varint_field(2, OPSET)
+    head = varint_field(1, _IR_VERSION) + text_field(2, "inferd")
+    opsets = bytes_field(8, opset)
+    if any(node.domain == TREES for node in nodes):
+        opsets += bytes_field(8, text_field(1, TREES), varint_field(2, _TREES_OPSET))
+    return b"".join([head, *bytes_field(7, *graph), *opsets])
+
+
+def _node(node: Node) -> Chunks:
+    chunks: Chunks = [text_field(1, name) for name in node.inputs]
+    chunks += [text_field(2, name) for name in node.outputs]
+    chunks += [text_field(3, node.name), text_field(4, node.op), text_field(7, node.domain)]
+    for name, value in node.attributes.items():
+        chunks += bytes_field(5, text_field(1, name), *_attribute(value))
+    return chunks
+
+
+def _attribute(value: Attribute) -> Chunks:
+    """Return value and kind (AttributeProto.AttributeType) of an attribute."""
+    if isinstance(value, str):
+        return [text_field(4, value), varint_field(20, 3)]
+    if isinstance(value, int | np.integer):
+        return [varint_field(3, int(value)), varint_field(20, 2)]
+    if isinstance(value, float | np.floating):
+        return [float_field(2, float(value)), varint_field(20, 1)]
+    if isinstance(value, np.ndarray):
+        return [*bytes_field(5, *_tensor(value, "")), varint_field(20, 4)]
+    if any(isinstance(one, str) for one in value):
+        return [*(text_field(9, str(one)) for one in value), varint_field(20, 8)]
+    if any(isinstance(one, float) for one in value):
+        return [*(float_field(7, float(one)) for one in value), varint_field(20, 6)]
+    return [packed_field(8, [int(one) for one in value]), varint_field(20, 7)]
+
+
+def _tensor(array: Array, name: str) -> Chunks:
+    chunks: Chunks = [packed_field(1, array.shape), text_field(8, name)]
+    if array.dtype == object:
+        chunks.append(varint_field(2, _TYPES[DataType.BYTES]))
+        for element in array.reshape(-1):
+            chunks += bytes_field(6, element)
+        return chunks
+    array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    chunks.append(varint_field(2, _TYPES[datatype_of(array.dtype)]))
+    return [*chunks, *bytes_field(9, array.reshape(-1).view(np.uint8).data)]
+
+
+def _port(port: Port) -> Chunks:
+    chunks: Chunks = [text_field(1, port.name)]
+    if port.datatype is not None:
+        tensor: Chunks = [varint_field(1, _TYPES[port.datatype])]
+        if port.shape is not None:
+            tensor += bytes_field(2, *_shape(port))
+        chunks += bytes_field(2, *bytes_field(1, *tensor))
+    return chunks
+
+
+def _shape(port: Port) -> Chunks:
+    chunks: Chunks = []
+    for index, dim in enumerate(port.shape or ()):
+        # Dims of one name would have to be equal, so each has a name of its own.
+        written = text_field(2, f"{port.name}_{index}") if dim < 0 else varint_field(1, dim)
+        chunks += bytes_field(1, written)
+    return chunks

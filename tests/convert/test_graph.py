@@ -1,0 +1,77 @@
+import numpy as np
+import onnx
+import pytest
+
+from inferd.convert.graph import Graph
+from inferd.convert.onnx_model import Port
+from inferd.tensor.dtype import DataType
+
+X = np.array([[1, -2], [3, -4]], np.float32)
+
+
+@pytest.fixture
+def graph():
+    return Graph()
+
+
+@pytest.fixture
+def x(graph):
+    return graph.input(Port("x", DataType.FP32, (-1, 2)))
+
+
+def test_an_output_has_the_name_it_is_given(graph, x, run):
+    model = graph.encode({"y": graph.add("Neg", x)})
+    assert np.array_equal(run(model, {"x": X})["y"], -X)
+
+
+def test_one_value_can_be_two_outputs(graph, x, run):
+    y = graph.add("Neg", x)
+    outputs = run(graph.encode({"y": y, "z": y}), {"x": X})
+    assert np.array_equal(outputs["y"], -X)
+    assert np.array_equal(outputs["z"], -X)
+
+
+def test_an_input_and_a_constant_can_be_outputs(graph, x, run):
+    outputs = run(graph.encode({"same": x, "five": graph.whole(5)}), {"x": X})
+    assert np.array_equal(outputs["same"], X)
+    assert outputs["five"] == 5
+
+
+def test_an_output_that_is_read_again_keeps_its_name(graph, x, run):
+    y = graph.add("Neg", x)
+    outputs = run(graph.encode({"y": y, "z": graph.add("Abs", y)}), {"x": X})
+    assert np.array_equal(outputs["z"], np.abs(X))
+
+
+def test_what_no_output_needs_is_left_out(graph, x):
+    graph.add("Mul", x, graph.real(3.0))
+    model = onnx.load_from_string(graph.encode({"y": graph.add("Neg", x)}))
+    assert [node.op_type for node in model.graph.node] == ["Neg"]
+    assert not model.graph.initializer
+
+
+def test_equal_small_constants_are_one(graph):
+    assert graph.ints(1, 2) is graph.ints(1, 2)
+    assert graph.ints(1, 2) is not graph.ints(2, 1)
+    assert graph.real(0.0) is not graph.whole(0)
+
+
+def test_an_input_left_out_in_the_middle_is_empty(graph, x, run):
+    high = graph.add("Clip", x, None, graph.real(0.0))
+    assert run(graph.encode({"y": high}), {"x": X})["y"].max() == 0
+
+
+def test_shape_reshape_and_flatten_go_together(graph, run):
+    x = graph.input(Port("x", DataType.FP32, None))
+    flat = graph.flatten(x, 1)
+    back = graph.reshape(flat, graph.join(graph.shape(x, 0, 1), graph.shape(x, 1)))
+    given = np.zeros((2, 0, 3), np.float32)
+    outputs = run(graph.encode({"flat": flat, "back": back}), {"x": given})
+    assert outputs["flat"].shape == (2, 0)
+    assert outputs["back"].shape == (2, 0, 3)
+
+
+def test_constants_stay_constants_when_turned(graph):
+    matrix = graph.constant(np.arange(6).reshape(2, 3))
+    assert graph.transpose(matrix, (1, 0)).array.shape == (3, 2)
+    assert graph.unsqueeze(matrix, (0, 3)).array.shape == (1, 2, 3, 1)
