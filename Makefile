@@ -106,13 +106,14 @@ $(PEERS): bench/peers/requirements.txt
 FIRST_torch := torch==2.13.0
 EXTRAS_torch := torch
 EXTRAS_tensorflow := tensorflow,openvino
-EXTRAS_classic := litert
+EXTRAS_classic := litert,sklearn
+MORE_classic := xgboost-cpu lightgbm
 
 .venv-%/.installed: pyproject.toml
 	@echo "Installing the framework of .venv-$*"
 	@test -d .venv-$* || $(PYTHON) -m venv .venv-$*
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1' $(FIRST_$*)
-	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$(EXTRAS_$*)]' --group platforms
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$(EXTRAS_$*)]' --group platforms $(MORE_$*)
 	@touch $@
 
 $(FUZZER): pyproject.toml

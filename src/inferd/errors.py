@@ -45,6 +45,12 @@ class InvalidRequest(InferdError):
     code = Code.INVALID_ARG
 
 
+class UnknownCall(InferdError):
+    """A call that does not say which of several things is wanted, or none of them."""
+
+    code = Code.UNKNOWN
+
+
 class InvalidConfig(InferdError):
     """A model or server configuration is wrong; the text names file, line and field."""
 

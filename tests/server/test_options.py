@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from inferd.config.cache import LocalCacheSettings
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
@@ -208,6 +209,12 @@ def test_a_cache_is_a_matter_of_loading():
     assert load_options(ServerConfig()).cache is None
     built = load_options(ServerConfig(cache_config=("local,size=7",)))
     assert built.cache == LocalCacheSettings(7)
+
+
+def test_the_hooks_for_tests_are_read_from_the_environment_when_the_server_is_made(monkeypatch):
+    assert load_options(ServerConfig()).hold == NO_HOLD
+    monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", "5")
+    assert load_options(ServerConfig()).hold == Hold(5)
 
 
 def test_resources_are_limited_when_executions_are_counted():

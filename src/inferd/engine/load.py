@@ -16,6 +16,7 @@ from inferd.cache.store import Store
 from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.config.rate_limit import Limits
@@ -31,7 +32,7 @@ from inferd.core.interfaces import (
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
-from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
+from inferd.engine.scheduling import as_executed, build_scheduler, opened
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
 from inferd.engine.warmup import warm_up
@@ -52,7 +53,6 @@ from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
 from inferd.repository.watch import NO_MARKS
-from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.limiter import RateLimiter, limited
 
 log = logging.getLogger("inferd.engine")
@@ -70,6 +70,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
     `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
     `rate_limits` is None when --rate-limit is off, `cache` when there is none.
+    `hold` is for tests: schedulers that batch run nothing before so many requests wait.
     """
 
     model_config_name: str = ""
@@ -86,6 +87,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     summary_latencies: bool = False
     rate_limits: Limits | None = None
     cache: CacheSettings | None = None
+    hold: Hold = NO_HOLD
 
 
 class Loader:
@@ -181,17 +183,18 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-            together = joined_instances(config, backend, instances, BatchPlan(executed))
+            pairs = [opened(config, backend, instance) for instance in instances]
+            together = [pair.together for pair in pairs]
             warm_up(config, instances if config.decoupled else together, samples)
             inline = _may_run_inline(config, backend, instances)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
             scheduler = build_scheduler(
                 config,
-                backend,
-                instances,
+                pairs,
                 counts,
                 may_run_inline=inline,
                 folder=files.folder,
+                hold=self._options.hold,
             )
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)

@@ -17,6 +17,9 @@ _BACKENDS = {
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
+    "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
+    "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
+    "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
     "openvino": "inferd.backends.openvino:OpenvinoBackend",
     "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
@@ -48,6 +51,7 @@ _EXTRAS = {
     "tensorflow": "tensorflow",
     "openvino": "openvino",
     "litert": "litert",
+    "sklearn": "sklearn",
 }
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
 
