@@ -202,7 +202,7 @@ def test_a_version_file_says_which_python(environments, model, wheel):
         (
             {"requirements.txt": "", "pyproject.toml": "[project]\nname = 'a'\n"},
             {},
-    with pytest.raises(InvalidConfig, match="^model .m.: the environment of its requirements.txt"):
+            "model 'm' has a requirements.txt and a pyproject.toml with a project; keep one of",
         ),
         ({"pyproject.toml": "= 1"}, {}, "model 'm': its pyproject.toml is not TOML"),
         ({"requirements.txt": "#" * (2 << 20)}, {}, "its requirements.txt has more than 1048576"),
