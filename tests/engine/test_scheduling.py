@@ -112,7 +112,7 @@ def executions(config, backend, *requests, instance=None):
         (config_of(), DirectScheduler),
         (config_of(DynamicBatching()), DynamicScheduler),
         (config_of(decoupled=True), DirectScheduler),
-        (config_of(DynamicBatching(), decoupled=True), DynamicScheduler),
+        (config_of(DynamicBatching(), decoupled=True), DirectScheduler),
     ],
 )
 def test_the_configuration_chooses_the_scheduler(config, kind):

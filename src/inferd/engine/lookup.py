@@ -18,11 +18,13 @@ _BACKENDS = {
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
     "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
+    "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
     "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
     "openvino": "inferd.backends.openvino:OpenvinoBackend",
     "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
+    "python": "inferd.backends.python.backend:PythonBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
@@ -50,6 +52,7 @@ _EXTRAS = {
     "tensorflow": "tensorflow",
     "openvino": "openvino",
     "litert": "litert",
+    "sklearn": "sklearn",
 }
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
 

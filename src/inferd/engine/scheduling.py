@@ -14,7 +14,13 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import Backend, ConcurrentInstance, Instance, Scheduler
+from inferd.core.interfaces import (
+    AsyncInstance,
+    Backend,
+    ConcurrentInstance,
+    Instance,
+    Scheduler,
+)
 from inferd.errors import InvalidConfig
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
@@ -28,8 +34,9 @@ from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.held import HeldPace
 from inferd.schedulers.pace import FixedPace, Pace
-from inferd.schedulers.policy import MAX_WAITING
+from inferd.schedulers.policy import MAX_WAITING, UNSET
 from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.remote import RemoteExecution
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
 
@@ -86,6 +93,9 @@ def build_scheduler(
         return ConcurrentScheduler(config.name, concurrent, counts)
 
     def execution_of(numbers: slice) -> Execution:
+        remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
+        if len(remote) == len(alone[numbers]):
+            return RemoteExecution(config.name, remote, counts=counts)
         return Execution(
             config.name,
             alone[numbers],
@@ -107,7 +117,8 @@ def choose_scheduler(
 ) -> Scheduler:
     """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
 
-    A decoupled model answers each request by itself, whatever it says about batch sizes. Raises as
+    A decoupled model without sequences answers each request by itself, whatever it says about
+    batching; how many may wait and how long is as its default queue policy says. Raises as
     `build_scheduler` does.
     """
     plan = BatchPlan(as_executed(config))
@@ -115,9 +126,11 @@ def choose_scheduler(
         executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
         return _sequence(config, executions, plan, folder, alarm, hold)
     execution = execution_of(slice(None))
-    if config.dynamic_batching is None:
-        return DirectScheduler(execution)
-    return _dynamic(config, config.dynamic_batching, execution, plan, alarm, hold)
+    batching = config.dynamic_batching
+    if batching is None or config.decoupled:
+        policy = batching.default_queue_policy if batching is not None else None
+        return DirectScheduler(execution, policy or UNSET)
+    return _dynamic(config, batching, execution, plan, alarm, hold)
 
 
 def _is_scheduled(config: ModelConfig) -> bool:
@@ -150,9 +163,7 @@ def _dynamic(
 ) -> DynamicScheduler:
     pace: Pace
     # Who holds requests wants to know which batches they make: Triton's rule tells that.
-    if config.decoupled:
-        pace = FixedPace(1, (), 0)
-    elif batching.is_adaptive and config.max_batch_size > 1 and not hold.count:
+    if batching.is_adaptive and config.max_batch_size > 1 and not hold.count:
         pace = AdaptivePace(config.max_batch_size, execution.instance_count)
     else:
         delay_us = batching.max_queue_delay_microseconds
@@ -187,8 +198,6 @@ def _sequence(
     batching = DynamicBatching(default_queue_policy=_queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
     dressing = Dressing(plan, Controls(config), States(config, folder))
-    if config.decoupled and not sequence.iterative_sequence:
-        pace = FixedPace(1, (), 0)  # its answers go to their reader, so each request is alone
     return SequenceScheduler(executions, queues, pace, dressing, rules, alarm=alarm)
 
 

@@ -32,7 +32,7 @@ from inferd.schedulers.queueing import QueueingScheduler
 
 
 class DynamicScheduler(QueueingScheduler):
-    """Runs the requests of one model version in batches, those of a decoupled one by themselves.
+    """Runs the requests of one model version in batches.
 
     With `keeps_order` answers leave in the order in which their requests came.
     """
@@ -47,7 +47,7 @@ class DynamicScheduler(QueueingScheduler):
         keeps_order: bool = False,
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
-        super().__init__(pace, plan, alarm, gives_turns=plan.is_decoupled)
+        super().__init__(pace, plan, alarm)
         self._execution = execution
         self._queue = queue
         self._free_count = execution.instance_count
@@ -138,8 +138,7 @@ class DynamicScheduler(QueueingScheduler):
         """Note what follows from what has changed."""
         is_empty, quiet = not self._queue.size, self._quiet
         if quiet is None:
-            may_start = self._order is None and not self._gives_turns
-            self._runs_at_once = is_empty and may_start and self._pace.starts_at_once
+            self._runs_at_once = is_empty and self._order is None and self._pace.starts_at_once
             return
         self._runs_at_once = False
         is_quiet = is_empty and self._free_count == self._execution.instance_count
@@ -161,11 +160,6 @@ class DynamicScheduler(QueueingScheduler):
 
     def _start(self, batch: Sequence[Waiting]) -> bool:
         """Run a batch; tell whether that was done here, on the event loop."""
-        if self._gives_turns:
-            [waiting] = batch
-            self._free_count -= 1
-            tell(waiting, self._execution)
-            return False
         requests = [waiting.request for waiting in batch]
         try:
             answers = self._execution.run_inline(requests)
@@ -197,11 +191,6 @@ class DynamicScheduler(QueueingScheduler):
         else:
             self._settle()
         self._deliver(batch, outcome)
-
-    def _end_turn(self, waiting: Waiting) -> None:
-        del waiting
-        self._free_count += 1
-        self._advance()
 
     def _look(self, request: InferRequest) -> None:
         """See how long a request took that ran at once, and how many more come in this turn."""

@@ -18,6 +18,10 @@ when its caller leaves; its step counts. A model that fails leaves the sequence 
 as it was before. A new START on a sequence that lives begins it anew in its slot, behind what
 waits there.
 
+A *decoupled* model answers any number of times, as fast as its caller takes the answers. So it is
+not run here: a caller is told when its instance is free, takes the answers from there itself, one
+request on an instance at a time, and gives the instance back.
+
 *Iterative*: a model takes a request in as many rounds as it likes, each of them with the requests
 of other sequences; in between it stands in line again, before others of its sequence. It needs no
 id, and is then a sequence of its own. When its caller has left there is no further round, and the
@@ -34,6 +38,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable
 from collections.abc import Sequence as Several
+from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
@@ -87,16 +92,15 @@ class SequenceScheduler(QueueingScheduler):
         *,
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
-        # A decoupled model that answers in rounds is run as others are.
-        gives_turns = dressing.plan.is_decoupled and not rules.iterates
-        super().__init__(pace, dressing.plan, alarm, gives_turns=gives_turns)
+        super().__init__(pace, dressing.plan, alarm)
         self._iterates = rules.iterates
-        self._answers_in_rounds = dressing.plan.is_decoupled and rules.iterates
+        self._is_decoupled = dressing.plan.is_decoupled
+        self._gives_turns = self._is_decoupled and not rules.iterates
         self._hold = hold = rules.hold
         self._lanes = [Lane(execution, is_held=bool(hold)) for execution in executions]
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._dressing = dressing
-        self._are_rows = rules.are_rows and not gives_turns
+        self._are_rows = rules.are_rows and not self._gives_turns
         self._idle_ns = 1000 * rules.idle_us
         self._slots = Slots(len(executions), rules.per_lane)
         self._live: dict[Hashable, LiveSequence] = {}
@@ -120,7 +124,25 @@ class SequenceScheduler(QueueingScheduler):
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
-        return self._rounds(request) if self._answers_in_rounds else super().stream(request)
+        if self._gives_turns:
+            return self._turn(request)
+        return self._rounds(request) if self._is_decoupled else super().stream(request)
+
+    async def _turn(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Yield what a decoupled model answers, once its instance is free for the request."""
+        step = self._enqueue(request)
+        done = step.done
+        assert done is not None
+        try:
+            execution = await done
+            assert not isinstance(execution, InferResponse)
+            async with aclosing(execution.stream(request)) as answers:
+                async for answer in answers:
+                    yield self._kept(step, answer) if answer.outputs else answer
+        finally:
+            self._leave(step)
+            if not done.cancelled() and done.exception() is None:
+                self._end_turn(step)
 
     async def _rounds(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield what a decoupled model answers in its rounds."""
@@ -159,7 +181,7 @@ class SequenceScheduler(QueueingScheduler):
         told = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue
         step = step_of(request, sequence, told, queue)
-        if self._answers_in_rounds:
+        if self._is_decoupled and self._iterates:
             step.answers = Answers()
         queue.add(step, self._clock())
         if sequence.key not in self._live:
@@ -302,7 +324,9 @@ class SequenceScheduler(QueueingScheduler):
         """Let a free instance run what is ready; return when to look again, 0: when told."""
         if lane.is_busy or not lane.ready or (lane.is_held and not self._is_released(lane)):
             return 0
-        count, due_ns = self._pace.choose(lane.ready.values(), now_ns)
+        count, due_ns = 1, 0
+        if not self._gives_turns:
+            count, due_ns = self._pace.choose(lane.ready.values(), now_ns)
         if not count:
             return due_ns
         steps = [lane.ready.popitem(last=False)[1] for _ in range(count)]
@@ -375,21 +399,18 @@ class SequenceScheduler(QueueingScheduler):
                 step.give(answer)
             self._settle(step.sequence)
 
-    def _end_turn(self, waiting: Waiting) -> None:
-        assert isinstance(waiting, Step)
-        sequence = waiting.sequence
+    def _end_turn(self, step: Step) -> None:
+        """Take back the instance that a request of a decoupled model had."""
+        sequence = step.sequence
         assert sequence.slot is not None
         self._lanes[sequence.slot.lane].is_busy = False
-        self._dressing.undress(waiting)
+        self._dressing.undress(step)
         sequence.running = None
         self._settle(sequence)
         self._advance()
 
-    def _noted(self, waiting: Waiting, answer: InferResponse) -> InferResponse:
-        assert isinstance(waiting, Step)
-        if not answer.outputs:
-            return answer
-        kept = self._dressing.keep(waiting.sequence, answer)
+    def _kept(self, step: Step, answer: InferResponse) -> InferResponse:
+        kept = self._dressing.keep(step.sequence, answer)
         if isinstance(kept, InferdError):
             raise kept
         return kept
@@ -433,7 +454,7 @@ class SequenceScheduler(QueueingScheduler):
                 f"model '{model}' wants a request again, which its configuration does not allow: "
                 f"sequence_batching has no iterative_sequence"
             )
-        if not self._answers_in_rounds and (round.answers or not round.again):
+        if not self._is_decoupled and (round.answers or not round.again):
             given = len(round.answers)
             return BackendFailed(
                 f"model '{model}' gave {given} answers in one round, but it is not decoupled: "

@@ -1,4 +1,4 @@
-"""How callers of decoupled models take turns, in dynamic batching and in sequences."""
+"""How callers of decoupled models take turns in sequences."""
 
 import asyncio
 from contextlib import aclosing
@@ -7,10 +7,8 @@ from pathlib import Path
 from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
 
 from inferd.config.model import (
-    DynamicBatching,
     ModelConfig,
     ModelInput,
-    QueuePolicy,
     SequenceBatching,
     SequenceState,
 )
@@ -39,10 +37,6 @@ def scheduler_of(config, *executions):
         return execution
 
     return choose_scheduler(config, execution_of, len(executions), Path(), SimulatedAlarm)
-
-
-def dynamic(execution, **batching):
-    return scheduler_of(config_of(dynamic_batching=DynamicBatching(**batching)), execution)
 
 
 def sequences(*executions, state=()):
@@ -77,53 +71,20 @@ async def ended(*readers):
     return [(one.got, one.at_ms) for one in readers]
 
 
-def test_each_request_of_a_decoupled_model_has_an_instance_to_itself():
-    async def serve():
-        execution = SimulatedExecution(2)
-        scheduler = dynamic(execution)
-        readers = [Reader(scheduler, id) for id in ("abc", "de", "f")]
-        assert await ended(*readers) == [("abc", 30), ("de", 20), ("f", 30)]
-        assert execution.batches() == ["abc", "de", "f"]
-
-    simulate(serve)
-
-
-def test_priorities_and_queue_policies_count_for_decoupled_models():
-    async def serve():
-        policy = QueuePolicy("REJECT", 25_000, max_queue_size=2)
-        scheduler = dynamic(
-            SimulatedExecution(),
-            priority_levels=2,
-            default_priority_level=2,
-            default_queue_policy=policy,
-        )
-        first, low = Reader(scheduler, "ab"), Reader(scheduler, "c")
-        await passes(1)
-        high, late = Reader(scheduler, "de", priority=1), Reader(scheduler, "f")
-        await passes(1)
-        refused = Reader(scheduler, "g")
-        await ended(first, low, high, late, refused)
-        assert [(one.got, one.at_ms) for one in (first, high)] == [("ab", 20), ("de", 40)]
-        assert [one.at_ms for one in (low, late, refused)] == [25, 26, 2]
-        assert [type(one.error) for one in (low, late)] == [Unavailable] * 2
-        assert "max_queue_size is 2" in refused.error.message
-
-    simulate(serve)
-
-
 def test_one_that_leaves_gives_the_instance_back():
     async def serve():
-        scheduler = dynamic(SimulatedExecution())
-        leaves, waits = Reader(scheduler, "abcdef", most=1), Reader(scheduler, "g")
-        gone = Reader(scheduler, "h")
+        scheduler = sequences(SimulatedExecution())
+        leaves = Reader(scheduler, "abcdef", most=1, sequence=start(1))
+        waits, gone = (Reader(scheduler, id, sequence=start(id)) for id in "gh")
         await passes(5)
         gone.task.cancel()
         assert await ended(leaves, waits, gone) == [("a", 10), ("g", 20), ("", 5)]
-        cancelled, last = Reader(scheduler, "ij"), Reader(scheduler, "k")
+        cancelled = Reader(scheduler, "ij", sequence=start(2))
+        last = Reader(scheduler, "k", sequence=start(3))
         await passes(5)
         cancelled.task.cancel()
         assert await ended(cancelled, last) == [("", 25), ("k", 35)]
-        assert scheduler._free_count == 1
+        assert not scheduler._lanes[0].is_busy
 
     simulate(serve)
 
@@ -131,69 +92,35 @@ def test_one_that_leaves_gives_the_instance_back():
 def test_one_that_leaves_when_its_turn_has_just_come_gives_it_back():
     async def serve():
         execution = SimulatedExecution()
-        scheduler = dynamic(execution)
+        scheduler = sequences(execution)
         tensor = Tensor("A", DataType.INT8, (1, 1), b"0")
-        first = InferRequest("m", id="a", inputs=[tensor])
+        first = InferRequest("m", id="a", inputs=[tensor], sequence=start(1))
         async with aclosing(scheduler.stream(first)) as answers:
             async for _ in answers:
-                second = Reader(scheduler, "b")
+                second = Reader(scheduler, "b", sequence=start(2))
                 await passes(1)
-        assert scheduler._free_count == 0  # it is the second's, which does not know that yet
+        assert scheduler._lanes[0].is_busy  # by the second, which does not know that yet
         second.task.cancel()
-        await ended(second, last := Reader(scheduler, "c"))
+        await ended(second, last := Reader(scheduler, "c", sequence=start(3)))
         assert (last.got, execution.batches()) == ("c", ["a", "c"])
-        assert scheduler._free_count == 1
-
-    simulate(serve)
-
-
-def test_closing_lets_those_who_wait_have_their_turn():
-    async def serve():
-        execution = SimulatedExecution()
-        scheduler = dynamic(execution)
-        readers = [Reader(scheduler, id) for id in ("ab", "c")]
-        await passes(1)
-        closing = asyncio.create_task(scheduler.close(1))
-        await passes(1)
-        late = Reader(scheduler, "d")
-        assert await ended(*readers, late) == [("ab", 20), ("c", 30), ("", 2)]
-        await closing
-        assert (now_ms(), execution.is_closed) == (30, True)
-        assert isinstance(late.error, Unavailable)
+        assert not scheduler._lanes[0].is_busy
 
     simulate(serve)
 
 
 def test_closing_refuses_those_who_wait_when_the_time_is_over():
     async def serve():
-        scheduler = dynamic(SimulatedExecution())
-        runs, waits = Reader(scheduler, "abcdefgh"), Reader(scheduler, "i")
+        scheduler = sequences(SimulatedExecution())
+        runs = Reader(scheduler, "abcdefgh", sequence=start(1))
+        waits = Reader(scheduler, "i", sequence=start(2))
         await passes(1)
         await scheduler.close(0.03)
         await ended(waits)
         assert (waits.at_ms, type(waits.error)) == (31, Unavailable)
         await ended(runs)
+        assert not scheduler._live
 
     simulate(serve)
-
-
-def test_a_request_that_is_no_stream_has_its_one_answer():
-    async def serve():
-        scheduler = scheduler_of(
-            ModelConfig(
-                "m",
-                max_batch_size=4,
-                input=(ModelInput("A", DataType.INT8, (1,)),),
-                dynamic_batching=DynamicBatching((4,)),
-            ),
-            SimulatedExecution(),
-        )
-        assert await ended(Reader(scheduler, "a")) == [("a", 10)]
-
-    simulate(serve)
-
-
-# --- in sequences ---
 
 
 def start(id=1):
