@@ -94,7 +94,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
         option = request.config.getoption
         yield Target(url, option("--grpc"), option("--metrics-url"))
     else:
-        with serve(REPOS / "v2") as own:
+        with serve(REPOS / "v2", "--cache-config=local,size=1000000") as own:
             yield own
 
 

@@ -596,6 +596,8 @@ FAULTS: dict[str, Fault] = {
     "S222": on_answer(
         lambda answer: setattr(answer, "body", answer.body.replace(b'"outputs"', b'"out"'))
     ),
+    "S230": each_row(lambda row: row["inference_stats"]["cache_hit"].update(count=0)),
+    "S231": edits(lambda body: body["outputs"].pop(0)),
     "S201": each_output(lambda tensor: tensor.update(datatype="BYTES")),
     "S202": each_value(lambda value: f"{value}.000000" if ":" in str(value) else value),
 }

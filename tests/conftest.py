@@ -1,8 +1,12 @@
-"""POSIX shared memory for tests of several folders."""
+"""POSIX shared memory, Redis servers and certificates for tests of several folders."""
 
 import itertools
 import mmap
 import os
+import shutil
+import socket
+import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,3 +64,72 @@ def shared():
     for each in made:
         each.close()
     assert not list(FOLDER.glob(f"test_inferd_{os.getpid()}_*"))
+
+
+class RedisServer:
+    """A real redis-server on `port`, which keeps nothing on disk."""
+
+    PATIENCE_S = 30
+
+    def __init__(self, binary, *options):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        port = [] if "--tls-port" in options else ["--port", str(self.port)]
+        options = [option.replace("{port}", str(self.port)) for option in options]
+        self._command = [binary, "--bind", "127.0.0.1", *port, "--save", "", *options]
+        self._process = None
+
+    def start(self):
+        """Have it answer."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + self.PATIENCE_S
+        while True:
+            with suppress(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            assert self._process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.001)
+
+    def stop(self):
+        """Have it end."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def redis_server():
+    """redis_server(*options) is a server that has started; at the end all have ended."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("redis-server is not here (Debian: redis-server)")
+    made = []
+
+    def make(*options):
+        made.append(RedisServer(binary, *options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """A folder with ca.pem, and server.pem with server.key, which ca signed for 127.0.0.1."""
+    folder = tmp_path_factory.mktemp("tls")
+    # Python 3.13 and later refuse a certificate authority that does not say what its key is for.
+    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    _openssl(folder, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", *usage)
+    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=server"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    _openssl(folder, "-keyout", "server.key", "-out", "server.pem", *signed, *names)
+    return folder
+
+
+def _openssl(folder, *arguments):
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *key, *arguments]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)

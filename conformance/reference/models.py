@@ -70,6 +70,8 @@ class Model:
     decoupled: bool = False
     sequence: type | None = None
     """Of a sequence model the type of its ids; `run` is given START and ID as inputs."""
+    is_kept: bool = False
+    """Whether its answers are kept in the response cache."""
 
 
 @dataclass
@@ -84,6 +86,8 @@ class Server:
     unloaded: set[str] = field(default_factory=set)
     trace: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """What was set of the trace settings, by model, "" for all models."""
+    answers: set[tuple[Any, ...]] = field(default_factory=set)
+    """The requests whose answers are kept; as running a model anew gives the same, no more is."""
     tallies: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
 
     @property
@@ -153,7 +157,13 @@ class Server:
                 raise Refused(msg)
         given = {tensor.name: tensor for tensor in inputs}
         outputs = model.run(given | controls(model, extra))
-        self.tallies[name, chosen].add(inputs[0].shape[0] if model.max_batch else 1)
+        asked = (name, chosen, str(sorted(given.items())), tuple(wanted), str(extra))
+        is_hit = asked in self.answers
+        if model.is_kept:
+            self.answers.add(asked)
+            self.tallies[name, chosen].look_up(is_hit=is_hit)
+        if not is_hit:
+            self.tallies[name, chosen].add(inputs[0].shape[0] if model.max_batch else 1)
         return chosen, [tensor for tensor in outputs if not wanted or tensor.name in wanted]
 
 
@@ -298,6 +308,10 @@ def fixture() -> Server:
         Model(
             "m", ["1", "3"], {"INPUT0": fp32, "INPUT1": fp32}, {"OUTPUT0": fp32, "OUTPUT1": fp32},
             add_and_subtract, max_batch=8, labels={"OUTPUT0": ["ant", "bee", "bird"]},
+        ),
+        Model(
+            "kept", ["1"], {"INPUT0": fp32, "INPUT1": fp32}, {"OUTPUT0": fp32, "OUTPUT1": fp32},
+            add_and_subtract, max_batch=8, is_kept=True,
         ),
         Model(
             "mymodel", ["1", "2"], {"input0": ("UINT32", [2, 2]), "input1": ("BOOL", [3])},

@@ -18,6 +18,13 @@ class Tally:
     def __init__(self) -> None:
         self.batch_sizes: list[int] = []
         self.last_ms = 0
+        self.hit_count = 0
+        self.miss_count = 0
+
+    def look_up(self, *, is_hit: bool) -> None:
+        """Count a look into the response cache."""
+        self.hit_count += is_hit
+        self.miss_count += not is_hit
 
     def add(self, batch_size: int) -> None:
         """Count a request that was answered."""
@@ -27,14 +34,17 @@ class Tally:
     def row(self, name: str, version: str) -> dict[str, Any]:
         """Return the row of statistics."""
         count = len(self.batch_sizes)
-        unused = {phase: duration() for phase in ("fail", "cache_hit", "cache_miss")}
+        phases = {phase: duration(count) for phase in PHASES}
+        phases |= {phase: duration(count + self.hit_count) for phase in PHASES[:2]}
+        phases |= {"fail": duration(), "cache_miss": duration(self.miss_count)}
+        phases["cache_hit"] = duration(self.hit_count)
         return {
             "name": name,
             "version": version,
             "last_inference": self.last_ms,
             "inference_count": sum(self.batch_sizes),
             "execution_count": count,
-            "inference_stats": {**{phase: duration(count) for phase in PHASES}, **unused},
+            "inference_stats": phases,
             "batch_stats": [
                 {
                     "batch_size": size,

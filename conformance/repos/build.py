@@ -104,6 +104,15 @@ input { name: "INPUT1" data_type: TYPE_FP32 dims: [ 4 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] label_filename: "labels.txt" }
 output { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 4 ] }
 """
+KEPT_CONFIG = """\
+backend: "onnxruntime"
+max_batch_size: 8
+response_cache { enable: true }
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
+input { name: "INPUT1" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 4 ] }
+"""
 MYMODEL_CONFIG = """\
 platform: "onnxruntime_onnx"
 max_batch_size: 0
@@ -177,6 +186,8 @@ def main() -> None:
     write(v2 / "m" / "labels.txt", "ant\nbee\nbird\n")
     for version in ("1", "3"):
         write(v2 / "m" / version / "model.onnx", sum_and_difference())
+    write(v2 / "kept" / "config.pbtxt", KEPT_CONFIG)
+    write(v2 / "kept" / "1" / "model.onnx", sum_and_difference())
     write(v2 / "mymodel" / "config.pbtxt", MYMODEL_CONFIG)
     for version in ("1", "2"):
         write(v2 / "mymodel" / version / "model.onnx", printed_example())

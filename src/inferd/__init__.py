@@ -1,5 +1,23 @@
 """inferd: an inference server that speaks the standard protocols exactly."""
 
-__all__ = ["__version__"]
+__all__ = ["Model", "Server", "Spec", "__version__", "model"]
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "Model": ("inferd.backends.function.model", "Model"),
+    "Server": ("inferd.server.thread", "ServerThread"),
+    "Spec": ("inferd.backends.function.spec", "Spec"),
+    "model": ("inferd.backends.function.model", "model"),
+}
+"""Where the public names are, which come when they are first used; type checkers read the .pyi."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        msg = f"module 'inferd' has no attribute '{name}'"
+        raise AttributeError(msg)
+    from importlib import import_module
+
+    module, attribute = _PLACES[name]
+    return getattr(import_module(module), attribute)

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from inferd.config.server import ServerConfig
-from inferd.config.sources import GivenFlag, check_server_config, read_settings
+from inferd.config.sources import GivenFlag, check_server_config, read_options, read_settings
 from inferd.errors import InvalidConfig
 
 
@@ -189,3 +191,26 @@ def test_models_to_begin_with_must_make_sense(control, complaint):
 @pytest.mark.parametrize("models", [(), ("*",), ("m", "n")])
 def test_explicit_mode_begins_with_any_models(models):
     check_server_config(ServerConfig(load_model=models, model_control_mode="explicit"))
+
+
+def test_a_program_gives_options_by_name_in_pythons_own_types():
+    config = read_options(
+        {"model_repository": [Path("a"), "b"], "http_port": 1, "allow_grpc": False}
+    )
+    assert config.model_repository == ("a", "b")
+    assert (config.http_port, config.allow_grpc) == (1, False)
+    assert read_options({"model_repository": Path("a")}).model_repository == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"http_prot": 1}, "'http_prot' is not an option, did you mean http_port?"),
+        ({"http_port": "1"}, "http_port: '1' is not a whole number"),
+        ({"http_port": 1 << 20}, "http_port: 1048576 is too large"),
+        ({"allow_http": False, "allow_grpc": False}, "leave nothing to serve"),
+    ],
+)
+def test_options_a_program_gets_wrong_are_told(given, complaint):
+    with pytest.raises(InvalidConfig, match=complaint):
+        read_options(given)

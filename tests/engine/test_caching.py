@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import functools
+import os
 
 import pytest
 
-from inferd.config.cache import LocalCacheSettings
+from inferd.config.cache import LocalCacheSettings, RedisCacheSettings
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.engine.engine import Engine
 from inferd.engine.load import LoadOptions
@@ -259,3 +260,76 @@ async def test_an_ensemble_with_a_decoupled_step_keeps_no_answers(repository):
             await engine.load(LoadRequest("e"))
         with pytest.raises(InvalidRequest):
             engine.statistics("e")
+
+
+# --- a cache that servers share ---
+
+
+@pytest.fixture
+def shared_cache(redis_server):
+    """The settings of a Redis cache."""
+    return RedisCacheSettings("127.0.0.1", redis_server().port, socket_timeout_s=10.0)
+
+
+async def stored(engine, request):
+    """Ask, and wait until a server that asks next finds the answer."""
+    answer = await engine.infer(request)
+    await engine._store.close()
+    return answer
+
+
+@run
+async def test_servers_with_the_same_model_share_answers(repository, ask, shared_cache):
+    root = repository(m=identity(KEPT))
+    async with engine_on(root, shared_cache) as one, engine_on(root, shared_cache) as other:
+        await stored(one, ask("m", X=ROWS))
+        answer = await other.infer(ask("m", X=ROWS))
+        assert answer.outputs[0].numpy().tolist() == ROWS
+        assert (Numbers(other).hits, Numbers(other).executed) == (1, 0)
+
+
+@run
+async def test_a_server_that_starts_again_finds_what_it_kept(repository, ask, shared_cache):
+    root = repository(m=identity(KEPT))
+    for hits in (0, 1):
+        async with engine_on(root, shared_cache) as engine:
+            await engine.infer(ask("m", X=ROWS))
+            assert Numbers(engine).hits == hits
+
+
+@run
+async def test_a_changed_model_finds_nothing_that_was_kept(repository, ask, shared_cache):
+    root = repository(m=identity(KEPT))
+    async with engine_on(root, shared_cache) as engine:
+        await stored(engine, ask("m", X=ROWS))
+        (root / "m" / "1" / "changed").write_text("x")
+        await engine.load(LoadRequest("m"))
+        await engine.infer(ask("m", X=ROWS))
+        assert Numbers(engine).hits == 0
+
+
+@run
+async def test_an_ensemble_shares_its_answers_while_its_steps_are_the_same(
+    repository, ask, shared_cache
+):
+    root = repository(a=identity(), e=ensemble("a"))
+    async with engine_on(root, shared_cache) as one, engine_on(root, shared_cache) as other:
+        await stored(one, ask("e", X=ROWS))
+        await other.infer(ask("e", X=ROWS))
+        assert (Numbers(other, "e").hits, Numbers(other, "a").executed) == (1, 0)
+        (root / "a" / "1" / "changed").write_text("x")
+        await other.load(LoadRequest("a"))
+        await other.infer(ask("e", X=ROWS))
+        assert Numbers(other, "a").executed == 1
+
+
+@run
+async def test_a_model_whose_files_cannot_be_read_serves_without_a_cache(
+    repository, ask, shared_cache, caplog
+):
+    root = repository(m=identity(KEPT))
+    os.mkfifo(root / "m" / "1" / "pipe")
+    async with engine_on(root, shared_cache) as engine:
+        await engine.infer(ask("m", X=ROWS))
+        assert (Numbers(engine).executed, Numbers(engine).misses) == (1, 0)
+    assert "answers of model 'm' are not kept" in caplog.text

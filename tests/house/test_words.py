@@ -35,9 +35,9 @@ def test_no_file_has(texts, what):
     assert found(texts, FORBIDDEN[what]) == []
 
 
-# Clients that are no Python packages (curl, nghttp, h2load, node): a machine may lack one, and the
-# fixture that looks for it says so by name.
-PROGRAMS = ("tests/clients_h2/conftest.py", "tests/clients_h2/test_node.py")
+# Programs that are no Python packages (curl, nghttp, h2load, node, redis-server): a machine may
+# lack one, and the fixture that looks for it says so by name.
+PROGRAMS = ("tests/conftest.py", "tests/clients_h2/conftest.py", "tests/clients_h2/test_node.py")
 
 
 @pytest.mark.parametrize("what", FORBIDDEN_IN_TESTS)

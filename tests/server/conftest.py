@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import subprocess
 
 import pytest
 
@@ -68,22 +67,3 @@ def _parameters(given):
         f'\nparameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}'
         for key, value in given.items()
     )
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory):
-    """A folder with ca.pem, and server.pem with server.key, which ca signed for 127.0.0.1."""
-    folder = tmp_path_factory.mktemp("tls")
-    # Python 3.13 and later refuse a certificate authority that does not say what its key is for.
-    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
-    _openssl(folder, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca", *usage)
-    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=server"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
-    _openssl(folder, "-keyout", "server.key", "-out", "server.pem", *signed, *names)
-    return folder
-
-
-def _openssl(folder, *arguments):
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    command = ["openssl", "req", "-x509", *key, *arguments]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)

@@ -1,6 +1,7 @@
 """The response cache as clients see it: tritonclient over both protocols, and the metrics."""
 
 import asyncio
+import time
 import urllib.request
 
 import numpy as np
@@ -18,6 +19,7 @@ response_cache { enable: true }
 input { name: "X" data_type: TYPE_FP32 dims: 3 }
 output { name: "Y" data_type: TYPE_FP32 dims: 3 label_filename: "labels.txt" }
 """
+PATIENCE_S = 30
 VALUES = np.array([[0.5, 2.5, 1.5]], np.float32)
 
 
@@ -135,3 +137,29 @@ def test_without_a_cache_there_are_no_metrics_of_it(served):
             return answer.read().decode()
 
     assert "nv_cache" not in served(ask, cache_config=())
+
+
+def test_a_server_answers_with_its_redis_and_without_it(served, redis_server):
+    redis = redis_server()
+
+    def ask(server):
+        with (
+            http.InferenceServerClient(f"127.0.0.1:{server.http_port}") as rest,
+            grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as rpc,
+        ):
+            deadline = time.monotonic() + PATIENCE_S
+            while hits(rest)[0] == 0:  # what is kept is stored behind the answer
+                rest.infer("kept", given(http))
+                assert time.monotonic() < deadline
+            before = hits(rest)
+            assert rpc.infer("kept", given(grpc)).as_numpy("Y").tolist() == VALUES.tolist()
+            assert hits(rest) == (before[0] + 1, before[1])
+            redis.stop()
+            for client, kind in ((rest, http), (rpc, grpc)):
+                for _ in range(3):
+                    answer = client.infer("kept", given(kind))
+                    assert answer.as_numpy("Y").tolist() == VALUES.tolist()
+            assert hits(rest) == (before[0] + 1, before[1] + 6)
+
+    place = ("redis,host=127.0.0.1", f"redis,port={redis.port}", "redis,socket_timeout=9000")
+    served(ask, cache_config=place)

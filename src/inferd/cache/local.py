@@ -23,6 +23,8 @@ class _Entry(msgspec.Struct):
 class LocalStore:
     """Keeps answers of `size_bytes` altogether, with their keys and all they need."""
 
+    is_shared = False
+
     def __init__(self, size_bytes: int) -> None:
         self.counts = CacheCounts()
         self.size_bytes = size_bytes

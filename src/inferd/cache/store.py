@@ -48,11 +48,13 @@ class Store(Protocol):
     """Where answers are kept; made once for a server. All is called on the event loop.
 
     What fails is logged there and is as if there were no answer. `largest_bytes` is the size of the
-    largest answer there is room for.
+    largest answer there is room for. One that `is_shared` outlives this server and has answers of
+    others: there, versions that answer alike must be known as the same.
     """
 
     counts: CacheCounts
     largest_bytes: int
+    is_shared: bool
 
     def shelf(self) -> Shelf:
         """Return an empty shelf."""

@@ -13,6 +13,7 @@ MAIN = """\
 inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Protocol).
 
   inferd serve PATH... [options]    serve the models in one or more repositories
+  inferd serve app.py               serve the functions of a Python file as models
   inferd serve --help               every option of the server
   inferd key NAME FILE              make an API key, for --api-key-file
   inferd --version                  print the version
@@ -28,7 +29,8 @@ _SERVE = """\
 inferd serve PATH... [options]
 
 Serves the models in one or more repositories. PATH is a folder of model folders, each with
-numbered version folders in it: models/resnet/1/model.onnx.
+numbered version folders in it: models/resnet/1/model.onnx. It may also be one
+model's folder or file, or a Python file whose functions are models (@inferd.model).
 
 Every option can be set three ways. What stands first here goes before what stands last:
 

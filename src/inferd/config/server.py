@@ -531,8 +531,8 @@ class ServerConfig:
     cache_config: tuple[str, ...] = option(
         (),
         "CACHE,SETTING=VALUE: the response cache, for models whose configuration has "
-        "response_cache { enable: true }. local,size=BYTES keeps answers in memory. "
-        "May be repeated.",
+        "response_cache { enable: true }. local,size=BYTES keeps answers in memory, "
+        "redis,host=HOST with redis,port=PORT in Redis. May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
         old_flags={"response-cache-byte-size": "local,size={}"},

@@ -2,6 +2,7 @@
 default.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,28 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
     check_server_config(config)
     warnings += _without_effect(options, config)
     return Settings(config, tuple(warnings))
+
+
+def read_options(given: Mapping[str, object]) -> ServerConfig:
+    """Return the configuration that a program gives in Python, by the options' names.
+
+    Lists and paths may be what Python has for them. Raises InvalidConfig.
+    """
+    options = options_of(ServerConfig)
+    chosen = {}
+    for name, value in given.items():
+        if name not in options:
+            msg = f"{name!r} is not an option{nearest(name, list(options))}"
+            raise InvalidConfig(msg)
+        plain = [_text(one) for one in value] if isinstance(value, list | tuple) else _text(value)
+        chosen[name] = options[name].read_toml(plain, name)
+    config = ServerConfig(**chosen)
+    check_server_config(config)
+    return config
+
+
+def _text(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def check_server_config(config: ServerConfig) -> None:

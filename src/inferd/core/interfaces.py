@@ -98,6 +98,18 @@ class Backend(Protocol):
         ...
 
 
+class GivenModel(msgspec.Struct, frozen=True):
+    """A model that a program hands to the server, with what runs it.
+
+    `config` may leave out what has a default. `folder` is where files lie that it names.
+    """
+
+    name: str
+    config: ModelConfig
+    backend: Backend
+    folder: Path
+
+
 class Scheduler(Protocol):
     """When, and with which others, a request runs.
 

@@ -1,61 +1,93 @@
 """Which answers are kept: where the server has a response cache and the configuration wants it."""
 
-import hashlib
-import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from inferd.cache.local import LocalStore
-from inferd.cache.scheduler import CachingScheduler, Identity
+from inferd.cache.scheduler import CachingScheduler
 from inferd.cache.store import Store
-from inferd.config.cache import CacheSettings
+from inferd.config.cache import CacheSettings, LocalCacheSettings
 from inferd.engine.ensemble import find_steps
+from inferd.engine.identity import (
+    EnsembleIdentity,
+    Identity,
+    OwnIdentity,
+    random_identity,
+    shared_identity,
+)
 from inferd.engine.served import Served
-from inferd.errors import InferdError
+from inferd.repository.digest import content_digest
+from inferd.repository.layout import FoundModel
+from inferd.repository.watch import NO_MARKS, Marks, marks_of
 
-_TOKEN_BYTES = 16
+Find = Callable[[str, str], Served]
+"""Tells what serves a model's version now (Catalog.find)."""
 
 
 def open_store(settings: CacheSettings | None) -> Store | None:
-    """Return the cache that `settings` ask for."""
-    return LocalStore(settings.size_bytes) if settings is not None else None
+    """Return the cache that `settings` ask for. Raises InvalidConfig when a package is missing."""
+    if settings is None:
+        return None
+    if isinstance(settings, LocalCacheSettings):
+        return LocalStore(settings.size_bytes)
+    from inferd.cache.redis import RedisStore
+
+    return RedisStore(settings)
 
 
-def keep_answers(
-    served: Served, store: Store | None, find: Callable[[str, str], Served] | None
-) -> None:
-    """Have the answers of a version that has just loaded kept in `store`, if it wants that.
+class Keeper:
+    """Has the answers of versions kept in `store`; `find` finds the steps of ensembles."""
 
-    Those of an ensemble hang on what serves its steps, too, which `find` (Catalog.find) finds.
-    """
-    if store is None:
-        return
-    served.identity = _identity(served, find)
-    if served.config.response_cache:
+    def __init__(self, store: Store, find: Find | None) -> None:
+        self._store = store
+        self._find = find
+
+    def look(self, model: FoundModel) -> Marks:
+        """Return how the files of `model` look, which is about to be loaded."""
+        return marks_of(model.folder, model.file) if self._store.is_shared else NO_MARKS
+
+    def take(
+        self, served: Served, model: FoundModel, marks: Marks, steps: Sequence[Served] = ()
+    ) -> None:
+        """Keep the answers of `served`, just made from `model`, if it wants that.
+
+        `marks` are what `look` said before; `steps` serve those of an ensemble.
+        """
+        served.identity = self._identity(served, model, marks, steps)
+        if not served.config.response_cache:
+            return
+        served.identity.settle()
         served.scheduler = CachingScheduler(
-            served.scheduler, store, served.identity, served.check_response, served.counts
+            served.scheduler,
+            self._store,
+            served.identity,
+            served.check_response,
+            served.counts,
         )
         served.is_cached = True
 
+    def _identity(
+        self, served: Served, model: FoundModel, marks: Marks, steps: Sequence[Served]
+    ) -> Identity:
+        if self._store.is_shared:
+            own = OwnIdentity(served.name, partial(self._read, served, model, marks))
+        else:
+            own = OwnIdentity(served.name, random_identity)
+            own.settle()
+        config, find = served.config, self._find
+        if config.ensemble_scheduling is None or find is None:
+            return own
+        return EnsembleIdentity(
+            own,
+            [step.identity for step in steps],
+            lambda: [step.identity for step in find_steps(config, find)],
+        )
 
-def _identity(served: Served, find: Callable[[str, str], Served] | None) -> Identity:
-    token, config = os.urandom(_TOKEN_BYTES), served.config
-    if config.ensemble_scheduling is None or find is None:
-        return lambda: token
-
-    def of_ensemble() -> bytes | None:
-        try:
-            steps = find_steps(config, find)
-        except InferdError:
-            return None
-        return _joined(token, [step.identity() for step in steps])
-
-    return of_ensemble
-
-
-def _joined(token: bytes, identities: Sequence[bytes | None]) -> bytes | None:
-    digest = hashlib.sha256(token)
-    for identity in identities:
-        if identity is None:
-            return None
-        digest.update(len(identity).to_bytes(1, "little") + identity)
-    return digest.digest()
+    def _read(self, served: Served, model: FoundModel, marks: Marks) -> bytes | None:
+        config, version = served.config, int(served.version)
+        if config.ensemble_scheduling is not None:
+            return shared_identity(config, version, b"")
+        files = content_digest(model.folder, version, model.file)
+        # Files that have changed since the model was made of them are not what it is.
+        is_same = self.look(model) == marks
+        return shared_identity(config, version, files) if is_same else None

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.engine.catalog import UNLOADED, Catalog
@@ -61,12 +62,14 @@ class Control:
 
     # --- the start, and the end ---
 
-    async def start(self, paths: Sequence[Path]) -> None:
+    async def start(self, paths: Sequence[Path], given: Sequence[GivenModel] = ()) -> None:
         """Load what the mode says of the models below `paths`; what fails is in the catalog.
+
+        Those `given` load in every mode.
 
         Raises InvalidConfig for a path that holds no models.
         """
-        models = await in_daemon_thread(lambda: self._sources.open(paths))
+        models = await in_daemon_thread(lambda: self._sources.open(paths, given))
         for model in models:
             self._lineup(model.name).announce(model.versions)
             self._dependents.ask(model.name)

@@ -10,6 +10,7 @@ import inferd
 from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
 from inferd.config.trace import TraceChange, TraceSettings
+from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
 from inferd.core.request import InferRequest, InferResponse
@@ -302,13 +303,17 @@ class Engine:
         """Let a loaded version answer from now on."""
         self._catalog.add(served)
 
-    async def load_all(self, repositories: Sequence[Path | str]) -> None:
+    async def load_all(
+        self, repositories: Sequence[Path | str], given: Sequence[GivenModel] = ()
+    ) -> None:
         """Load what the control mode says of `repositories`; then the server may be ready.
+
+        So do the models `given`, in every mode.
 
         A model that cannot be loaded stays in the index with its reason, the others serve.
         Raises InvalidConfig for a path that holds no models.
         """
-        await self._control.start([Path(path) for path in repositories])
+        await self._control.start([Path(path) for path in repositories], given)
         self.finish_loading()
 
     async def look(self) -> Sequence[asyncio.Task[None]]:

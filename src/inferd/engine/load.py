@@ -22,12 +22,13 @@ from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
     Backend,
     DecoupledInstance,
+    GivenModel,
     Instance,
     ModelFiles,
     Models,
     Placement,
 )
-from inferd.engine.caching import keep_answers
+from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
@@ -45,11 +46,12 @@ from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.labels import read_labels
-from inferd.repository.layout import FoundModel, files_of, placements
+from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
+from inferd.repository.watch import NO_MARKS
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.limiter import RateLimiter, limited
 
@@ -101,7 +103,7 @@ class Loader:
         store: Store | None = None,
     ) -> None:
         self._options = options
-        self._store = store
+        self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
         self._find = find
         self._gpu_count = gpu_count()
@@ -125,6 +127,17 @@ class Loader:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
+    def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
+        """Return the one version of a model that a program handed over, to be loaded.
+
+        `override` stands in for its configuration. Raises InvalidConfig, InvalidRequest.
+        """
+        check_model_name(model.name)
+        config = replace(override or model.config, backend=model.config.backend)
+        config = normalised(config, model.name, self._gpu_count, "its options")
+        check_config(config, "its options")
+        return FoundModel(model.name, model.folder, config, (1,), backend=model.backend)
+
     def load(self, model: FoundModel, version: int, steps: Sequence[Served] = ()) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
 
@@ -135,16 +148,19 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        keeper = self._keeper
+        marks = keeper.look(model) if keeper is not None else NO_MARKS
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
         else:
             served = self._model(model, config, version)
-        keep_answers(served, self._store, self._find)
+        if keeper is not None:
+            keeper.take(served, model, marks, steps)
         served.load_s = time.monotonic() - began_s
         return served
 
     def _model(self, model: FoundModel, config: ModelConfig, version: int) -> Served:
-        backend = self._backend(config.backend)
+        backend = model.backend or self._backend(config.backend)
         files = files_of(model, version, config)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)

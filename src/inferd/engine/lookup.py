@@ -1,9 +1,11 @@
 """Lookup: names of backends, and the classes they mean, imported when needed."""
 
+from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from inferd.config.platform import platform_named
-from inferd.core.interfaces import Backend
+from inferd.core.interfaces import Backend, GivenModel
 from inferd.errors import InvalidConfig, Unsupported
 
 ENTRY_POINTS = "inferd.backends"
@@ -17,6 +19,24 @@ _BACKENDS = {
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
+
+_GIVEN_MODEL = "inferd.backends.function.model:given_model"
+_READ_APP = "inferd.backends.function.app:read_app"
+
+
+def given_model(target: Callable[..., object]) -> GivenModel:
+    """Return the model that an inferd.Model, or what one can be made of, is.
+
+    Raises InvalidConfig.
+    """
+    found: GivenModel = EntryPoint("", _GIVEN_MODEL, ENTRY_POINTS).load()(target)
+    return found
+
+
+def models_in(app: Path) -> list[GivenModel]:
+    """Run a Python file and return the models it defines. Raises InvalidConfig."""
+    found: list[GivenModel] = EntryPoint("", _READ_APP, ENTRY_POINTS).load()(app)
+    return found
 
 
 _EXTRAS = {"pytorch": "torch"}

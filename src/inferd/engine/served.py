@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.engine.identity import Identity, Unknown
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
@@ -18,9 +18,6 @@ from inferd.tensor.classification import Labels, check_classifiable, classified
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    from inferd.cache.scheduler import Identity
 
 _BATCH = (-1,)
 
@@ -88,7 +85,7 @@ class Served:
         self.load_s = 0.0
         self.is_on_gpu = False
         self.nesting = 0
-        self.identity: Identity = lambda: None
+        self.identity: Identity = Unknown()
         self.is_cached = False
         self.labels = labels or {}
         self._max_batch_size = config.max_batch_size

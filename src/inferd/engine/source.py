@@ -1,4 +1,4 @@
-"""Sources: what models are made from, as it lies in the repositories or as a client sends it.
+"""Sources: what models are made from: what lies in repositories, is handed over, or sent.
 
 Everything but `open` and `close` reads the disk, or takes long: it is for a thread.
 """
@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json
+from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest
 from inferd.engine.load import Loader, LoadOptions, tell_ignored
-from inferd.errors import InvalidRequest, NotLoadable
+from inferd.engine.lookup import models_in
+from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
 from inferd.repository.layout import FoundModel
-from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE
+from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, is_app
 from inferd.repository.repositories import Repositories
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads
@@ -43,7 +45,10 @@ class Source(NamedTuple):
 
 
 class Sources:
-    """Reads what the control mode says, from the paths the server was given."""
+    """Reads what the control mode says, from the paths the server was given.
+
+    Models that a program hands over, or an app file defines, load at the start in every mode.
+    """
 
     def __init__(self, loader: Loader, options: LoadOptions) -> None:
         self._loader = loader
@@ -51,11 +56,26 @@ class Sources:
         self._mode = options.model_control_mode
         self._uploads = Uploads(options.model_upload_max_bytes)
         self._repositories = Repositories(())
+        self._given: dict[str, GivenModel] = {}
         self.watch = Watch(self._repositories)
 
-    def open(self, paths: Sequence[Path]) -> list[FoundModel]:
+    def open(self, paths: Sequence[Path], given: Sequence[GivenModel] = ()) -> list[FoundModel]:
         """Return the models to begin with. Raises InvalidConfig for a path that holds none."""
-        self._repositories = self._loader.repositories(paths)
+        apps = [path for path in paths if is_app(path)]
+        self._repositories = self._loader.repositories([p for p in paths if p not in apps])
+        for model in (*given, *(one for app in apps for one in models_in(app))):
+            self._give(model)
+        handed_over = [self._loader.given(model) for model in self._given.values()]
+        return [*handed_over, *self._found()]
+
+    def _give(self, model: GivenModel) -> None:
+        if model.name in self._given or model.name in self._repositories.places():
+            msg = f"two models are called '{model.name}'"
+            raise InvalidConfig(msg)
+        self._given[model.name] = model
+
+    def _found(self) -> list[FoundModel]:
+        """Return those of the models in the repositories that are there to begin with."""
         self.watch = Watch(self._repositories)
         if self._mode == "poll":  # before the files are read: what changes meanwhile is noticed
             self.watch.look()
@@ -72,13 +92,14 @@ class Sources:
         self._uploads.close()
 
     def names(self) -> list[str]:
-        """Return the names of the models in the repositories. Raises NotLoadable."""
-        return list(self._repositories.places())
+        """Return the names of the models that can be loaded. Raises NotLoadable."""
+        return sorted({*self._given, *self._repositories.places()})
 
     def of(self, model: FoundModel) -> Source:
         """Return `model`, just read, as a source."""
         tell_ignored(model)
-        marks = NO_MARKS if self._mode == "none" else marks_of(model.folder, model.file)
+        is_fixed = self._mode == "none" or model.backend is not None
+        marks = NO_MARKS if is_fixed else marks_of(model.folder, model.file)
         return Source(model, marks)
 
     def find(self, name: str) -> Source | None:
@@ -87,6 +108,8 @@ class Sources:
         Raises NotLoadable when a repository cannot be read, or, where clients ask for models, and
         so for the steps of ensembles, as `asked` does.
         """
+        if name in self._given:
+            return self.of(self._loader.given(self._given[name]))
         model = self._repositories.find(name)
         if model is None:
             return None
@@ -100,7 +123,12 @@ class Sources:
         Raises NotLoadable, InvalidRequest, InvalidConfig for the configuration sent.
         """
         override = None if request.config is None else _read_config(request.config)
-        model = self._repositories.find(request.model, override)
+        given = self._given.get(request.model)
+        model = (
+            self._loader.given(given, override)
+            if given
+            else self._repositories.find(request.model, override)
+        )
         if model is None:
             raise _unknown(request.model)
         self._check_links(model)

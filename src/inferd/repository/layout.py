@@ -21,7 +21,7 @@ from inferd.config.platform import (
     platform_of_file,
     platforms_of,
 )
-from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.interfaces import Backend, ModelFiles, Placement
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
 RESERVED_FOLDERS = ("warmup", "initial_state", "configs", "__pycache__")
@@ -39,7 +39,8 @@ class FoundModel(msgspec.Struct, frozen=True):
     `error` says why. `versions` are the numbers its version policy chooses, ascending. `ignored`
     names folders that look like versions but are not, each with the reason. `file` is set for a
     bare model file, which has no folder of its own: `folder` is then where it lies. `root` is the
-    repository it was found in, None for a model that was named by itself.
+    repository it was found in, None for a model that was named by itself. `backend` is what runs a
+    model that a program handed over: it has no files.
     """
 
     name: str
@@ -50,6 +51,7 @@ class FoundModel(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...] = ()
     file: Path | None = None
     root: Path | None = None
+    backend: Backend | None = None
 
 
 def check_model_name(name: str) -> None:
@@ -169,6 +171,8 @@ def files_of(model: FoundModel, version: int, config: ModelConfig) -> ModelFiles
 
     Raises InvalidConfig when the model file is missing or lies outside the version folder.
     """
+    if model.backend is not None:
+        return ModelFiles(model.folder, version, model.folder, model.folder)
     if model.file is not None:
         return ModelFiles(model.folder, version, model.folder, model.file)
     folder, filename = model.folder / str(version), config.default_model_filename

@@ -21,6 +21,12 @@ from inferd.repository.layout import (
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 """A larger config.pbtxt is refused unread: no configuration comes near it."""
 
+MAX_APP_BYTES = 16 * 1024 * 1024
+"""A larger Python file is none that somebody wrote: it is not looked at as an app file."""
+
+TRITON_CLASS = b"TritonPythonModel"
+"""A Python file that has this word is a model by itself, and no app file that defines models."""
+
 OVERRIDE = "config"
 """What complaints call a configuration that was sent with a load."""
 
@@ -99,6 +105,14 @@ def is_model(folder: Path) -> bool:
         return True
     versions, _ = version_folders(folder)
     return bool(versions) and not any(is_model(version) for version in versions.values())
+
+
+def is_app(path: Path) -> bool:
+    """Tell whether `path` is a Python file whose functions are models."""
+    if path.suffix != ".py" or not path.is_file():
+        return False
+    with path.open("rb") as source:
+        return TRITON_CLASS not in source.read(MAX_APP_BYTES)
 
 
 def folder_name(folder: Path) -> str:

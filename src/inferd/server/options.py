@@ -1,5 +1,6 @@
 """From the server's one configuration to the values each part below receives."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
-        cache=read_cache_config(config.cache_config),
+        cache=read_cache_config(config.cache_config, os.environ),
     )
 
 

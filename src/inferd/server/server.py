@@ -5,10 +5,12 @@ import contextlib
 import functools
 import os
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from inferd.config.metrics import read_metrics_config
 from inferd.config.server import ServerConfig
+from inferd.core.interfaces import GivenModel
 from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidConfig
@@ -50,14 +52,20 @@ class Server:
     Use it as `async with Server(config) as server`, or call start and stop. It logs to the logger
     "inferd", and handles no signals: that is what `inferd.server.process` is for.
     `default_address` is bound by the ports whose address the configuration leaves open. `log` is
-    the log the process has opened, if it is the server's own.
+    the log the process has opened, if it is the server's own. `models` are served beside those of
+    the configuration's repositories.
     `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none.
     """
 
     def __init__(
-        self, config: ServerConfig, default_address: str = "127.0.0.1", log: Log | None = None
+        self,
+        config: ServerConfig,
+        default_address: str = "127.0.0.1",
+        log: Log | None = None,
+        models: Sequence[GivenModel] = (),
     ) -> None:
         self.config = config
+        self._models = models
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
         self.engine = Engine(
@@ -129,7 +137,7 @@ class Server:
 
     async def load(self) -> None:
         """Load the models; those that fail say so in the index. Raises InvalidConfig."""
-        await self.engine.load_all(self.config.model_repository)
+        await self.engine.load_all(self.config.model_repository, self._models)
 
     async def drain(self, timeout_s: float, delay_s: float = 0.0) -> bool:
         """Be not ready, take new connections for `delay_s` more, and finish what is in flight.

@@ -1,13 +1,130 @@
-"""A server in a thread of its own, for callers that are not asyncio programs."""
+"""A server in a thread of its own, for callers that are not asyncio programs, or have a loop."""
 
 import asyncio
+import atexit
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Thread
+from typing import Self
 
 from inferd.config.server import ServerConfig
+from inferd.config.sources import read_options
+from inferd.core.interfaces import GivenModel
+from inferd.core.metadata import ModelState
+from inferd.engine.lookup import given_model
+from inferd.errors import LoadFailed
+from inferd.server.process import loop_factory
 from inferd.server.server import Server
+
+
+class ServerThread:
+    """A server of Python functions, in this process: `with inferd.Server(function) as server:`.
+
+    `models` are inferd.Models, or functions to make them of. `options` are those of `inferd serve`,
+    by their names: `model_repository="models"`, `http_port=8000`. A port that is not given is
+    chosen by the system. `start` and `stop` do what entering and leaving the context does, for
+    notebooks. It ends with the process, too.
+    """
+
+    def __init__(self, *models: Callable[..., object], **options: object) -> None:
+        """Raises InvalidConfig for a model that cannot be, or an option that is not one."""
+        ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
+        self._config = read_options(ports | options)
+        self._models = [given_model(model) for model in models]
+        self._running: _Running | None = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def start(self) -> Self:
+        """Return when the models serve.
+
+        Raises LoadFailed when one does not load, InvalidConfig when the server cannot start.
+        """
+        if self._running is None:
+            running = _Running(self._config, self._models)
+            atexit.register(self.stop)
+            self._running = running
+        return self
+
+    def stop(self) -> None:
+        """Finish what is in flight, and end; what has ended already is no error."""
+        running, self._running = self._running, None
+        if running is not None:
+            atexit.unregister(self.stop)
+            running.end()
+
+    @property
+    def http_port(self) -> int:
+        """The port of HTTP, 0 while there is none."""
+        return self._running.server.http_port if self._running else 0
+
+    @property
+    def grpc_port(self) -> int:
+        """The port of gRPC, 0 while there is none."""
+        return self._running.server.grpc_port if self._running else 0
+
+    @property
+    def metrics_port(self) -> int:
+        """The port of metrics, 0 while there is none."""
+        return self._running.server.metrics_port if self._running else 0
+
+    @property
+    def http_url(self) -> str:
+        """Where HTTP is reached: "http://127.0.0.1:38475"; "" while it is not."""
+        return self._url("HTTP")
+
+    @property
+    def grpc_url(self) -> str:
+        """Where gRPC is reached, as its clients write it: "127.0.0.1:38476"; "" while it is not."""
+        return self._url("gRPC")
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus finds metrics; "" while it does not."""
+        return self._url("Metrics")
+
+    def __repr__(self) -> str:
+        """Return where it is, for notebooks."""
+        return f"<inferd.Server {self.http_url or self.grpc_url or 'stopped'}>"
+
+    def _url(self, protocol: str) -> str:
+        running = self._running
+        return running.urls.get(protocol, "") if running else ""
+
+
+class _Running:
+    """A server that runs, and the thread it runs in."""
+
+    def __init__(self, config: ServerConfig, models: Sequence[GivenModel]) -> None:
+        """Raises what the start raises."""
+        started: _Started = Future()
+        work = (config, models, started)
+        self._thread = Thread(target=_run, args=work, name="inferd-server", daemon=True)
+        self._thread.start()
+        try:
+            self.server, self._loop, self._end = started.result()
+        except KeyboardInterrupt:
+            started.cancel()  # it ends when its models have loaded
+            raise
+        except BaseException:
+            self._thread.join()
+            raise
+        self.urls = dict(reversed([_url(*place) for place in self.server.places()]))
+
+    def end(self) -> None:
+        """Drain and stop it, and wait for that."""
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+
+_Started = Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]]
 
 
 @contextlib.contextmanager
@@ -16,32 +133,39 @@ def server_in_thread(config: ServerConfig) -> Iterator[Server]:
 
     Its ports may be read; its methods belong to the thread. Raises what the start raises.
     """
-    started: Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-    thread = Thread(target=_run, args=(config, started), name="inferd-server")
-    thread.start()
+    running = _Running(config, ())
     try:
-        server, loop, end = started.result()
-        try:
-            yield server
-        finally:
-            loop.call_soon_threadsafe(end.set)
+        yield running.server
     finally:
-        thread.join()
+        running.end()
 
 
-def _run(
-    config: ServerConfig,
-    started: "Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]]",
-) -> None:
+def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) -> None:
     async def serve() -> None:
         end = asyncio.Event()
-        async with Server(config) as server:
-            started.set_result((server, asyncio.get_running_loop(), end))
-            await end.wait()
+        async with Server(config, models=models) as server:
+            _check_loaded(server, models)
+            if started.set_running_or_notify_cancel():
+                started.set_result((server, asyncio.get_running_loop(), end))
+                await end.wait()
 
     try:
-        asyncio.run(serve())
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve())
     except BaseException as error:
         if started.done():
             raise
         started.set_exception(error)
+
+
+def _check_loaded(server: Server, models: Sequence[GivenModel]) -> None:
+    names = {model.name for model in models}
+    for entry in server.engine.index():
+        if entry.name in names and entry.state is not ModelState.READY:
+            raise LoadFailed(entry.reason)
+
+
+def _url(protocol: str, where: str) -> tuple[str, str]:
+    """Return a place as a client on this machine reaches it."""
+    where = where.removesuffix(" (TLS)").replace("//0.0.0.0:", "//127.0.0.1:")
+    return protocol, where.replace("[::]", "[::1]")

@@ -1,0 +1,190 @@
+"""Annotations: from the type of a parameter or of what is returned to a Port."""
+
+import inspect
+import types
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+
+from inferd.backends.function.port import Port
+from inferd.backends.function.spec import Spec
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DATATYPES, DataType, datatype_of
+
+SPELLINGS = (
+    'Annotated[np.ndarray, inferd.Spec("FP32", [-1, 4])], numpy.typing.NDArray[np.float32], '
+    "str, bytes, int, float, bool, or a list of one of these"
+)
+"""How annotations are written, for error texts."""
+
+_DATATYPES = {
+    str: DataType.BYTES,
+    bytes: DataType.BYTES,
+    bool: DataType.BOOL,
+    int: DataType.INT64,
+    float: DataType.FP64,
+}
+_KINDS = {str: "O", bytes: "O", bool: "b", int: "iu", float: "f"}
+_NONE_TYPE = type(None)
+
+
+def port_of(name: str, annotation: object, place: str, *, batched: bool = False) -> Port:
+    """Return the port that `annotation` describes; `place` begins every complaint.
+
+    Raises InvalidConfig, which says how it is to be written.
+    """
+    annotation, spec = _spec_in(annotation, place)
+    annotation = _without_none(annotation)
+    if annotation is inspect.Parameter.empty or annotation is Any:
+        if not spec.datatype:
+            msg = f"{place} has no type; write {SPELLINGS}"
+            raise InvalidConfig(msg)
+        annotation = np.ndarray
+    name = spec.name or name
+    if _is_array(annotation):
+        return _array_port(name, annotation, spec, place, batched=batched)
+    if annotation in _DATATYPES:
+        return _scalar_port(name, annotation, spec, place, batched=batched)
+    [kind] = get_args(annotation) if get_origin(annotation) in (list, Sequence) else [None]
+    if kind in _DATATYPES:
+        return _list_port(name, kind, spec, place, batched=batched)
+    msg = f"{place} is of type {_shown(annotation)}; write {SPELLINGS}"
+    raise InvalidConfig(msg)
+
+
+# --- the three forms ---
+
+
+def _array_port(name: str, annotation: Any, spec: Spec, place: str, *, batched: bool) -> Port:
+    shape, datatype = _of_ndarray(annotation, place)
+    given = _datatype(spec, place)
+    if datatype is None and given is None:
+        msg = (
+            f"{place} is an array without a datatype; write numpy.typing.NDArray[np.float32] or "
+            f'Annotated[np.ndarray, inferd.Spec("FP32", [-1, 4])]'
+        )
+        raise InvalidConfig(msg)
+    if datatype is not None and given not in (None, datatype, DataType.BF16):
+        msg = f"{place} is an array of {datatype.value}, its Spec says {spec.datatype}"
+        raise InvalidConfig(msg)
+    if spec.shape is not None:
+        shape = _shape(spec.shape, place)
+    if shape is None:
+        shape = (-1,) * (1 + batched)
+    if batched and shape[:1] != (-1,):
+        msg = f"{place} has shape {list(shape)}; of a batched model the first dim is the batch, -1"
+        raise InvalidConfig(msg)
+    return Port(name, given or datatype or DataType.FP32, shape, is_batched=batched)
+
+
+def _scalar_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool) -> Port:
+    if batched:
+        msg = f"{place} is one {kind.__name__}; a batched model has a list[{kind.__name__}] there"
+        raise InvalidConfig(msg)
+    if spec.shape is not None:
+        msg = f"{place} is one {kind.__name__}, and its Spec gives a shape"
+        raise InvalidConfig(msg)
+    return Port(name, _element_type(kind, spec, place), (), "scalar", kind)
+
+
+def _list_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool) -> Port:
+    shape = (-1,) if spec.shape is None else _shape(spec.shape, place)
+    if len(shape) != 1 or (batched and shape != (-1,)):
+        wanted = "[-1], the batch" if batched else "one dim"
+        msg = f"{place} is a list, its Spec says {list(shape)}, expected {wanted}"
+        raise InvalidConfig(msg)
+    return Port(name, _element_type(kind, spec, place), shape, "list", kind, batched)
+
+
+# --- the parts of an annotation ---
+
+
+def _spec_in(annotation: object, place: str) -> tuple[Any, Spec]:
+    if get_origin(annotation) is not Annotated:
+        return annotation, Spec()
+    inner, *notes = get_args(annotation)
+    if Spec in notes:
+        msg = f'{place}: write inferd.Spec("FP32", [-1, 4]), not inferd.Spec alone'
+        raise InvalidConfig(msg)
+    specs = [note for note in notes if isinstance(note, Spec)]
+    if len(specs) > 1:
+        msg = f"{place} has {len(specs)} Specs, expected one"
+        raise InvalidConfig(msg)
+    return inner, specs[0] if specs else Spec()
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    rest = [one for one in get_args(annotation) if one is not _NONE_TYPE]
+    return rest[0] if len(rest) == 1 else annotation
+
+
+def _is_array(annotation: Any) -> bool:
+    return (get_origin(annotation) or annotation) is np.ndarray
+
+
+def _of_ndarray(annotation: Any, place: str) -> tuple[tuple[int, ...] | None, DataType | None]:
+    """Return what np.ndarray[shape, dtype] says; None for what it leaves open."""
+    arguments = get_args(annotation)
+    if not arguments:
+        return None, None
+    shape, dtype = arguments
+    [element] = get_args(dtype) or [Any]
+    if isinstance(element, TypeVar) or element is Any:
+        return _static_shape(shape), None
+    if element in (np.str_, str):
+        msg = f"{place}: an array of text is list[str], or of np.object_ with bytes"
+        raise InvalidConfig(msg)
+    is_numpys = isinstance(element, type) and issubclass(element, np.generic)
+    if is_numpys and element.__subclasses__():
+        msg = f"{place}: np.{element.__name__} is no single dtype; name one"
+        raise InvalidConfig(msg)
+    try:
+        datatype = datatype_of(np.dtype(element))
+    except TypeError as error:
+        msg = f"{place}: {error}"
+        raise InvalidConfig(msg) from error
+    return _static_shape(shape), datatype
+
+
+def _static_shape(shape: Any) -> tuple[int, ...] | None:
+    """Return the shape that tuple[int, Literal[4]] means, None where it is open."""
+    sizes = get_args(shape)
+    if not sizes or Ellipsis in sizes:
+        return None
+    return tuple(get_args(one)[0] if get_origin(one) is Literal else -1 for one in sizes)
+
+
+def _shape(sizes: Sequence[int], place: str) -> tuple[int, ...]:
+    if isinstance(sizes, str) or not all(type(size) is int for size in sizes):
+        msg = f"{place}: its shape is {sizes!r}, expected a list of numbers"
+        raise InvalidConfig(msg)
+    if bad := [size for size in sizes if size < 1 and size != -1]:
+        msg = f"{place}: its shape has {bad[0]}, expected 1 or more, or -1 for a dim that varies"
+        raise InvalidConfig(msg)
+    return tuple(sizes)
+
+
+def _datatype(spec: Spec, place: str) -> DataType | None:
+    if not spec.datatype:
+        return None
+    found = DATATYPES.get(spec.datatype) if isinstance(spec.datatype, str) else None
+    if found is None:
+        names = ", ".join(DATATYPES)
+        msg = f"{place}: Spec({spec.datatype!r}): expected one of {names}"
+        raise InvalidConfig(msg)
+    return found
+
+
+def _element_type(kind: type, spec: Spec, place: str) -> DataType:
+    datatype = _datatype(spec, place) or _DATATYPES[kind]
+    if datatype is DataType.BF16 or datatype.numpy.kind not in _KINDS[kind]:
+        msg = f"{place}: {kind.__name__} cannot be {spec.datatype}"
+        raise InvalidConfig(msg)
+    return datatype
+
+
+def _shown(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)

@@ -1,0 +1,96 @@
+"""Instances of functions: one that answers once, and one that gives any number of answers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from inferd.backends.function.signature import Signature
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import BackendFailed, InferdError
+from inferd.tensor.tensor import Tensor
+
+
+class Call:
+    """A function, and how a request is put to it. `close` frees the object whose method it is."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signature: Signature,
+        model: str,
+        version: int,
+        close: Callable[[], object] | None = None,
+    ) -> None:
+        self.model = model
+        self._function = function
+        self._signature = signature
+        self._version = str(version)
+        self._is_batched = any(port.is_batched for port in signature.outputs)
+        self._close = close
+
+    def begin(self, request: InferRequest) -> Any:
+        """Call the function and return what it returns. Raises InvalidRequest, or what it does."""
+        arguments, named = self._signature.arguments(request)
+        return self._function(*arguments, **named)
+
+    def answer(self, request: InferRequest, value: object, *, final: bool = True) -> InferResponse:
+        """Return the answer that `value` is. Raises BackendFailed."""
+        tensors = self._signature.tensors(value, self.model)
+        if self._is_batched:
+            self._check_rows(tensors, request.batch_size)
+        return InferResponse(request.model, self._version, request.id, tensors, final=final)
+
+    def one_of(self, answers: Sequence[InferResponse]) -> InferResponse:
+        """Return the only one of `answers`, as the last. Raises BackendFailed."""
+        if len(answers) != 1:
+            msg = f"model '{self.model}' gave {len(answers)} answers, expected one"
+            raise BackendFailed(msg)
+        answers[0].final = True
+        return answers[0]
+
+    def close(self) -> None:
+        """Free what it holds."""
+        if self._close is not None:
+            self._close()
+
+    def _check_rows(self, tensors: Sequence[Tensor], rows: int) -> None:
+        for tensor in tensors:
+            if tensor.shape[0] != rows:
+                msg = (
+                    f"model '{self.model}': output '{tensor.name}' has {tensor.shape[0]} rows, "
+                    f"the batch has {rows}"
+                )
+                raise BackendFailed(msg)
+
+
+class FunctionInstance:
+    """A function that gives one answer. Each request is a call: batches are joined before."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """See Instance.execute."""
+        call = self._call
+        return [call.answer(request, call.begin(request)) for request in requests]
+
+    def close(self) -> None:
+        """See Instance.close."""
+        self._call.close()
+
+
+class StreamInstance(FunctionInstance):
+    """A generator function: each request is answered with all that it yields."""
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """See Instance.execute; a request with another number of answers needs `stream`."""
+        return [self._call.one_of(list(self.stream(request))) for request in requests]
+
+    def stream(self, request: InferRequest) -> Iterator[InferResponse]:
+        """See DecoupledInstance.stream."""
+        values = self._call.begin(request)
+        try:
+            for value in values:
+                yield self._call.answer(request, value, final=False)
+        finally:
+            if hasattr(values, "close"):  # at once, and not when the garbage collector comes
+                values.close()

@@ -1,0 +1,203 @@
+"""Model: a function, or an object or class that can be called, as a model of the server."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import orjson
+
+from inferd.backends.function.backend import FunctionBackend
+from inferd.backends.function.signature import Ports, read_signature
+from inferd.config.model import DynamicBatching, InstanceGroup, ModelConfig
+from inferd.core.interfaces import GivenModel
+from inferd.errors import InvalidConfig
+
+DEFAULT_MAX_BATCH_SIZE = 64
+"""What a batched model takes at once unless it says otherwise."""
+
+_OURS = {
+    "name": "name=",
+    "input": "inputs=, or annotations",
+    "output": "outputs=, or annotations",
+    "platform": "",
+    "backend": "",
+    "runtime": "",
+    "ensemble_scheduling": "",
+    "default_model_filename": "",
+    "model_transaction_policy": "a generator function",
+}
+"""What a configuration cannot say of a function, and what says it instead."""
+
+_Arguments = ParamSpec("_Arguments")
+_Returned = TypeVar("_Returned")
+
+
+class Model(Generic[_Arguments, _Returned]):
+    """A model whose inputs and outputs are told by the annotations of what is wrapped.
+
+    `target` is a function, an object with `__call__`, or a class of such objects: each instance of
+    the model then has an object of its own, and closes it when there is a method `close`. It may be
+    asynchronous (requests run at once, on an event loop that is not the server's), and a generator
+    (a decoupled model: any number of answers).
+
+    `name` is what clients call it; without it, what the target is called. A `batched` one gets and
+    gives arrays whose first dim is the batch, and lists with an element for each item of it.
+    `instances` is how many may run at once, each in its thread. `inputs` and `outputs`, Specs by
+    name, stand in for annotations. Anything else is said as in config.pbtxt, its messages as
+    dictionaries: `max_batch_size=8, dynamic_batching={"max_queue_delay_microseconds": 100}`.
+
+    Raises InvalidConfig, which says what is missing and how to write it. Called, it calls `target`.
+    """
+
+    def __init__(
+        self,
+        target: Callable[_Arguments, _Returned],
+        name: str = "",
+        *,
+        batched: bool = False,
+        instances: int = 1,
+        inputs: Ports = None,
+        outputs: Ports = None,
+        **config: object,
+    ) -> None:
+        self.target = target
+        function = _function_of(target)
+        called = name or _name_of(target)
+        place = _place_of(function, called)
+        if not called:
+            msg = f"{place} has no name of its own; give it one: name="
+            raise InvalidConfig(msg)
+        signature = read_signature(function, place, batched=batched, inputs=inputs, outputs=outputs)
+        self.name = called
+        backend = FunctionBackend(target, signature)
+        given = _read_config(config, place)
+        if batched and not given.max_batch_size:
+            given = replace(given, max_batch_size=DEFAULT_MAX_BATCH_SIZE)
+        if batched and given.dynamic_batching is None and given.sequence_batching is None:
+            given = replace(given, dynamic_batching=DynamicBatching())
+        if not given.instance_group:
+            group = InstanceGroup(name=called, count=instances, kind="KIND_CPU")
+            given = replace(given, instance_group=(group,))
+        config_ = backend.completed(replace(given, name=called, backend="function"))
+        self.given = GivenModel(called, config_, backend, _folder_of(function))
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
+        """Call the function itself, past the server."""
+        return self.target(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Return what it is, for notebooks."""
+        return f"<inferd.Model {self.name!r}>"
+
+
+@overload
+def model(target: Callable[_Arguments, _Returned], /) -> Model[_Arguments, _Returned]: ...
+
+
+@overload
+def model(
+    **options: Any,
+) -> Callable[[Callable[_Arguments, _Returned]], Model[_Arguments, _Returned]]: ...
+
+
+def model(target: Any = None, /, **options: Any) -> Any:
+    """Make a Model of the function or class below: `@model`, or `@model(batched=True, ...)`."""
+    if target is None:
+        return functools.partial(Model, **options)
+    return Model(target, **options)
+
+
+def given_model(target: Callable[..., Any]) -> GivenModel:
+    """Return what the server takes of a Model, or of what one can be made. Raises InvalidConfig."""
+    return (target if isinstance(target, Model) else Model(target)).given
+
+
+def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what will be called; of a class that is a method, bound to no object yet."""
+    if isinstance(target, type):
+        call = inspect.getattr_static(target, "__call__", None)
+        if not inspect.isfunction(call):
+            msg = f"class {target.__name__} has no method __call__, which a model is made of"
+            raise InvalidConfig(msg)
+        _check_no_arguments(target)
+        return types.MethodType(call, target)
+    if not callable(target):
+        kind = type(target).__name__
+        msg = f"a model is made of what can be called, not of a {kind}; pass a method of it"
+        raise InvalidConfig(msg)
+    return target
+
+
+def _check_no_arguments(target: type) -> None:
+    try:
+        inspect.signature(target).bind()
+    except ValueError:  # its signature is not known: it will be seen when it is called
+        return
+    except TypeError as error:
+        msg = (
+            f"class {target.__name__}: {error}; a model makes its objects without arguments: give "
+            f"them defaults, or pass an object of it"
+        )
+        raise InvalidConfig(msg) from error
+
+
+def _name_of(target: Any) -> str:
+    while isinstance(target, functools.partial):
+        target = target.func
+    name = getattr(target, "__name__", type(target).__name__)
+    return "" if name == "<lambda>" else str(name)
+
+
+def _code_of(function: Any) -> types.CodeType | None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    found = getattr(function, "__code__", None) or getattr(function.__call__, "__code__", None)
+    return found if isinstance(found, types.CodeType) else None
+
+
+def _place_of(function: Callable[..., Any], name: str) -> str:
+    code = _code_of(function)
+    what = f"function '{name or '<lambda>'}'"
+    if code is None:
+        return what
+    return f"{what} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
+
+
+def _folder_of(function: Callable[..., Any]) -> Path:
+    """Return the folder of the function's file, or where the process is, for files it names."""
+    code = _code_of(function)
+    file = Path(code.co_filename) if code else Path()
+    return file.parent if code and file.is_file() else Path.cwd()
+
+
+def _read_config(options: Mapping[str, object], place: str) -> ModelConfig:
+    """Return what the options of a Model say of its configuration. Raises InvalidConfig."""
+    if not options:
+        return ModelConfig("")
+    from inferd.config.pbtxt import parse_json  # protobuf is late: most models say nothing
+
+    for option in options:
+        if option in _OURS:
+            instead = _OURS[option]
+            more = f"; that is said by {instead}" if instead else ""
+            msg = f"{place}: {option} cannot be said of a function{more}"
+            raise InvalidConfig(msg)
+    document = dict(options)
+    parameters = document.get("parameters")
+    if isinstance(parameters, Mapping):
+        document["parameters"] = {
+            key: {"string_value": value} if isinstance(value, str) else value
+            for key, value in parameters.items()
+        }
+    try:
+        text = orjson.dumps(document)
+    except TypeError as error:
+        msg = f"{place}: its options are numbers, texts, lists and dictionaries: {error}"
+        raise InvalidConfig(msg) from error
+    return parse_json(text, place)

@@ -1,0 +1,123 @@
+"""Port: one input or output of a function, and its way between a tensor and a Python value."""
+
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from inferd.errors import BackendFailed, InvalidRequest, foreign_text
+from inferd.tensor.dtype import DataType, datatype_of
+from inferd.tensor.tensor import Tensor
+
+Form = Literal["array", "list", "scalar"]
+
+_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2}
+"""Kinds of numbers; one of a lower rank may become one of a higher, or of its own."""
+
+
+class Port(msgspec.Struct, frozen=True):
+    """An input or output as the function sees it.
+
+    `shape` is that of its array, the batch included where there is one. A `list` has one dim, a
+    `scalar` none. `kind` is the Python type of their elements.
+    """
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    form: Form = "array"
+    kind: type = object
+    is_batched: bool = False
+    optional: bool = False
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dims in the configuration: without the batch; a model's tensor has at least one."""
+        return self.shape[self.is_batched :] or (1,)
+
+    def value(self, tensor: Tensor) -> Any:
+        """Return what the function gets: where that is an array, a read-only view of `tensor`.
+
+        Raises InvalidRequest for text that is not UTF-8.
+        """
+        if self.form != "array":
+            elements = self._elements(tensor)
+            return elements[0] if self.form == "scalar" else elements
+        array = tensor.numpy().reshape(tensor.shape[: len(self.shape)])
+        array.flags.writeable = False
+        return array
+
+    def tensor(self, value: object, model: str) -> Tensor:
+        """Return what the function gave as a tensor. Raises BackendFailed, which names it."""
+        try:
+            array = self._array(value)
+            if not self._fits(array.shape):
+                msg = f"has shape {list(array.shape)}, expected {list(self.shape)}"
+                raise BackendFailed(msg)
+            if array.ndim == self.is_batched:
+                array = array.reshape((*array.shape, 1))
+            return Tensor.from_numpy(self.name, array, self.datatype)
+        except BackendFailed as error:
+            reason = error.message
+        except Exception as error:  # noqa: BLE001  what numpy, or the value itself, makes of it
+            reason = f"cannot be {self.datatype.value}: {foreign_text(error)}"
+        msg = f"model '{model}': output '{self.name}' {reason}"
+        raise BackendFailed(msg)
+
+    def _elements(self, tensor: Tensor) -> list[Any]:
+        if self.datatype is not DataType.BYTES:
+            numbers: list[Any] = tensor.numpy().ravel().tolist()
+            return numbers
+        if self.kind is bytes:
+            return tensor.strings()
+        try:
+            return [element.decode() for element in tensor.strings()]
+        except UnicodeDecodeError as error:
+            msg = f"input '{self.name}' is text, and holds bytes that are not UTF-8"
+            raise InvalidRequest(msg) from error
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == len(self.shape) and all(
+            want in (-1, got) for want, got in zip(self.shape, shape, strict=True)
+        )
+
+    def _array(self, value: object) -> np.ndarray[Any, Any]:
+        if value is None:
+            msg = "is None"
+            raise BackendFailed(msg)
+        if self.datatype is DataType.BYTES:
+            return self._strings(value)
+        if self.form == "array" and hasattr(value, "dtype"):
+            return self._numbers(np.asarray(value))
+        array = np.asarray(value)
+        target = self.datatype.numpy
+        if array.size and _RANKS.get(array.dtype.kind, 3) > _RANKS[target.kind]:
+            msg = f"holds {array.dtype}, expected {self.datatype.value}"
+            raise BackendFailed(msg)
+        return np.asarray(value, target)
+
+    def _numbers(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return an array that has its own dtype: what differs is told, not rounded."""
+        target = self.datatype.numpy
+        if self.datatype is DataType.BF16 and array.dtype.name in ("bfloat16", "uint16"):
+            return np.ascontiguousarray(array).view(target)
+        if array.dtype.kind in "OSU" or datatype_of(array.dtype) is not self.datatype:
+            msg = (
+                f"is an array of {array.dtype}, expected {self.datatype.value}; "
+                f"convert it: .astype('{target.name}')"
+            )
+            raise BackendFailed(msg)
+        return array.astype(target, copy=False)
+
+    def _strings(self, value: object) -> np.ndarray[Any, Any]:
+        is_array = isinstance(value, np.ndarray)
+        if self.form == "list" and not is_array and not isinstance(value, list | tuple):
+            msg = f"is of type {type(value).__name__}, expected a list"
+            raise BackendFailed(msg)
+        array = np.asarray(value, object)
+        for element in array.ravel():
+            if not isinstance(element, str | bytes):
+                kind = type(element).__name__
+                msg = f"holds an element of type {kind}, expected str or bytes"
+                raise BackendFailed(msg)
+        return array

@@ -1,0 +1,279 @@
+"""Signature: what a function takes and gives, told by its parameters and annotations."""
+
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+)
+from typing import Annotated, Any, get_args, get_origin
+
+import msgspec
+
+from inferd.backends.function.annotation import SPELLINGS, port_of
+from inferd.backends.function.port import Port
+from inferd.backends.function.spec import Spec
+from inferd.core.request import InferRequest
+from inferd.errors import BackendFailed, InvalidConfig
+from inferd.tensor.tensor import Tensor
+
+_STREAMS = (Iterator, Generator)
+_ASYNC_STREAMS = (AsyncIterator, AsyncGenerator)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+Ports = Mapping[str, Spec] | None
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What a function takes and gives.
+
+    `inputs` are by the name of the parameter, or in order where it `is_positional`. A function that
+    `is_tuple` gives its outputs as a tuple, even if there is one. `streams`: it gives any number of
+    answers.
+    """
+
+    inputs: dict[str, Port]
+    outputs: tuple[Port, ...]
+    is_positional: bool = False
+    is_tuple: bool = False
+    streams: bool = False
+    is_async: bool = False
+
+    def arguments(self, request: InferRequest) -> tuple[list[Any], dict[str, Any]]:
+        """Return what the function is called with. Raises InvalidRequest."""
+        tensors = {tensor.name: tensor for tensor in request.inputs}
+        values = {
+            parameter: port.value(tensors[port.name])
+            for parameter, port in self.inputs.items()
+            if port.name in tensors
+        }
+        return (list(values.values()), {}) if self.is_positional else ([], values)
+
+    def tensors(self, value: object, model: str) -> list[Tensor]:
+        """Return the outputs that the function gave as `value`.
+
+        Raises BackendFailed, which names `model` and the output.
+        """
+        given = self._by_name(value, model)
+        return [port.tensor(given[port.name], model) for port in self.outputs]
+
+    def _by_name(self, value: object, model: str) -> Mapping[str, object]:
+        names = [port.name for port in self.outputs]
+        named = _named_values(value)
+        if named is None:
+            values = value if isinstance(value, tuple) and self._takes_tuple else (value,)
+            if len(values) == len(names):
+                return dict(zip(names, values, strict=True))
+            expected = f"{len(names)} outputs: {', '.join(names)}"
+            got = "None" if value is None else f"{len(values)} of type {type(value).__name__}"
+            msg = f"model '{model}' gave {got}, expected {expected}"
+            raise BackendFailed(msg)
+        if set(named) != set(names):
+            missing = ", ".join(f"'{name}'" for name in names if name not in named) or "none"
+            more = ", ".join(f"'{name}'" for name in named if name not in names) or "none"
+            msg = f"model '{model}': of its outputs these are missing: {missing}; unknown: {more}"
+            raise BackendFailed(msg)
+        return named
+
+    @property
+    def _takes_tuple(self) -> bool:
+        return self.is_tuple or len(self.outputs) > 1
+
+
+def _named_values(value: object) -> Mapping[str, object] | None:
+    """Return the values by name, if they have names."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        named: Mapping[str, object] = value._asdict()
+        return named
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
+
+
+def read_signature(
+    function: Callable[..., object],
+    place: str,
+    *,
+    batched: bool = False,
+    inputs: Ports = None,
+    outputs: Ports = None,
+) -> Signature:
+    """Return what `function` takes and gives; `place` begins every complaint.
+
+    `inputs` and `outputs` stand in for annotations. Raises InvalidConfig.
+    """
+    hints = _hints(function, place, is_needed=inputs is None or outputs is None)
+    kind = _Kind(function, hints.get("return"))
+    if kind.streams and batched:
+        msg = f"{place} gives any number of answers, so it cannot be batched"
+        raise InvalidConfig(msg)
+    reader = _Reader(place, batched)
+    taken, is_positional = reader.inputs(function, hints, inputs)
+    given, is_tuple = reader.outputs(kind.returned, outputs)
+    for ports, what in ((taken.values(), "inputs"), (given, "outputs")):
+        names = [port.name for port in ports]
+        if len(set(names)) < len(names):
+            msg = f"{place} has two {what} of one name"
+            raise InvalidConfig(msg)
+    return Signature(taken, given, is_positional, is_tuple, kind.streams, kind.is_async)
+
+
+class _Kind:
+    """Which of the four kinds a function is, and what type it gives at a time."""
+
+    def __init__(self, function: Callable[..., object], returned: object) -> None:
+        code = _unwrapped(function)
+        is_coroutine = inspect.iscoroutinefunction(code)
+        origin = None if is_coroutine else get_origin(returned)
+        self.streams = (
+            inspect.isgeneratorfunction(code)
+            or inspect.isasyncgenfunction(code)
+            or origin in (*_STREAMS, *_ASYNC_STREAMS)
+        )
+        self.is_async = is_coroutine or inspect.isasyncgenfunction(code) or origin in _ASYNC_STREAMS
+        self.returned = returned
+        if origin in (*_STREAMS, *_ASYNC_STREAMS):
+            self.returned = get_args(returned)[0]
+
+
+class _Reader:
+    """Makes ports of parameters and of what is returned."""
+
+    def __init__(self, place: str, batched: bool) -> None:  # noqa: FBT001
+        self._place = place
+        self._batched = batched
+
+    def inputs(
+        self, function: Callable[..., object], hints: Mapping[str, object], given: Ports
+    ) -> tuple[dict[str, Port], bool]:
+        """Return the ports by parameter, and whether they are passed in order."""
+        parameters = _parameters(function, self._place, is_needed=given is None)
+        if given is None:
+            return {
+                name: self._input(name, hints.get(name, inspect.Parameter.empty), one.default)
+                for name, one in parameters.items()
+                if self._is_taken(one)
+            }, False
+        empty = inspect.Parameter.empty
+        is_positional = not given.keys() <= parameters.keys()
+        required = {name for name, one in parameters.items() if one.default is empty}
+        if missing := () if is_positional else required - given.keys():
+            msg = f"{self._place}: inputs= leaves out {', '.join(sorted(missing))}"
+            raise InvalidConfig(msg)
+        ports = {
+            name: self._input(
+                name,
+                Annotated[Any, spec],
+                empty if is_positional else parameters[name].default,
+            )
+            for name, spec in given.items()
+        }
+        return ports, is_positional
+
+    def outputs(self, returned: object, given: Ports) -> tuple[tuple[Port, ...], bool]:
+        """Return the ports, and whether they come as a tuple."""
+        place = f"{self._place}: what it returns"
+        if given is not None:
+            named = {name: Annotated[Any, spec] for name, spec in given.items()}
+            return self._ports(named, self._place + ": output"), False
+        if returned in (None, type(None)):
+            msg = f"{self._place} does not say what it returns; write -> and {SPELLINGS}"
+            raise InvalidConfig(msg)
+        if fields := _fields(returned):
+            return self._ports(fields, self._place + ": output"), False
+        if get_origin(returned) is tuple:
+            parts = get_args(returned)
+            if Ellipsis in parts:
+                msg = f"{place} is a tuple of any length; name each output's type"
+                raise InvalidConfig(msg)
+            named = {f"output_{number}": part for number, part in enumerate(parts)}
+            return self._ports(named, self._place + ": output"), True
+        if (get_origin(returned) or returned) is dict:
+            msg = f"{place} is a dict; name its outputs with a TypedDict, or with outputs="
+            raise InvalidConfig(msg)
+        return (port_of("output", returned, place, batched=self._batched),), False
+
+    def _ports(self, named: Mapping[str, object], place: str) -> tuple[Port, ...]:
+        if not named:
+            msg = f"{self._place} has no outputs"
+            raise InvalidConfig(msg)
+        return tuple(
+            port_of(name, one, f"{place} '{name}'", batched=self._batched)
+            for name, one in named.items()
+        )
+
+    def _input(self, name: str, annotation: object, default: object) -> Port:
+        place = f"{self._place}: parameter '{name}'"
+        port = port_of(name, annotation, place, batched=self._batched)
+        is_optional = default is not inspect.Parameter.empty
+        return msgspec.structs.replace(port, optional=is_optional)
+
+    def _is_taken(self, parameter: inspect.Parameter) -> bool:
+        """Tell whether clients send it; what else can be left out is. Raises InvalidConfig."""
+        if parameter.kind in _NAMED:
+            return True
+        has_default = parameter.default is not inspect.Parameter.empty
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and not has_default:
+            msg = f"{self._place}: parameter '{parameter.name}' cannot be given by its name"
+            raise InvalidConfig(msg)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            msg = (
+                f"{self._place} takes *{parameter.name}, and a model has a fixed number of inputs; "
+                f"name them"
+            )
+            raise InvalidConfig(msg)
+        return False
+
+
+def _fields(returned: object) -> dict[str, Any]:
+    """Return the fields of a TypedDict, NamedTuple or dataclass, none for other types."""
+    if not isinstance(returned, type):
+        return {}
+    is_named = typing.is_typeddict(returned) or hasattr(returned, "_fields")
+    if not is_named and not dataclasses.is_dataclass(returned):
+        return {}
+    return typing.get_type_hints(returned, include_extras=True)
+
+
+def _parameters(
+    function: Callable[..., object], place: str, *, is_needed: bool
+) -> Mapping[str, inspect.Parameter]:
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:  # of some functions in C nobody knows
+        if not is_needed:
+            return {}
+        msg = f"{place} does not tell its parameters; name them with inputs= and outputs="
+        raise InvalidConfig(msg) from error
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return {name: one for name, one in found.items() if name not in bound}
+
+
+def _hints(function: Callable[..., object], place: str, *, is_needed: bool) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(_unwrapped(function), include_extras=True)
+    except Exception as error:
+        if not is_needed:
+            return {}
+        msg = (
+            f"{place} has annotations that cannot be read: {type(error).__name__}: {error}; "
+            f"what they name must stand at the top of its module"
+        )
+        raise InvalidConfig(msg) from error
+
+
+def _unwrapped(function: Any) -> Any:
+    """Return the function itself: that of an object that is called, or of a partial one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return function.__call__

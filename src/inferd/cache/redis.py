@@ -1,0 +1,188 @@
+"""RedisStore: answers kept by a Redis server, which other servers share, through redis-py.
+
+A server without its Redis goes on: what cannot be looked up runs. After a failure Redis is left
+alone for a second, then for two, up to half a minute; one look-up after that tries again. No
+request waits longer for Redis than its timeouts, and none for an answer to be stored.
+
+A key begins with `inferd:` and the number of the format of what is kept. Nothing is deleted here:
+answers of models that are gone are never asked for again, and Redis lets go of what is not used
+when it is told to (maxmemory-policy allkeys-lru).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from inferd.cache.answer import Piece
+from inferd.cache.store import CacheCounts
+from inferd.config.cache import RedisCacheSettings
+from inferd.errors import InvalidConfig
+from inferd.observe.family import Family
+
+log = logging.getLogger("inferd.cache")
+
+LARGEST_BYTES = 64 << 20
+"""Larger answers are not kept."""
+
+MAX_UNSENT_BYTES = 64 << 20
+"""So much waits at most to be stored; what comes then is not kept."""
+
+FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
+"""How long Redis is left alone after a failure, and after many."""
+
+COMPLAINT_S = 60.0
+"""Failures are logged so often at most."""
+
+_PREFIX = b"inferd:1:"
+_LAST_WAIT_S = 1.0
+_Result = TypeVar("_Result")
+
+
+class RedisStore:
+    """Keeps answers as `settings` say; `clock` is in seconds. It is its own, only, shelf."""
+
+    is_shared = True
+    largest_bytes = LARGEST_BYTES
+
+    def __init__(
+        self, settings: RedisCacheSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.counts = CacheCounts()
+        self.failure_count = 0
+        self.skipped_count = 0
+        self._place = f"{settings.host}:{settings.port}"
+        self._client, self._failures = _connected(settings)
+        # Three waits at most: for a free connection, for it to open, for the answer.
+        self._timeout_s = (
+            settings.wait_timeout_s + settings.connect_timeout_s + settings.socket_timeout_s
+        )
+        self._clock = clock
+        self._rest_s = 0.0
+        self._rests_until_s = 0.0
+        self._complained_s = -COMPLAINT_S
+        self._unsent_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def shelf(self) -> "RedisStore":
+        """See Store.shelf. Keys tell versions apart, so one serves all."""
+        return self
+
+    def clear(self) -> None:
+        """See Shelf.clear. Other servers may need what is there."""
+
+    async def find(self, key: bytes) -> Piece | None:
+        """See Shelf.find."""
+        # In a task of its own: timeouts need one, and an answer may be begun outside of any.
+        found: Piece | None = await asyncio.create_task(self._try(self._client.get, key))
+        return found
+
+    async def keep(self, key: bytes, piece: Piece) -> None:
+        """See Shelf.keep. Returns before it is stored."""
+        if self._unsent_bytes + len(piece) > MAX_UNSENT_BYTES:
+            self.skipped_count += 1
+            return
+        self._unsent_bytes += len(piece)
+        task = asyncio.create_task(self._send(key, piece))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def families(self) -> Sequence[Family]:
+        """See Store.families. How full it is Redis itself can tell."""
+        return [
+            *self.counts.families(),
+            Family(
+                "inferd_cache_failures_total",
+                "counter",
+                "Calls of the response cache's server that failed",
+                [("", self.failure_count)],
+            ),
+            Family(
+                "inferd_cache_skipped_total",
+                "counter",
+                "Answers not kept because too many waited to be stored",
+                [("", self.skipped_count)],
+            ),
+        ]
+
+    async def close(self) -> None:
+        """See Store.close. What is still to be stored has a second for it."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_LAST_WAIT_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _send(self, key: bytes, piece: Piece) -> None:
+        try:
+            await self._try(self._client.set, key, piece)
+        finally:
+            self._unsent_bytes -= len(piece)
+
+    async def _try(
+        self, call: Callable[..., Awaitable[_Result]], key: bytes, *args: object
+    ) -> _Result | None:
+        """Return what Redis answers, None when it does not, or is left alone."""
+        now_s = self._clock()
+        if now_s < self._rests_until_s:
+            return None
+        if self._rest_s:
+            self._rests_until_s = now_s + self._rest_s  # one tries, the others go on without
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await call(_PREFIX + key, *args)
+        except self._failures as error:
+            self._fail(error)
+            return None
+        if self._rest_s:
+            log.info("the response cache at %s answers again", self._place)
+            self._rest_s = self._rests_until_s = 0.0
+        return answer
+
+    def _fail(self, error: BaseException) -> None:
+        now_s = self._clock()
+        self.failure_count += 1
+        self._rest_s = min(max(FIRST_REST_S, 2 * self._rest_s), LONGEST_REST_S)
+        self._rests_until_s = now_s + self._rest_s
+        if now_s - self._complained_s >= COMPLAINT_S:
+            self._complained_s = now_s
+            why = str(error) or type(error).__name__
+            log.error("the response cache at %s fails, models run without it: %s", self._place, why)
+
+
+def _connected(settings: RedisCacheSettings) -> tuple[Any, tuple[type[BaseException], ...]]:
+    """Return a client, which connects when it is first used, and what it raises."""
+    try:
+        import redis.asyncio as redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+        from redis.exceptions import RedisError
+    except ImportError as error:
+        msg = "--cache-config redis needs a package: pip install 'inferd[redis]'"
+        raise InvalidConfig(msg) from error
+    tls: dict[str, Any] = {}
+    if settings.tls:
+        tls = {
+            "connection_class": redis.SSLConnection,
+            "ssl_ca_certs": settings.ca_path,
+            "ssl_certfile": settings.cert_path,
+            "ssl_keyfile": settings.key_path,
+        }
+    pool = redis.BlockingConnectionPool(
+        host=settings.host,
+        port=settings.port,
+        db=settings.db,
+        username=settings.user,
+        password=settings.password,
+        socket_connect_timeout=settings.connect_timeout_s,
+        socket_timeout=settings.socket_timeout_s,
+        max_connections=settings.pool_size,
+        timeout=settings.wait_timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        **tls,
+    )
+    # A wrong certificate, a file that is not there, an answer that is no Redis.
+    failures = (RedisError, OSError, TimeoutError, ValueError)
+    return redis.Redis.from_pool(pool), failures

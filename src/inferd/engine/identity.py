@@ -1,0 +1,124 @@
+"""Identities: what answers hang on, so that kept ones are only given for the same model.
+
+Where only this server sees what it keeps, each load is another identity. Where servers share a
+cache, versions are the same when their configurations and all bytes of their files are; reading
+these takes long, so it is done once, in the thread that loads the model, or the first ensemble that
+needs to know. An ensemble is what serves its steps at this moment, and its own configuration.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import inferd
+from inferd.config.model import ModelConfig
+from inferd.errors import InferdError
+
+log = logging.getLogger("inferd.engine")
+
+
+class Identity(Protocol):
+    """What the answers of one version hang on."""
+
+    def __call__(self) -> bytes | None:
+        """Return it as it is now; None when it is not known."""
+        ...
+
+    def settle(self) -> None:
+        """Find out what takes long; for a thread."""
+        ...
+
+
+class Unknown:
+    """The identity of what nobody has asked about."""
+
+    def __call__(self) -> bytes | None:
+        """See Identity."""
+        return None
+
+    def settle(self) -> None:
+        """See Identity."""
+
+
+class OwnIdentity:
+    """The identity of a version that hangs on nothing but itself.
+
+    `read` finds it out; it returns None when it cannot, and raises OSError.
+    """
+
+    def __init__(self, name: str, read: Callable[[], bytes | None]) -> None:
+        self._name = name
+        self._read = read
+        self._found: bytes | None = None
+
+    def __call__(self) -> bytes | None:
+        """See Identity."""
+        return self._found
+
+    def settle(self) -> None:
+        """See Identity. A version whose files cannot be read stays unknown."""
+        if self._found is not None:
+            return
+        why = "they changed while it was loaded"
+        try:
+            self._found = self._read()
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+        if self._found is None:
+            log.warning("answers of model '%s' are not kept; its files: %s", self._name, why)
+
+
+class EnsembleIdentity:
+    """The identity of an ensemble: its `own` one and those of its steps.
+
+    `steps` are what served these when it was loaded, `find` tells what does now. Raises InferdError
+    when something does not.
+    """
+
+    def __init__(
+        self,
+        own: OwnIdentity,
+        steps: Sequence[Identity],
+        find: Callable[[], Sequence[Identity]],
+    ) -> None:
+        self._own = own
+        self._steps = steps
+        self._find = find
+
+    def __call__(self) -> bytes | None:
+        """See Identity."""
+        try:
+            steps = self._find()
+        except InferdError:
+            return None
+        digest = hashlib.sha256()
+        for identity in (self._own, *steps):
+            one = identity()
+            if one is None:
+                return None
+            digest.update(len(one).to_bytes(1, "little") + one)
+        return digest.digest()
+
+    def settle(self) -> None:
+        """See Identity."""
+        self._own.settle()
+        for step in self._steps:
+            step.settle()
+
+
+def random_identity() -> bytes:
+    """Return what no other version has."""
+    return os.urandom(16)
+
+
+def shared_identity(config: ModelConfig, version: int, files: bytes) -> bytes:
+    """Return what all versions have that are configured like this and have the same `files`.
+
+    How many instances there are, and which other versions, does not matter.
+    """
+    told = replace(config, instance_group=(), version_policy=None)
+    words = (inferd.__version__, config.name, version, repr(told), files)
+    return hashlib.sha256(repr(words).encode(errors="surrogatepass")).digest()

@@ -1,0 +1,124 @@
+import ml_dtypes
+import numpy as np
+import pytest
+
+from inferd.backends.function.port import Port
+from inferd.errors import BackendFailed, InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+ROWS = Port("x", DataType.FP32, (-1, 2))
+TEXT = Port("x", DataType.BYTES, (), "scalar", str)
+TEXTS = Port("x", DataType.BYTES, (-1,), "list", str)
+NUMBER = Port("x", DataType.INT64, (), "scalar", int)
+NUMBERS = Port("x", DataType.UINT8, (-1,), "list", int)
+LABELS = Port("x", DataType.INT64, (-1,), is_batched=True)
+
+
+def tensor(array, datatype):
+    return Tensor.from_numpy("x", array, datatype)
+
+
+def given(port, value):
+    """Return what the tensor made of `value` holds."""
+    made = port.tensor(value, "m")
+    assert (made.name, made.datatype) == ("x", port.datatype)
+    return made.numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    ("port", "dims"),
+    [(ROWS, (-1, 2)), (TEXT, (1,)), (TEXTS, (-1,)), (LABELS, (1,))],
+)
+def test_a_tensor_has_at_least_one_dim_beside_the_batch(port, dims):
+    assert port.dims == dims
+
+
+def test_an_array_is_a_read_only_view():
+    source = np.ones((3, 2), np.float32)
+    value = ROWS.value(tensor(source, DataType.FP32))
+    assert np.shares_memory(value, source)
+    assert source.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        value += 1
+
+
+def test_an_array_of_one_dim_for_each_item_loses_the_dim_that_the_protocol_needs():
+    value = LABELS.value(tensor(np.array([[1], [2]]), DataType.INT64))
+    assert value.shape == (2,)
+    assert given(LABELS, np.array([1, 2])) == [[1], [2]]
+
+
+def test_text_is_decoded_and_bytes_are_not():
+    one = tensor(np.array([b"\xc3\xa4"], object), DataType.BYTES)
+    raw = Port("x", DataType.BYTES, (), "scalar", bytes)
+    assert (TEXT.value(one), raw.value(one), TEXTS.value(one)) == ("ä", b"\xc3\xa4", ["ä"])
+    assert Port("x", DataType.BYTES, (-1,)).value(one).tolist() == [b"\xc3\xa4"]
+
+
+def test_text_that_is_none_is_the_clients_fault():
+    one = tensor(np.array([b"\xff"], object), DataType.BYTES)
+    with pytest.raises(InvalidRequest, match="input 'x' is text, and holds bytes that are not UTF"):
+        TEXT.value(one)
+
+
+def test_numbers_are_pythons_own():
+    value = NUMBERS.value(tensor(np.array([1, 2], np.uint8), DataType.UINT8))
+    assert value == [1, 2]
+    assert type(value[0]) is int
+    assert type(NUMBER.value(tensor(np.array([7]), DataType.INT64))) is int
+
+
+@pytest.mark.parametrize(
+    ("port", "value", "expected"),
+    [
+        (ROWS, [[1, 2]], [[1, 2]]),
+        (ROWS, np.zeros((0, 2), np.float32), []),
+        (ROWS, np.ones((1, 2), ">f4"), [[1, 1]]),
+        (ROWS, np.ones((2, 1), np.float32).T, [[1, 1]]),
+        (TEXT, "ä", ["ä".encode()]),
+        (TEXT, b"\xff", [b"\xff"]),
+        (TEXTS, ["a", b"b"], [b"a", b"b"]),
+        (TEXTS, np.array(["a", "b"]), [b"a", b"b"]),
+        (TEXTS, [], []),
+        (NUMBER, 7, [7]),
+        (NUMBER, np.int32(7), [7]),
+        (NUMBERS, (1, 255), [1, 255]),
+        (NUMBERS, [], []),
+    ],
+)
+def test_what_a_function_gives_becomes_a_tensor(port, value, expected):
+    assert given(port, value) == expected
+
+
+def test_bfloat16_is_taken_by_its_name_or_its_bits():
+    port = Port("x", DataType.BF16, (-1,))
+    assert given(port, np.array([1], ml_dtypes.bfloat16)) == [0x3F80]
+    assert given(port, np.array([0x3F80], np.uint16)) == [0x3F80]
+
+
+@pytest.mark.parametrize(
+    ("port", "value", "complaint"),
+    [
+        (ROWS, None, "is None"),
+        (
+            ROWS,
+            np.ones((1, 2)),
+            r"is an array of float64, expected FP32; convert it: .astype\('float32'",
+        ),
+        (ROWS, np.array([["a", "b"]]), "is an array of <U1, expected FP32"),
+        (ROWS, np.ones(2, np.float32), r"has shape \[2\], expected \[-1, 2\]"),
+        (ROWS, np.ones((1, 3), np.float32), r"has shape \[1, 3\], expected \[-1, 2\]"),
+        (ROWS, [[1], [2, 3]], "cannot be FP32: ValueError"),
+        (ROWS, object(), "holds object, expected FP32"),
+        (NUMBER, 1.5, "holds float64, expected INT64"),
+        (NUMBER, [1], r"has shape \[1\], expected \[\]"),
+        (NUMBERS, [300], "cannot be UINT8: OverflowError"),
+        (TEXTS, "abc", "is of type str, expected a list"),
+        (TEXTS, ["a", 1], "holds an element of type int, expected str or bytes"),
+        (TEXT, 1, "holds an element of type int, expected str or bytes"),
+    ],
+)
+def test_what_is_no_such_tensor_is_told_with_the_models_name(port, value, complaint):
+    with pytest.raises(BackendFailed, match=f"^model 'm': output 'x' {complaint}"):
+        port.tensor(value, "m")

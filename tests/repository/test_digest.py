@@ -1,0 +1,72 @@
+import os
+
+import pytest
+
+from inferd.repository.digest import content_digest
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model's folder with two versions and a file of its own."""
+    for path in ("m/1/model.onnx", "m/1/more/data", "m/2/model.onnx", "m/labels.txt"):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(path)
+    return tmp_path / "m"
+
+
+def test_the_same_bytes_elsewhere_and_at_another_time_are_the_same(model, tmp_path):
+    before = content_digest(model, 1)
+    moved = model.rename(tmp_path / "moved")
+    os.utime(moved / "1" / "model.onnx", (1, 1))
+    assert content_digest(moved, 1) == before
+    assert len(before) == 32
+
+
+@pytest.mark.parametrize("path", ["1/model.onnx", "1/more/data", "labels.txt", "1/new", "new"])
+def test_each_file_of_the_version_and_of_the_model_matters(model, path):
+    before = content_digest(model, 1)
+    (model / path).write_text("changed")
+    assert content_digest(model, 1) != before
+
+
+def test_a_file_under_another_name_matters(model):
+    before = content_digest(model, 1)
+    (model / "1" / "model.onnx").rename(model / "1" / "other.onnx")
+    assert content_digest(model, 1) != before
+
+
+@pytest.mark.parametrize("path", ["2/model.onnx", "3/new", "1/__pycache__/x", "1/.hidden", "1/x~"])
+def test_other_versions_and_what_programs_leave_behind_do_not_matter(model, path):
+    before = content_digest(model, 1)
+    (model / path).parent.mkdir(exist_ok=True)
+    (model / path).write_text("changed")
+    assert content_digest(model, 1) == before
+
+
+def test_versions_differ(model):
+    assert content_digest(model, 1) != content_digest(model, 2)
+
+
+def test_a_bare_file_is_all_there_is(tmp_path):
+    file = tmp_path / "a.onnx"
+    file.write_text("a")
+    before = content_digest(tmp_path, 1, file)
+    (tmp_path / "b.onnx").write_text("b")
+    assert content_digest(tmp_path, 1, file) == before
+    file.write_text("c")
+    assert content_digest(tmp_path, 1, file) != before
+
+
+def test_a_folder_in_the_place_of_the_file_counts_with_all_in_it(model):
+    before = content_digest(model.parent, 1, model)
+    (model / "1" / "model.onnx").write_text("changed")
+    assert content_digest(model.parent, 1, model) != before
+
+
+def test_a_file_that_cannot_be_read_is_an_error(model):
+    (model / "1" / "dangling").symlink_to("nowhere")
+    content_digest(model, 1)  # one that is not there is no file
+    os.mkfifo(model / "1" / "pipe")
+    with pytest.raises(OSError, match="pipe"):
+        content_digest(model, 1)
