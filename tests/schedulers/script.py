@@ -146,14 +146,14 @@ class _Execution(SimulatedExecution):
         self._told = told
         self._room = asyncio.Semaphore(len(numbers))
 
-    async def run_in_thread(self, requests):
+    async def run_in_thread(self, requests, policy=None):
         requests[0].queued_ns = self._counts.clock()
         async with self._room:
             ended = asyncio.get_running_loop().create_future()
             self.start(requests, ended.set_result)
             return await ended
 
-    def start(self, requests, finish):
+    def start(self, requests, finish, wanted=None):
         number = self._free.pop(0)
         ids = [self._see(request) for request in requests]
         place = "" if self._is_one else f"#{number} "

@@ -112,7 +112,7 @@ class SimulatedExecution:
             return None
         return self._outcome_of(requests)
 
-    def start(self, requests, finish):
+    def start(self, requests, finish, wanted=None):
         assert self.running < self.instance_count
         self.running += 1
         outcome, took_ms = self._outcome_of(requests, raises=False), self.takes_ms(requests)

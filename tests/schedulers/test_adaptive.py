@@ -156,7 +156,7 @@ class TimedExecution(SimulatedExecution):
         self.sizes.append(len(requests))
         return self._outcome_of(requests)
 
-    def start(self, requests, finish):
+    def start(self, requests, finish, wanted=None):
         took_ns = self._time(requests)
         self.takes_ms = lambda _requests: took_ns / MS
         self.sizes.append(len(requests))

@@ -21,9 +21,10 @@ from inferd.errors import (
 from inferd.observe.stats import Counts
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
-from inferd.schedulers.execution import FIRST_RUNS, MAX_WAITING, Execution
+from inferd.schedulers.execution import FIRST_RUNS, Execution
 from inferd.schedulers.overrun import Gauges
 from inferd.schedulers.pace import FixedPace
+from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import RequestQueue
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor

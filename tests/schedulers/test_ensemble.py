@@ -468,3 +468,55 @@ async def test_who_leaves_a_stream_ends_its_steps():
     assert models.names() == ["each", "b"]
     assert request.ended_ns
     await scheduler.close(PATIENCE_S)
+
+
+# --- timeouts ---
+
+
+class Ticking:
+    """A clock that the models move on."""
+
+    def __init__(self):
+        self.now_ns = 0
+
+    def __call__(self):
+        return self.now_ns
+
+
+def test_a_step_may_wait_for_what_the_steps_before_have_left_of_the_timeout():
+    clock = Ticking()
+
+    def slow(i):
+        clock.now_ns += 300_000
+        return plus(1)(i)
+
+    models = Models(a=slow, b=slow, c=slow)
+    scheduler = ensemble(
+        models,
+        (model("a"), ("X",), ("P",)),
+        (model("b"), ("P",), ("Q",)),
+        (model("c"), ("Q",), ("Y",)),
+        clock=clock,
+    )
+    request = InferRequest("e", inputs=[Tensor.from_numpy("X", np.int32([1]), INT32)])
+    request.timeout_us = 1000
+    asyncio.run(scheduler.run(request))
+    assert [asked.timeout_us for asked in models.asked] == [1000, 700, 400]
+
+
+def test_no_step_begins_when_the_timeout_has_passed():
+    clock = Ticking()
+
+    def slow(i):
+        clock.now_ns += 1_000_000
+        return plus(1)(i)
+
+    models = Models(a=slow, b=slow)
+    scheduler = ensemble(
+        models, (model("a"), ("X",), ("P",)), (model("b"), ("P",), ("Y",)), clock=clock
+    )
+    request = InferRequest("e", inputs=[Tensor.from_numpy("X", np.int32([1]), INT32)])
+    request.timeout_us = 1000
+    with pytest.raises(Unavailable, match=r"step 1.*timeout of 1000 microseconds has passed"):
+        asyncio.run(scheduler.run(request))
+    assert models.names() == ["a"]

@@ -7,21 +7,28 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
+from inferd.config.model import QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
+from inferd.errors import (
+    BackendFailed,
+    Cancelled,
+    InferdError,
+    InvalidRequest,
+    Overloaded,
+    Unavailable,
+)
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution import (
     CALM_NS,
     FIRST_RUNS,
-    MAX_WAITING,
     MOST_RUNS,
     OVERRUN_NS,
     PROMOTE_NS,
-    STREAM_AHEAD,
-    STREAM_AHEAD_BYTES,
     Execution,
 )
+from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
 from inferd.schedulers.overrun import Gauges
+from inferd.schedulers.policy import MAX_WAITING
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -498,6 +505,176 @@ def test_a_request_given_up_while_it_waits_never_runs(gate, request_of):
     assert gate.seen == ["1", "3"]
 
 
+def test_those_given_up_leave_nothing_behind_a_model_that_hangs(gate, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        first = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        arrays = []
+        for _ in range(10):
+            array = np.zeros(1, np.int8)
+            arrays.append(weakref.ref(array))
+            request = InferRequest("m", inputs=[Tensor("A", DataType.INT8, (1,), array)])
+            task = asyncio.create_task(run(execution, request))
+            await turns()
+            task.cancel()
+            await turns()
+            del array, request, task
+        assert execution.pending_count == 0
+        assert not any(array() is not None for array in arrays)
+        gate.opened.set()
+        await first
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
+# --- how long, and how many ---
+
+
+def late(caught):
+    return "has waited for 1000 microseconds" in caught.value.message
+
+
+def test_a_request_waits_no_longer_than_its_timeout(gate, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        first = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        second = request_of("2")
+        second.timeout_us = 1000
+        with pytest.raises(Unavailable) as caught:
+            await run(execution, second)
+        assert late(caught)
+        with pytest.raises(Unavailable) as caught:
+            await anext(execution.stream(second))
+        assert late(caught)
+        assert execution.pending_count == 0
+        gate.opened.set()
+        await first
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert gate.seen == ["1"]
+
+
+@pytest.mark.parametrize("timeout_us", [1, 2**64 - 1])
+def test_what_runs_at_once_waits_for_nothing_whatever_its_timeout(gate, request_of, timeout_us):
+    async def serve():
+        execution = execution_of(gate)
+        request = request_of("1")
+        request.timeout_us = timeout_us
+        running = asyncio.create_task(run(execution, request))
+        await wait_for(gate.started)
+        await asyncio.sleep(0.001)
+        gate.opened.set()
+        [answer] = await running
+        assert answer.id == "1"
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
+def test_the_queue_policy_of_a_model_without_batches_holds(gate, request_of):
+    policy = QueuePolicy("REJECT", 1000, False, max_queue_size=2)
+
+    async def serve():
+        execution = execution_of(gate)
+        first = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        streams = [execution.stream(request_of(name), policy) for name in "23"]
+        waiting = [asyncio.create_task(anext(stream)) for stream in streams]
+        await turns()
+        with pytest.raises(Overloaded, match="max_queue_size is 2"):
+            await anext(execution.stream(request_of("4"), policy))
+        for task in waiting:
+            with pytest.raises(Unavailable) as caught:
+                await task
+            assert late(caught)
+        gate.opened.set()
+        await first
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert gate.seen == ["1"]
+
+
+def test_who_is_delayed_runs_after_the_others(gate, request_of):
+    policy = QueuePolicy("DELAY", 1000)
+
+    async def serve():
+        execution = execution_of(gate)
+        first = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(gate.started)
+        second = asyncio.create_task(execution.run_in_thread((request_of("2"),), policy))
+        async with asyncio.timeout(PATIENCE_S):
+            while not execution._jobs._delayed:  # noqa: ASYNC110  nobody tells when
+                await asyncio.sleep(0.001)
+        third = asyncio.create_task(run(execution, request_of("3")))
+        await turns()
+        gate.opened.set()
+        await asyncio.gather(first, second, third)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert gate.seen == ["1", "3", "2"]
+
+
+class Taken:
+    """An instance's turn that comes when `free` is set."""
+
+    def __init__(self):
+        self.free = threading.Event()
+        self.waited_for = threading.Event()
+
+    def __enter__(self):
+        self.waited_for.set()
+        assert self.free.wait(PATIENCE_S)
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_a_request_leaves_while_its_instance_waits_for_its_turn(echo, request_of):
+    echo.turn = Taken()
+
+    async def serve():
+        execution = execution_of(echo)
+        given_up = asyncio.create_task(run(execution, request_of("1")))
+        await wait_for(echo.turn.waited_for)
+        given_up.cancel()
+        await turns()
+        late_one = request_of("2")
+        late_one.timeout_us = 1000
+        with pytest.raises(Unavailable) as caught:
+            await run(execution, late_one)
+        assert late(caught)
+        last = asyncio.create_task(run(execution, request_of("3")))
+        await turns()
+        echo.turn.free.set()
+        await last
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.seen == ["3"]
+
+
+def test_a_batch_that_nobody_wants_any_more_does_not_run(echo, request_of):
+    echo.turn = Taken()
+    told = []
+
+    async def serve():
+        execution = execution_of(echo)
+        execution.start([request_of("1")], told.append, lambda: False)
+        execution.start([request_of("2")], told.append, lambda: True)
+        echo.turn.free.set()
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.seen == ["2"]
+    assert isinstance(told[0], Cancelled)
+
+
 @pytest.mark.parametrize("error", [None, ValueError("nobody hears this")])
 def test_the_answer_to_a_request_given_up_while_it_runs_is_dropped(gate, request_of, error):
     complaints = []
@@ -527,10 +704,10 @@ def test_no_more_requests_wait_than_the_limit(gate, request_of):
         execution = execution_of(gate)
         request = request_of()
         waiting = [
-            asyncio.create_task(execution.run_in_thread((request,))) for _ in range(MAX_WAITING)
+            asyncio.create_task(execution.run_in_thread((request,))) for _ in range(MAX_WAITING + 1)
         ]
         await turns()
-        with pytest.raises(Unavailable, match=f"'m' has {MAX_WAITING} requests waiting"):
+        with pytest.raises(Overloaded, match=f"queue of model 'm' is full: {MAX_WAITING} requests"):
             await run(execution, request)
         with pytest.raises(Unavailable):
             await anext(execution.stream(request))
@@ -542,7 +719,7 @@ def test_no_more_requests_wait_than_the_limit(gate, request_of):
         await execution.close(PATIENCE_S)
 
     asyncio.run(serve())
-    assert len(gate.seen) == MAX_WAITING
+    assert len(gate.seen) == MAX_WAITING + 1
 
 
 def test_an_idle_thread_keeps_no_tensor_alive(echo):

@@ -246,6 +246,18 @@ def test_what_failed_gives_back_what_it_took():
             instance.execute([])
 
 
+def test_who_has_entered_its_turn_waits_no_second_time():
+    limiter = RateLimiter({})
+    instance = limited(inner := Runs(), limiter.enter("m", place(R=1)))
+    ends(inner)
+    with instance.turn:
+        assert instance.turn.is_granted
+        instance.execute([])
+        assert instance.turn.is_granted
+    assert not instance.turn.is_granted
+    assert instance.turn.runs == 1
+
+
 def test_a_stream_holds_its_resources_to_its_end():
     limiter = RateLimiter({})
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest
 from inferd.errors import Unavailable
-from inferd.schedulers.execution import MAX_WAITING
+from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import RequestQueue, Waiting
 
 MS = 1_000_000

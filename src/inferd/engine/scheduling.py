@@ -21,8 +21,9 @@ from inferd.schedulers.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
-from inferd.schedulers.execution import MAX_WAITING, Execution
+from inferd.schedulers.execution import Execution
 from inferd.schedulers.pace import FixedPace, Pace
+from inferd.schedulers.policy import MAX_WAITING, UNSET
 from inferd.schedulers.queue import RequestQueue
 from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
@@ -79,17 +80,19 @@ def choose_scheduler(
 ) -> Scheduler:
     """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
 
-    A decoupled model answers each request by itself, whatever it says about batching. Raises as
-    `build_scheduler` does.
+    A decoupled model answers each request by itself, whatever it says about batching; how many may
+    wait and how long is as its default queue policy says. Raises as `build_scheduler` does.
     """
     plan = BatchPlan(as_executed(config))
     if config.sequence_batching is not None:
         executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
         return _sequence(config, config.sequence_batching, executions, plan, folder, alarm)
     execution = execution_of(slice(None))
-    if config.dynamic_batching is None or config.decoupled:
-        return DirectScheduler(execution)
-    return _dynamic(config, config.dynamic_batching, execution, plan, alarm)
+    batching = config.dynamic_batching
+    if batching is None or config.decoupled:
+        policy = batching.default_queue_policy if batching is not None else None
+        return DirectScheduler(execution, policy or UNSET)
+    return _dynamic(config, batching, execution, plan, alarm)
 
 
 def joined_instances(

@@ -22,7 +22,7 @@ from inferd.config.model import BatchInput, ModelConfig
 from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError
-from inferd.schedulers.execution import Answer, failure
+from inferd.schedulers.job import Answer, failure
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import cut_strings
 from inferd.tensor.tensor import Tensor
@@ -164,6 +164,8 @@ class JoinedInstance:
         self._instance = instance
         self._plan = plan
         self._keeps_rows = keeps_rows
+        if hasattr(instance, "turn"):
+            self.turn = instance.turn
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
         """See Instance.execute."""

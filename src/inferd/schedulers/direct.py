@@ -2,16 +2,19 @@
 
 from collections.abc import AsyncGenerator
 
+from inferd.config.model import QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
+from inferd.schedulers.policy import UNSET
 
 
 class DirectScheduler:
-    """Runs each request by itself, at once."""
+    """Runs each request by itself, at once; where it waits for an instance, as `policy` says."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, policy: QueuePolicy = UNSET) -> None:
         self._execution = execution
+        self._policy = policy
 
     @property
     def pending_count(self) -> int:
@@ -23,7 +26,7 @@ class DirectScheduler:
         execution = self._execution
         answers = execution.run_inline((request,))
         if answers is None:
-            answers = await execution.run_in_thread((request,))
+            answers = await execution.run_in_thread((request,), self._policy)
         [answer] = answers
         if isinstance(answer, InferdError):
             try:
@@ -34,7 +37,7 @@ class DirectScheduler:
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
-        return self._execution.stream(request)
+        return self._execution.stream(request, self._policy)
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""

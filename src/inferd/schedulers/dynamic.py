@@ -23,8 +23,10 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.execution import MAX_WAITING, Answer, Execution, Outcome, twin
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.pace import FixedPace, Pace
+from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
 
 
@@ -200,7 +202,8 @@ class DynamicScheduler:
     def _start_in_thread(self, batch: Sequence[Waiting], requests: Sequence[InferRequest]) -> None:
         self._free_count -= 1
         self._pace.started(len(requests))
-        self._execution.start(requests, partial(self._finish, batch, requests))
+        finish = partial(self._finish, batch, requests)
+        self._execution.start(requests, finish, partial(_are_wanted, batch))
 
     def _finish(
         self, batch: Sequence[Waiting], requests: Sequence[InferRequest], outcome: Outcome
@@ -278,6 +281,11 @@ class _Order:
                 return
             del self._waiting[number]
             tell(waiting, self._answers.pop(number))
+
+
+def _are_wanted(batch: Sequence[Waiting]) -> bool:
+    """Tell whether anybody still waits for an answer of `batch`."""
+    return any(waiting.done is not None for waiting in batch)
 
 
 def _known(took_ns: int, outcome: Outcome) -> int:

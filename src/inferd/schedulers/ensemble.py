@@ -35,10 +35,11 @@ MAX_SHOWN = 4
 
 @dataclass(slots=True)
 class _Run:
-    """A request to the ensemble, and the tensors there are so far, by name."""
+    """A request to the ensemble, the tensors there are so far, by name, and if a step made any."""
 
     request: InferRequest
     tensors: dict[str, Tensor]
+    has_begun: bool = False
 
 
 class EnsembleScheduler:
@@ -163,7 +164,7 @@ class EnsembleScheduler:
                 await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_step(self, run: _Run, step: Step) -> None:
-        call = _call(run, step)
+        call = self._call(run, step)
         try:
             response = await self._models.infer(call)
         except InferdError as error:
@@ -193,7 +194,7 @@ class EnsembleScheduler:
 
     async def _parts(self, run: _Run, step: Step) -> AsyncGenerator[tuple[_Run, bool], None]:
         """Yield the run as it goes on with each answer of `step`, and whether that is the last."""
-        call = _call(run, step)
+        call = self._call(run, step)
         try:
             async with aclosing(self._models.stream(call)) as responses:
                 async for response in responses:
@@ -218,6 +219,42 @@ class EnsembleScheduler:
                         answer.final = answer.final and is_final
                         yield answer
 
+    def _call(self, run: _Run, step: Step) -> InferRequest:
+        request, tensors = run.request, run.tensors
+        inputs = [
+            Tensor(inner, one.datatype, one.shape, one.data)
+            for inner, outer in step.inputs
+            if (one := tensors.get(outer)) is not None
+        ]
+        return InferRequest(
+            step.model,
+            step.version,
+            request.id,
+            inputs,
+            # Without an optional input some outputs may be missing: then none is asked for by name.
+            step.wanted if len(inputs) == len(step.inputs) else [],
+            request.parameters,
+            priority=request.priority,
+            timeout_us=self._left_us(run, step) if request.timeout_us else 0,
+            sequence=request.sequence,
+            arrived_ns=request.arrived_ns,
+        )
+
+    def _left_us(self, run: _Run, step: Step) -> int:
+        """Return what `step` may wait of the request's timeout; the first steps get all of it.
+
+        Raises Unavailable when nothing is left.
+        """
+        request = run.request
+        spent_us = (self._clock() - request.started_ns) // 1000 if run.has_begun else 0
+        if spent_us < request.timeout_us:
+            return request.timeout_us - spent_us
+        msg = (
+            f"ensemble '{self._plan.name}', {step}: the request's timeout of {request.timeout_us} "
+            f"microseconds has passed before"
+        )
+        raise Unavailable(msg)
+
     def _failed(self, step: Step, call: InferRequest, error: InferdError) -> InferdError:
         """Return `error` with the place where it happened: the step, and what it was given."""
         outer = dict(step.inputs)
@@ -232,30 +269,9 @@ class EnsembleScheduler:
         return type(error)(told)
 
 
-def _call(run: _Run, step: Step) -> InferRequest:
-    request, tensors = run.request, run.tensors
-    inputs = [
-        Tensor(inner, one.datatype, one.shape, one.data)
-        for inner, outer in step.inputs
-        if (one := tensors.get(outer)) is not None
-    ]
-    return InferRequest(
-        step.model,
-        step.version,
-        request.id,
-        inputs,
-        # Without an optional input some outputs may be missing: then none is asked for by name.
-        step.wanted if len(inputs) == len(step.inputs) else [],
-        request.parameters,
-        priority=request.priority,
-        timeout_us=request.timeout_us,
-        sequence=request.sequence,
-        arrived_ns=request.arrived_ns,
-    )
-
-
 def _take(run: _Run, step: Step, response: InferResponse) -> None:
     """Put the outputs of a step where the ensemble knows them."""
+    run.has_begun = True
     names = step.outputs
     for tensor in response.outputs:
         outer = names.get(tensor.name)

@@ -17,25 +17,31 @@ Each instance has a thread of its own, so a model that hangs holds up nobody but
 """
 
 import asyncio
-import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import ExitStack, closing, suppress
-from copy import copy
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from math import prod
 
-from inferd.core.interfaces import DecoupledInstance, Instance
+from inferd.config.model import QueuePolicy
+from inferd.core.interfaces import Instance
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import (
-    BackendFailed,
-    Cancelled,
-    InferdError,
-    Overloaded,
-    Unavailable,
-    foreign_text,
-)
+from inferd.errors import InferdError, Unavailable
 from inferd.observe.stats import Counts
+from inferd.schedulers.job import (
+    STREAM_AHEAD,
+    Answer,
+    AwaitedJob,
+    Job,
+    JobQueue,
+    Outcome,
+    StartedJob,
+    StreamJob,
+    failure,
+    miscounted,
+    tell,
+)
 from inferd.schedulers.overrun import Gauges, Overruns
+from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
 
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
@@ -52,18 +58,8 @@ MOST_RUNS = 256
 CALM_NS = 10_000_000_000
 """An overrun later than this after the move onto the loop is not held against a size class."""
 
-MAX_WAITING = 10_000
-"""How many requests of one model may wait for its threads; more are refused as Overloaded."""
-
-STREAM_AHEAD = 16
-"""How many answers a decoupled model may be ahead of a slow reader."""
-
-STREAM_AHEAD_BYTES = 1 << 20
-"""About how many bytes; it is one answer ahead if that has more."""
-
-Answer = InferResponse | InferdError
-Outcome = Sequence[Answer] | InferdError
-"""What became of several requests: an answer for each, or one error for all."""
+_LONG_US = 1 << 45
+"""Longer than a year no timer runs."""
 
 _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
 
@@ -100,15 +96,16 @@ class Execution:
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs = JobQueue()
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
-        self._waiting_count = 0
+        self._has_turns = any(hasattr(instance, "turn") for instance in instances)
+        self._job_count = 0  # those that wait or run
         self._is_closed = False
 
     @property
     def pending_count(self) -> int:
         """How many requests no instance has taken yet."""
-        return self._jobs.qsize()
+        return len(self._jobs)
 
     def run_inline(self, requests: Sequence[InferRequest]) -> Sequence[Answer] | None:
         """Run `requests` here and now, or return None when they belong in a thread.
@@ -126,7 +123,7 @@ class Execution:
         try:
             answers = instance.execute(requests)
             if len(answers) != len(requests):
-                raise _miscounted(self.name, len(answers), len(requests))
+                raise miscounted(self.name, len(answers), len(requests))
             failed = False
         except InferdError:
             raise
@@ -140,34 +137,40 @@ class Execution:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
         return answers
 
-    async def run_in_thread(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
-        """Run `requests` in the next free instance's thread.
+    async def run_in_thread(
+        self, requests: Sequence[InferRequest], policy: QueuePolicy = UNSET
+    ) -> Sequence[Answer]:
+        """Run `requests` in the next free instance's thread, where they wait as `policy` says.
 
-        Raises InferdError when all of them failed, Overloaded when too many wait already. When
-        the caller is cancelled before an instance took the requests, they never run.
+        Raises InferdError when all of them failed, Overloaded when too many wait already,
+        Unavailable when the first has waited too long. When the caller is cancelled before an
+        instance took the requests, they never run.
         """
-        job = _AwaitedJob(requests, asyncio.get_running_loop())
-        self._submit(job)
+        job = AwaitedJob(requests, asyncio.get_running_loop())
+        timer = self._submit_to_wait(job, policy)
         try:
             answers, cpu_ns = await job.waited_for()
         finally:
             requests[0].answered_ns = self.clock()
-            job.abandon()
-            self._waiting_count -= 1
+            self._abandon(job, timer)
         # A failure may come before the model has done its work: its time says nothing.
         if self._may_run_inline and not isinstance(answers[0], InferdError):
             self._note_thread_run(_size_class(requests), cpu_ns)
         return answers
 
-    def start(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
+    def start(
+        self,
+        requests: Sequence[InferRequest],
+        finish: Callable[[Outcome], None],
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Run `requests` in the next free instance's thread, then call `finish` on the event loop.
 
-        They run though nobody may wait for them any more. Raises Overloaded when too many wait
-        already; otherwise `finish` is called, whatever happens.
+        They run though nobody may wait for them any more, unless `wanted`, which is asked in the
+        thread before, says so. `finish` is called, whatever happens.
         """
 
         def finished(outcome: Outcome, cpu_ns: int) -> None:
-            self._waiting_count -= 1
             requests[0].answered_ns = self.clock()
             failed = isinstance(outcome, InferdError)
             if len(requests) > 1 and requests[0].started_ns:
@@ -177,17 +180,19 @@ class Execution:
                 self._note_thread_run(_size_class(requests), cpu_ns)
             finish(outcome)
 
-        self._submit(_StartedJob(requests, asyncio.get_running_loop(), finished))
+        self._submit(StartedJob(requests, asyncio.get_running_loop(), finished, wanted))
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """Yield the answers of a decoupled model as they come.
+    async def stream(
+        self, request: InferRequest, policy: QueuePolicy = UNSET
+    ) -> AsyncGenerator[InferResponse, None]:
+        """Yield the answers of a decoupled model as they come; it waits as `policy` says.
 
         The model may be STREAM_AHEAD answers ahead of the reader, fewer if they are large, then it
         waits. Raises InferdError while iterating. Closing the iterator stops the model at its next
         answer.
         """
-        job = _StreamJob(request, asyncio.get_running_loop())
-        self._submit(job)
+        job = StreamJob(request, asyncio.get_running_loop())
+        timer = self._submit_to_wait(job, policy)
         try:
             while True:
                 answer, share = await job.answers.get()
@@ -202,9 +207,8 @@ class Execution:
                 yield answer
         finally:
             request.answered_ns = self.clock()
-            job.abandon()
+            self._abandon(job, timer)
             job.room.release(STREAM_AHEAD)
-            self._waiting_count -= 1
 
     async def close(self, timeout_s: float) -> None:
         """Refuse new requests, let those in the threads finish, and close the instances.
@@ -225,49 +229,91 @@ class Execution:
 
     def _end_threads(self) -> None:
         for _ in self._ended:
-            self._jobs.put(None)
+            self._jobs.end()
 
     def _refuse_waiting(self) -> None:
-        with suppress(queue.Empty):
-            while True:
-                if job := self._jobs.get_nowait():
-                    job.refuse(self.unloading())
-        self._end_threads()
+        while (job := self._jobs.take()) is not None:
+            self.note_ended()
+            job.refuse(self.unloading())
 
     def unloading(self) -> InferdError:
         """Return what those are told who come too late."""
         return Unavailable(f"model '{self.name}' is being unloaded")
 
-    def _submit(self, job: "_Job") -> None:
+    def note_ended(self) -> None:
+        """See Place.note_ended."""
+        self._job_count -= 1
+
+    def _submit_to_wait(self, job: Job, policy: QueuePolicy) -> asyncio.TimerHandle | None:
+        """Submit what has waited in no queue; return the timer of its timeout, if it has one."""
+        waiting_count = self._job_count - self.instance_count
+        if waiting_count >= (policy.max_queue_size or MAX_WAITING):
+            raise full(self.name, policy)
+        self._submit(job)
+        timeout_us = timeout_us_of(policy, job.requests[0])
+        is_served_at_once = waiting_count < 0 and not self._has_turns
+        if is_served_at_once or not 0 < timeout_us < _LONG_US:
+            return None
+        loop = asyncio.get_running_loop()
+        expire = self._delay if policy.timeout_action == "DELAY" else self._expire
+        return loop.call_later(timeout_us / 1e6, expire, job, timeout_us)
+
+    def _submit(self, job: Job) -> None:
         if self._is_closed:
             raise self.unloading()
-        if self._waiting_count >= MAX_WAITING:
-            msg = f"model '{self.name}' has {MAX_WAITING} requests waiting; try again later"
-            raise Overloaded(msg)
         if len(self._ended) < len(self._instances):
             self._start_thread(len(self._ended))
-        self._waiting_count += 1
+        self._job_count += 1
         request = job.requests[0]
         request.queued_ns = request.queued_ns or self.clock()
         self._jobs.put(job)
+
+    def _delay(self, job: Job, _timeout_us: int) -> None:
+        self._jobs.delay(job)
+
+    def _expire(self, job: Job, timeout_us: int) -> None:
+        if self._jobs.remove(job):
+            self.note_ended()
+            job.refuse(too_late(self.name, timeout_us))
+
+    def _abandon(self, job: Job, timer: asyncio.TimerHandle | None) -> None:
+        if timer is not None:
+            timer.cancel()
+        job.abandon()
+        if self._jobs.remove(job):
+            self.note_ended()
 
     def _start_thread(self, number: int) -> None:
         instance, joined = self._instances[number], self._joined[number]
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
+        turn = getattr(instance, "turn", nullcontext())
+
         def work() -> None:
-            while (job := self._jobs.get()) is not None:
-                if not job.is_abandoned:
-                    job.requests[0].started_ns = self.clock()
-                    job.run(joined if len(job.requests) > 1 else instance, self)
-                del job  # an idle thread keeps nobody's tensors alive
-            _tell(loop, ended.set_result, None)
+            while self._jobs.wait():
+                try:
+                    with turn:
+                        self._run_next(instance, joined)
+                except Unavailable:  # the instance was closed while it waited for its turn
+                    continue
+            tell(loop, ended.set_result, None)
 
         # A daemon: a model that hangs must not keep the process from ending.
         name = f"{self.name}-{number}"
         threading.Thread(target=work, name=name, daemon=True).start()
         self._ended.append(ended)
+
+    def _run_next(self, instance: Instance, joined: Instance) -> None:
+        """Run the next job in this thread, which afterwards keeps nobody's tensors alive."""
+        job = self._jobs.take()
+        if job is None:
+            return
+        if job.is_wanted():
+            job.requests[0].started_ns = self.clock()
+            job.run(joined if len(job.requests) > 1 else instance, self)
+        else:
+            job.drop(self)
 
     def _note_thread_run(self, size_class: int, took_ns: int) -> None:
         if took_ns > PROMOTE_NS:
@@ -296,172 +342,3 @@ def _size_class(requests: Sequence[InferRequest]) -> int:
         for tensor in request.inputs:
             elements += prod(tensor.shape)
     return elements.bit_length()
-
-
-class _Job:
-    """Requests on their way through one instance's thread.
-
-    An exception that ends them holds frames of those who wait and of the thread, and these hold the
-    job: so neither the job nor a frame may hold on to the exception, or the tensors of failed
-    requests would stay until the garbage collector comes.
-    """
-
-    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
-        self.requests = requests
-        self.loop = loop
-        self.is_abandoned = False
-
-    def abandon(self) -> None:
-        """Nobody waits any longer."""
-        self.is_abandoned = True
-
-    def run(self, instance: Instance, execution: Execution) -> None:
-        """Execute in this thread, and hand the outcome to the event loop."""
-        model = execution.name
-        started_ns = execution.cpu_clock()
-        outcome: Outcome
-        try:
-            outcome = instance.execute(self.requests)
-            if len(outcome) != len(self.requests):
-                outcome = _miscounted(model, len(outcome), len(self.requests))
-        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            outcome = failure(model, error)
-        self.requests[0].ended_ns = execution.clock()
-        _tell(self.loop, self.finish, outcome, execution.cpu_clock() - started_ns)
-        del outcome
-
-    def refuse(self, error: InferdError) -> None:
-        """Fail without having run; called on the event loop."""
-        self.finish(error, 0)
-
-    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
-        """Hand the outcome to who waits for it; called on the event loop."""
-        raise NotImplementedError
-
-
-class _AwaitedJob(_Job):
-    """Requests that one caller waits for."""
-
-    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(requests, loop)
-        self._done: asyncio.Future[tuple[Sequence[Answer], int]] | None = loop.create_future()
-
-    def waited_for(self) -> "asyncio.Future[tuple[Sequence[Answer], int]]":
-        """Return what will be the answers and the CPU ns they took; called once."""
-        assert self._done is not None
-        return self._done
-
-    def abandon(self) -> None:
-        """See _Job.abandon."""
-        super().abandon()
-        self._done = None
-
-    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
-        """See _Job.finish."""
-        done, self._done = self._done, None
-        if done is None or done.done():
-            return
-        if isinstance(outcome, InferdError):
-            done.set_exception(outcome)
-        else:
-            done.set_result((outcome, cpu_ns))
-
-
-class _StartedJob(_Job):
-    """Requests that run whoever still waits; `finished` is called when they have."""
-
-    def __init__(
-        self,
-        requests: Sequence[InferRequest],
-        loop: asyncio.AbstractEventLoop,
-        finished: Callable[[Outcome, int], None],
-    ) -> None:
-        super().__init__(requests, loop)
-        self._finished = finished
-
-    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
-        """See _Job.finish."""
-        self._finished(outcome, cpu_ns)
-
-
-class _StreamJob(_Job):
-    """One request to a decoupled model; `answers` ends with None.
-
-    Each answer comes with its share of `room`, which whoever takes it gives back.
-    """
-
-    def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__((request,), loop)
-        self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
-        self.room = threading.Semaphore(STREAM_AHEAD)
-
-    def run(self, instance: Instance, execution: Execution) -> None:
-        """Iterate in this thread, handing over each answer, never too far ahead."""
-        try:
-            with closing(_answers(instance, self.requests[0], execution.name)) as answers:
-                for answer in answers:
-                    share = _share(answer)
-                    for _ in range(share):
-                        self.room.acquire()
-                    if self.is_abandoned:
-                        return
-                    self._hand_over(answer, share)
-        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
-            self._hand_over(failure(execution.name, error), 1)
-        self.requests[0].ended_ns = execution.clock()
-        self._hand_over(None, 0)
-
-    def refuse(self, error: InferdError) -> None:
-        """See _Job.refuse."""
-        self.answers.put_nowait((error, 1))
-
-    def _hand_over(self, answer: Answer | None, share: int) -> None:
-        _tell(self.loop, self.answers.put_nowait, (answer, share))
-
-
-def _share(answer: Answer) -> int:
-    """Return how much of STREAM_AHEAD an answer takes: all of it, if it is a large one."""
-    if isinstance(answer, InferdError):
-        return 1
-    size_bytes = sum(tensor.size_bytes for tensor in answer.outputs)
-    return min(1 + size_bytes * STREAM_AHEAD // STREAM_AHEAD_BYTES, STREAM_AHEAD)
-
-
-def _answers(
-    instance: Instance, request: InferRequest, model: str
-) -> Generator[Answer, None, None]:
-    """Yield the answers of `request`; closing this closes the instance's own generator."""
-    if isinstance(instance, DecoupledInstance):
-        yield from instance.stream(request)
-        return
-    answers = instance.execute((request,))
-    if len(answers) != 1:
-        raise _miscounted(model, len(answers), 1)
-    yield from answers
-
-
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
-    with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
-        loop.call_soon_threadsafe(callback, *args)
-
-
-def failure(model: str, error: BaseException) -> InferdError:
-    """Return what those are told whose execution raised `error`."""
-    if isinstance(error, InferdError):
-        return error
-    if isinstance(error, asyncio.CancelledError):
-        return Cancelled(f"model '{model}' cancelled the request")
-    failed = BackendFailed(f"model '{model}' failed: {foreign_text(error)}")
-    failed.__cause__ = error
-    return failed
-
-
-def twin(error: InferdError) -> InferdError:
-    """Return the same error for somebody else: each is raised in a place of its own."""
-    other = copy(error)
-    other.__cause__ = error.__cause__
-    return other
-
-
-def _miscounted(model: str, got: int, expected: int) -> InferdError:
-    return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")

@@ -6,8 +6,9 @@ waits for it. Of those that wait, the one that has run least goes first, where a
 with priority p counts p times; one whose resources are taken is overtaken only by those who need
 none of them.
 
-An instance waits in its own thread, holding nothing. So what needs resources never runs on the
-event loop, and no scheduler knows of all this.
+An instance waits in its own thread, holding nothing, before it takes the request that is next: so
+that one can still time out or be given up. What needs resources never runs on the event loop, and
+no scheduler knows of all this.
 """
 
 import threading
@@ -143,14 +144,19 @@ class Claim:
         self.is_granted = False
         self.has_left = False
         self._limiter = limiter
+        self._depth = 0
 
     def __enter__(self) -> None:
-        """Wait for what it needs. Raises Unavailable."""
-        self._limiter.acquire(self)
+        """Wait for what it needs, unless this thread, its only one, has it. Raises Unavailable."""
+        if not self._depth:
+            self._limiter.acquire(self)
+        self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
-        self._limiter.release(self)
+        """Give it back, when this was the first to take it."""
+        self._depth -= 1
+        if not self._depth:
+            self._limiter.release(self)
 
     def leave(self) -> None:
         """Let the limiter forget it."""
@@ -158,14 +164,17 @@ class Claim:
 
 
 class LimitedInstance:
-    """An instance that waits for its resources before each execution."""
+    """An instance that waits for its resources before each execution.
+
+    Its thread may enter `turn` before, and has them then.
+    """
 
     bounded = False  # it may wait long
     waits = True
 
     def __init__(self, instance: Instance, claim: Claim) -> None:
         self._instance = instance
-        self._claim = claim
+        self._claim = self.turn = claim
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the instance is closed while it waits."""

@@ -14,8 +14,8 @@ import msgspec
 
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, Overloaded, Unavailable
-from inferd.schedulers.execution import MAX_WAITING
+from inferd.errors import InferdError
+from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
 
 
 class Waiting(msgspec.Struct, eq=False):
@@ -41,7 +41,7 @@ class RequestQueue:
         self._model = model
         self._level_count = batching.priority_levels
         self._default_level = batching.default_priority_level if batching.priority_levels else 0
-        self._default_policy = batching.default_queue_policy or QueuePolicy()
+        self._default_policy = batching.default_queue_policy or UNSET
         self._policies = batching.priority_queue_policy if batching.priority_levels else {}
         default = self._new_level(self._default_level)
         self._levels = {self._default_level: default}
@@ -66,8 +66,7 @@ class RequestQueue:
         """Let a request wait. Raises Overloaded when as many wait as its level's policy allows.
 
         A policy that sets no limit allows MAX_WAITING.
-        A priority of 0, or of no level there is, is the default level. A timeout of the request's
-        own counts when the policy allows that and it is shorter than the policy's.
+        A priority of 0, or of no level there is, is the default level.
         """
         request = waiting.request
         number = request.priority
@@ -76,13 +75,10 @@ class RequestQueue:
         level = self._levels.get(number) or self._insert_level(number)
         policy = level.policy
         if len(level.in_time) + len(level.late) >= (policy.max_queue_size or MAX_WAITING):
-            raise self._full(level)
+            raise full(self._model, policy)
         self._next_number += 1
         waiting.number, waiting.level, request.queued_ns = self._next_number, number, now_ns
-        timeout_us = policy.default_timeout_microseconds
-        if policy.allow_timeout_override and 0 < request.timeout_us < timeout_us:
-            timeout_us = request.timeout_us
-        if timeout_us:
+        if timeout_us := timeout_us_of(policy, request):
             waiting.late_ns = now_ns + 1000 * timeout_us
             self._note_deadline(waiting)
         level.in_time[waiting.number] = waiting
@@ -137,16 +133,7 @@ class RequestQueue:
 
     def too_late(self, waiting: Waiting) -> InferdError:
         """Return what a request that `expire` took out is told."""
-        waited_us = (waiting.late_ns - waiting.request.queued_ns) // 1000
-        return Unavailable(
-            f"model '{self._model}': the request has waited for {waited_us} microseconds, "
-            f"which is its timeout in the queue"
-        )
-
-    def _full(self, level: "_Level") -> InferdError:
-        most = level.policy.max_queue_size
-        said = f"its max_queue_size is {most}" if most else f"{MAX_WAITING} requests wait"
-        return Overloaded(f"the queue of model '{self._model}' is full: {said}; try again later")
+        return too_late(self._model, (waiting.late_ns - waiting.request.queued_ns) // 1000)
 
     def _note_deadline(self, waiting: Waiting) -> None:
         deadlines = self._deadlines

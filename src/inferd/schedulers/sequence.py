@@ -36,7 +36,8 @@ from inferd.errors import Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
-from inferd.schedulers.execution import Answer, Execution, Outcome, twin
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
 from inferd.schedulers.slots import Slot, Slots

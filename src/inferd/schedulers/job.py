@@ -1,0 +1,278 @@
+"""Jobs: requests on their way through one instance's thread, and the line they wait in.
+
+An exception that ends requests holds frames of those who wait and of the thread, and these hold the
+job: so neither a job nor a frame may hold on to the exception, or the tensors of failed requests
+would stay until the garbage collector comes.
+"""
+
+import asyncio
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
+from copy import copy
+from typing import Protocol
+
+from inferd.core.interfaces import DecoupledInstance, Instance
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
+
+STREAM_AHEAD = 16
+"""How many answers a decoupled model may be ahead of a slow reader."""
+
+STREAM_AHEAD_BYTES = 1 << 20
+"""About how many bytes; it is one answer ahead if that has more."""
+
+Answer = InferResponse | InferdError
+Outcome = Sequence[Answer] | InferdError
+"""What became of several requests: an answer for each, or one error for all."""
+
+
+class Place(Protocol):
+    """What a job must know of the Execution it belongs to; `clock` and `cpu_clock` give ns."""
+
+    name: str
+    clock: Callable[[], int]
+    cpu_clock: Callable[[], int]
+
+    def note_ended(self) -> None:
+        """Take note that a thread has done with a job; called on the event loop."""
+        ...
+
+
+class Job:
+    """Requests that one thread is to run."""
+
+    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
+        self.requests = requests
+        self.loop = loop
+        self.is_abandoned = False
+
+    def is_wanted(self) -> bool:
+        """Tell whether anybody waits for it still; asked in the thread."""
+        return not self.is_abandoned
+
+    def abandon(self) -> None:
+        """Nobody waits any longer."""
+        self.is_abandoned = True
+
+    def run(self, instance: Instance, place: Place) -> None:
+        """Execute in this thread, and hand the outcome to the event loop."""
+        model = place.name
+        started_ns = place.cpu_clock()
+        outcome: Outcome
+        try:
+            outcome = instance.execute(self.requests)
+            if len(outcome) != len(self.requests):
+                outcome = miscounted(model, len(outcome), len(self.requests))
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            outcome = failure(model, error)
+        self.requests[0].ended_ns = place.clock()
+        tell(self.loop, self._end, place, outcome, place.cpu_clock() - started_ns)
+        del outcome
+
+    def drop(self, place: Place) -> None:
+        """Leave it unrun, since nobody wants it; called in the thread."""
+        tell(self.loop, self._end, place, Cancelled("nobody waits for the request"), 0)
+
+    def refuse(self, error: InferdError) -> None:
+        """Fail without having run; called on the event loop."""
+        self.finish(error, 0)
+
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+        """Hand the outcome to who waits for it; called on the event loop."""
+        raise NotImplementedError
+
+    def _end(self, place: Place, outcome: Outcome, cpu_ns: int) -> None:
+        place.note_ended()
+        self.finish(outcome, cpu_ns)
+
+
+class AwaitedJob(Job):
+    """Requests that one caller waits for."""
+
+    def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(requests, loop)
+        self._done: asyncio.Future[tuple[Sequence[Answer], int]] | None = loop.create_future()
+
+    def waited_for(self) -> "asyncio.Future[tuple[Sequence[Answer], int]]":
+        """Return what will be the answers and the CPU ns they took; called once."""
+        assert self._done is not None
+        return self._done
+
+    def abandon(self) -> None:
+        """See Job.abandon."""
+        super().abandon()
+        self._done = None
+
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+        """See Job.finish."""
+        done, self._done = self._done, None
+        if done is None or done.done():
+            return
+        if isinstance(outcome, InferdError):
+            done.set_exception(outcome)
+        else:
+            done.set_result((outcome, cpu_ns))
+
+
+class StartedJob(Job):
+    """Requests whose outcome `finished` is called with; they run while they are `wanted`."""
+
+    def __init__(
+        self,
+        requests: Sequence[InferRequest],
+        loop: asyncio.AbstractEventLoop,
+        finished: Callable[[Outcome, int], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        super().__init__(requests, loop)
+        self._finished = finished
+        self.is_wanted = wanted  # type: ignore[method-assign]
+
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+        """See Job.finish."""
+        self._finished(outcome, cpu_ns)
+
+
+class StreamJob(Job):
+    """One request to a decoupled model; `answers` ends with None.
+
+    Each answer comes with its share of `room`, which whoever takes it gives back.
+    """
+
+    def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__((request,), loop)
+        self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
+        self.room = threading.Semaphore(STREAM_AHEAD)
+
+    def run(self, instance: Instance, place: Place) -> None:
+        """Iterate in this thread, handing over each answer, never too far ahead."""
+        try:
+            with closing(_answers(instance, self.requests[0], place.name)) as answers:
+                for answer in answers:
+                    share = _share(answer)
+                    for _ in range(share):
+                        self.room.acquire()
+                    if self.is_abandoned:
+                        break
+                    tell(self.loop, self.answers.put_nowait, (answer, share))
+        except BaseException as error:  # noqa: BLE001  the thread must outlive any model
+            tell(self.loop, self.answers.put_nowait, (failure(place.name, error), 1))
+        self.requests[0].ended_ns = place.clock()
+        tell(self.loop, self._end, place, (), 0)
+
+    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+        """See Job.finish; the answers have been handed over before."""
+        last = (outcome, 1) if isinstance(outcome, InferdError) else (None, 0)
+        self.answers.put_nowait(last)
+
+
+class JobQueue:
+    """The line of jobs that wait for a thread, first come, first served.
+
+    A job that nobody waits for leaves at once, and its tensors with it: a model that hangs must not
+    gather them. What is delayed is served after all others. A thread first waits until there may be
+    a job, then takes it: meanwhile the job can still leave. One call in C each, so nothing is
+    locked.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[Job, None] = OrderedDict()
+        self._delayed: OrderedDict[Job, None] = OrderedDict()
+        self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._jobs) + len(self._delayed)
+
+    def put(self, job: Job) -> None:
+        """Let `job` wait behind all others that are not delayed."""
+        self._jobs[job] = None
+        self._signals.put(True)
+
+    def end(self) -> None:
+        """Let one thread end, when there is no job before."""
+        self._signals.put(False)
+
+    def wait(self) -> bool:
+        """Wait, in a thread, until there may be a job; False: the thread is to end."""
+        return self._signals.get()
+
+    def take(self) -> Job | None:
+        """Take the next job, None if it has left."""
+        for jobs in (self._jobs, self._delayed):
+            with suppress(KeyError):
+                return jobs.popitem(last=False)[0]
+        return None
+
+    def delay(self, job: Job) -> None:
+        """Let `job` wait behind all others; called on the event loop."""
+        with suppress(KeyError):  # it has been taken
+            self._jobs.pop(job)
+            self._delayed[job] = None
+
+    def remove(self, job: Job) -> bool:
+        """Take out `job`; tell whether it was still there. Called on the event loop."""
+        try:
+            if job in self._delayed:
+                self._delayed.pop(job)
+            else:
+                self._jobs.pop(job)
+        except KeyError:
+            return False
+        with suppress(queue.Empty):  # or a thread has the signal, and finds nothing to take
+            if not self._signals.get_nowait():
+                self._signals.put(False)
+        return True
+
+
+def _share(answer: Answer) -> int:
+    """Return how much of STREAM_AHEAD an answer takes: all of it, if it is a large one."""
+    if isinstance(answer, InferdError):
+        return 1
+    size_bytes = sum(tensor.size_bytes for tensor in answer.outputs)
+    return min(1 + size_bytes * STREAM_AHEAD // STREAM_AHEAD_BYTES, STREAM_AHEAD)
+
+
+def _answers(
+    instance: Instance, request: InferRequest, model: str
+) -> Generator[Answer, None, None]:
+    """Yield the answers of `request`; closing this closes the instance's own generator."""
+    if isinstance(instance, DecoupledInstance):
+        yield from instance.stream(request)
+        return
+    answers = instance.execute((request,))
+    if len(answers) != 1:
+        raise miscounted(model, len(answers), 1)
+    yield from answers
+
+
+def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+    """Have `callback` called on the event loop, if that still runs."""
+    with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+        loop.call_soon_threadsafe(callback, *args)
+
+
+def failure(model: str, error: BaseException) -> InferdError:
+    """Return what those are told whose execution raised `error`."""
+    if isinstance(error, InferdError):
+        return error
+    if isinstance(error, asyncio.CancelledError):
+        return Cancelled(f"model '{model}' cancelled the request")
+    failed = BackendFailed(f"model '{model}' failed: {foreign_text(error)}")
+    failed.__cause__ = error
+    return failed
+
+
+def twin(error: InferdError) -> InferdError:
+    """Return the same error for somebody else: each is raised in a place of its own."""
+    other = copy(error)
+    other.__cause__ = error.__cause__
+    return other
+
+
+def miscounted(model: str, got: int, expected: int) -> InferdError:
+    """Return what those are told whose model gave a wrong number of answers."""
+    return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")

@@ -1,0 +1,37 @@
+"""Queue policies: how many may wait and how long, and what those are told who may not any more."""
+
+from inferd.config.model import QueuePolicy
+from inferd.core.request import InferRequest
+from inferd.errors import InferdError, Overloaded, Unavailable
+
+MAX_WAITING = 10_000
+"""How many requests of one model may wait where its policy sets no limit."""
+
+UNSET = QueuePolicy(allow_timeout_override=True)
+"""What holds where the configuration has no policy: the request's own timeout."""
+
+
+def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:
+    """Return how long `request` may wait, 0: for ever.
+
+    Its own timeout counts when the policy allows that and it is shorter than the policy's.
+    """
+    timeout_us, own_us = policy.default_timeout_microseconds, request.timeout_us
+    if own_us and policy.allow_timeout_override and (own_us < timeout_us or policy is UNSET):
+        return own_us
+    return timeout_us
+
+
+def full(model: str, policy: QueuePolicy) -> InferdError:
+    """Return what a request is told that finds as many waiting as `policy` allows."""
+    most = policy.max_queue_size
+    said = f"its max_queue_size is {most}" if most else f"{MAX_WAITING} requests wait"
+    return Overloaded(f"the queue of model '{model}' is full: {said}; try again later")
+
+
+def too_late(model: str, timeout_us: int) -> InferdError:
+    """Return what a request is told that has waited for `timeout_us`, which was too long."""
+    return Unavailable(
+        f"model '{model}': the request has waited for {timeout_us} microseconds, "
+        f"which is its timeout in the queue"
+    )
