@@ -81,9 +81,7 @@ def _pad_image(call: Call) -> Converted:
         call.refuse(f"its argument 'mode' is '{mode}', not constant, reflect or edge")
     top, left, bottom, right = pads_of(call) or [0] * 4
     edges = [(0, top, left), (0, bottom, right)]
-    around = [
-        (batch, *sides, 0) if call.is_nhwc else (batch, 0, *sides) for batch, *sides in edges
-    ]
+    around = [(batch, *sides, 0) if call.is_nhwc else (batch, 0, *sides) for batch, *sides in edges]
     value = graph.real(call.number("value", 0.0)) if mode == "constant" else None
     return graph.add("Pad", x, graph.ints(*around[0], *around[1]), value, mode=mode)
 
