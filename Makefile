@@ -11,7 +11,7 @@ GRPC ?=
 METRICS ?=
 CHECK ?=
 QUICK ?=
-PLATFORMS ?= torch
+PLATFORMS ?= torch tensorflow classic
 ONLY ?=
 ARGS ?=
 FUZZ_SECONDS ?= 30
@@ -104,12 +104,16 @@ $(PEERS): bench/peers/requirements.txt
 
 # torch as the pinned CPU build, and first: any other pulls gigabytes of CUDA packages along.
 FIRST_torch := torch==2.13.0
+EXTRAS_torch := torch
+EXTRAS_tensorflow := tensorflow,openvino
+EXTRAS_classic := litert,sklearn
+MORE_classic := xgboost-cpu lightgbm
 
 .venv-%/.installed: pyproject.toml
 	@echo "Installing the framework of .venv-$*"
 	@test -d .venv-$* || $(PYTHON) -m venv .venv-$*
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1' $(FIRST_$*)
-	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$*]' --group platforms
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$(EXTRAS_$*)]' --group platforms $(MORE_$*)
 	@touch $@
 
 $(FUZZER): pyproject.toml

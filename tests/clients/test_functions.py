@@ -72,6 +72,16 @@ def meet(x: int) -> int:
 
 
 @inferd.model
+async def meet_async(x: int) -> int:
+    async with asyncio.timeout(60):
+        await async_meeting.wait()
+    return x
+
+
+async_meeting = asyncio.Barrier(4)
+
+
+@inferd.model
 def count(n: int) -> Iterator[int]:
     yield from range(n)
 
@@ -101,7 +111,7 @@ def picture(
 
 @pytest.fixture(scope="module")
 def server():
-    models = (add_sub, lengths, greet, meet, count, count_async, fail, picture)
+    models = (add_sub, lengths, greet, meet, meet_async, count, count_async, fail, picture)
     with inferd.Server(*models) as running:
         yield running
 
@@ -191,6 +201,10 @@ def wait_until(holds):
 
 def test_several_instances_run_at_once(infer):
     at_once(lambda number: infer("meet", x=np.array([number])), range(4))
+
+
+def test_one_instance_of_an_asynchronous_function_runs_requests_at_once(infer):
+    at_once(lambda number: infer("meet_async", x=np.array([number])), range(4))
 
 
 def at_once(work, values):

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from inferd.config.defaults import normalised
+from inferd.config.hold import Hold
 from inferd.config.model import (
     BatchInput,
     Control,
@@ -19,10 +20,11 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.core.request import InferRequest, InferResponse, Sequence
-from inferd.engine.scheduling import as_executed, build_scheduler
+from inferd.engine.scheduling import as_executed, build_scheduler, opened
 from inferd.errors import BackendFailed, InvalidConfig, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
+from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.pace import FixedPace
@@ -86,12 +88,17 @@ def request_of(*shape):
     )
 
 
+def built(config, backend, instances, counts, **more):
+    pairs = [opened(config, backend, instance) for instance in instances]
+    return build_scheduler(config, pairs, counts, **more)
+
+
 def executions(config, backend, *requests, instance=None):
     """Return what the instance saw, and how many rows each answer has."""
     instance = instance or Noting()
 
     async def serve():
-        scheduler = build_scheduler(config, backend, [instance], Counts(), may_run_inline=False)
+        scheduler = built(config, backend, [instance], Counts(), may_run_inline=False)
         answers = await asyncio.gather(*map(scheduler.run, requests))
         await scheduler.close(PATIENCE_S)
         return [answer.outputs[0].shape[0] for answer in answers]
@@ -108,7 +115,28 @@ def executions(config, backend, *requests, instance=None):
     ],
 )
 def test_the_configuration_chooses_the_scheduler(config, kind):
-    scheduler = build_scheduler(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+    scheduler = built(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+    assert type(scheduler) is kind
+
+
+class Asynchronous:
+    def execute(self, requests):
+        raise NotImplementedError
+
+    submit = flow = close = execute
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (ModelConfig("m"), ConcurrentScheduler),
+        (ModelConfig("m", decoupled=True, dynamic_batching=DynamicBatching()), ConcurrentScheduler),
+        (ModelConfig("m", max_batch_size=4, dynamic_batching=DynamicBatching()), DynamicScheduler),
+    ],
+)
+def test_asynchronous_instances_run_requests_at_once_unless_these_wait_for_each_other(config, kind):
+    instances = [Asynchronous()]
+    scheduler = built(config, Separate(), instances, Counts(), may_run_inline=False)
     assert type(scheduler) is kind
 
 
@@ -133,7 +161,7 @@ def test_preferred_sizes_delay_and_policies_are_the_configurations():
 
     async def serve():
         instance = Noting()
-        scheduler = build_scheduler(
+        scheduler = built(
             config_of(batching), Separate(), [instance], Counts(), may_run_inline=False
         )
         await asyncio.gather(*(scheduler.run(request_of(1, 1)) for _ in range(2)))
@@ -152,7 +180,7 @@ def test_a_full_queue_is_the_configurations_too():
     )
 
     async def serve():
-        scheduler = build_scheduler(
+        scheduler = built(
             config_of(batching), Separate(), [Noting()], Counts(), may_run_inline=False
         )
         waits = asyncio.ensure_future(scheduler.run(request_of(1, 1)))
@@ -192,7 +220,7 @@ def stepped(config, backend, instances, steps):
 
     async def go():
         counts = Counts()
-        scheduler = build_scheduler(config, backend, instances, counts, may_run_inline=False)
+        scheduler = built(config, backend, instances, counts, may_run_inline=False)
         async with asyncio.timeout(PATIENCE_S):
             runs = [scheduler.run(request_of_sequence(*step)) for step in steps]
             outcomes = await asyncio.gather(*runs, return_exceptions=True)
@@ -259,7 +287,7 @@ def test_parameters_of_the_model_bound_what_waits_in_sequences():
 def test_a_bound_that_is_no_number_is_refused(name, text):
     config = sequence_config(parameters={f"inferd_sequence_{name}": text})
     with pytest.raises(InvalidConfig, match=f"inferd_sequence_{name}"):
-        build_scheduler(config, Separate(), [Noting()], Counts(), may_run_inline=False)
+        built(config, Separate(), [Noting()], Counts(), may_run_inline=False)
 
 
 def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
@@ -287,5 +315,40 @@ def test_a_backend_sees_controls_and_states_as_inputs_and_outputs():
 def test_numbers_that_are_not_given_are_found(batching, max_batch_size, pace):
     config = replace(config_of(batching), max_batch_size=max_batch_size)
     filled_in = normalised(normalised(config, "m"), "m")
-    scheduler = build_scheduler(filled_in, Separate(), [Noting()], Counts(), may_run_inline=False)
+    scheduler = built(filled_in, Separate(), [Noting()], Counts(), may_run_inline=False)
     assert type(scheduler._pace) is pace
+
+
+@pytest.mark.parametrize("batching", [DynamicBatching(is_adaptive=True), DynamicBatching((8,), 0)])
+def test_what_batches_is_held_until_so_many_wait(batching):
+    async def go():
+        instance = Noting()
+        scheduler = built(
+            config_of(batching),
+            Separate(),
+            [instance],
+            Counts(),
+            may_run_inline=False,
+            hold=Hold(3),
+        )
+        await asyncio.gather(*(scheduler.run(request_of(1, 1)) for _ in range(3)))
+        await scheduler.close(PATIENCE_S)
+        return instance.seen
+
+    [[*together]] = asyncio.run(go())
+    assert len(together) == 3
+
+
+def test_sequences_are_held_as_well():
+    async def go():
+        instance = Noting()
+        config = sequence_config()
+        hold = Hold(2)
+        scheduler = built(config, Separate(), [instance], Counts(), may_run_inline=False, hold=hold)
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*(scheduler.run(request_of_sequence(1, n)) for n in (1, 2)))
+        await scheduler.close(PATIENCE_S)
+        return instance.seen
+
+    [[*together]] = asyncio.run(go())
+    assert len(together) == 2

@@ -1,5 +1,6 @@
 """docs/reference/extensions.md against the code: each tells what the other has."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -8,8 +9,12 @@ import pytest
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import EXTENSIONS, Engine
+from inferd.transport.access import OPEN
+from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_services import grpc_methods
 from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.http_trtis import TrtisRoutes
+from inferd.transport.trtis import Trtis
 from inferd.wire import v2_grpc_parameters, v2_rest_parameters
 from inferd.wire.json_document import OutputParameters
 from inferd.wire.v2_rest import JsonRules
@@ -17,7 +22,8 @@ from inferd.wire.v2_rest import JsonRules
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/extensions.md").read_text()
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-ABOUT = {"The protocol itself", "Describing itself"}
+OLD = "The TensorRT Inference Server API"
+ABOUT = {"The protocol itself", "Describing itself", OLD}
 
 
 def offered(name):
@@ -44,7 +50,7 @@ def routes_on_page(name):
     return {
         (verb, path)
         for row in rows(name)
-        for verb, pattern in re.findall(r"`([A-Z]+) (/v2[^`]*)`", row[0])
+        for verb, pattern in re.findall(r"`([A-Z]+) (/(?:v2|api)[^`]*)`", row[0])
         for path in spelled_out(pattern)
     }
 
@@ -66,10 +72,18 @@ async def never():
 
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**20)
-ROUTES = {(r.verb, r.path) for r in HttpRoutes(Engine(), RULES, not_ready_status=400).table}
+TRTIS = Trtis(Engine(), "inference:0")
+ROUTES = {
+    (route.verb, route.path)
+    for table in (
+        HttpRoutes(Engine(), RULES, not_ready_status=400).table,
+        TrtisRoutes(TRTIS, OPEN, FailureLog(logging.getLogger("inferd.http"))).routes(),
+    )
+    for route in table
+}
 RPCS = {
     path.rpartition("/")[2]: method
-    for path, method in grpc_methods(Engine(), never, typed_answers=False).items()
+    for path, method in grpc_methods(Engine(), never, typed_answers=False, trtis=TRTIS).items()
 }
 OFFERED = [name for name in SECTIONS if offered(name)]
 WIRE = "".join(path.read_text() for path in (ROOT / "src/inferd/wire").glob("*.py"))

@@ -9,6 +9,7 @@ import pytest
 FORBIDDEN = {
     "unfinished work": r"\b(" + "TO" + "DO|FIX" + "ME|XX" + "X|HA" + r"CK)\b",
     "a path of one machine": r"(?<![\w.])/(" + "home/|ro" + "ot/|Us" + "ers/|wo" + "rk/)",
+    "a merge left half done": r"^(<{7} |>{7} )",
 }
 
 
@@ -51,6 +52,7 @@ def test_no_unit_test_has(texts, what):
     [
         ("unfinished work", "# " + "TO" + "DO: later"),
         ("a path of one machine", "cd /ho" + "me/somebody"),
+        ("a merge left half done", "<" * 7 + " HEAD"),
         ("a silenced test", "@pytest.mark.sk" + "ipif(True)"),
         ("a mock", "from unittest.mo" + "ck import patch"),
         ("a nap", "time.sle" + "ep(0.1)"),

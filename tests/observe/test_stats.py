@@ -307,3 +307,31 @@ def test_a_stream_without_end_fills_no_memory():
     rows = told(counts).response_stats
     assert len(rows) == MAX_RESPONSE_ROWS
     assert rows[str(MAX_RESPONSE_ROWS - 1)].success.count == 6
+
+
+# --- by batch size ---
+
+
+def test_each_batch_size_of_requests_is_told_apart():
+    counts = Counts(clock=lambda: 3000)
+    counts.add_success(request(*QUEUED, batch_size=1))
+    counts.add_success(request(*ALONE, batch_size=4))
+    joined = [request(*QUEUED, batch_size=1), request(*QUEUED, batch_size=2)]
+    counts.add_shared_execution(request(*ALONE), joined)
+    for one in joined:
+        counts.add_success(one)
+    counts.add_failure(request(*ALONE, batch_size=4), BackendFailed("no"))
+    hit = request(queued=500, ended=900, batch_size=7)
+    hit.shared = True
+    counts.add_success(hit)
+    found = counts.by_batch_size()
+    assert list(found) == [1, 2, 4, 7]
+    assert found[1].success == Duration(2, 3000)
+    assert found[1].queue == Duration(2, 1000)
+    assert found[2].compute_infer == Duration(1, 800)
+    assert (found[4].success.count, found[4].fail) == (1, Duration(1, 2000))
+    assert found[7].success == found[7].cache_hit == Duration(1, 400)
+    whole = told(counts).inference_stats
+    assert whole.success.count == sum(one.success.count for one in found.values())
+    assert whole.success.ns == sum(one.success.ns for one in found.values())
+    assert told(counts).inference_count == 1 + 4 + 1 + 2

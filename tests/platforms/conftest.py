@@ -8,7 +8,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from inferd.config.server import ServerConfig
@@ -17,20 +16,31 @@ from inferd.server.thread import server_in_thread
 EXAMPLES = Path(__file__).parents[2] / "examples" / "platforms"
 
 NEEDS = {
-    "test_pytorch.py": "torch",
+    "test_pytorch.py": ("torch",),
+    "test_tensorflow.py": ("tensorflow",),
+    "test_tensorflow_openvino.py": ("tensorflow", "openvino"),
+    "test_openvino.py": ("openvino",),
+    "test_litert.py": ("ai_edge_litert",),
+    "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
+    "test_trees.py": ("xgboost", "lightgbm"),
 }
-"""Test file -> the package it needs."""
+"""Test file -> the packages it needs."""
 
-EXPORTERS = {"to_pytorch": "torch"}
+EXPORTERS = {
+    "to_pytorch": "torch",
+    "to_tensorflow": "tensorflow",
+    "to_openvino": "openvino",
+    "to_litert": "ai_edge_litert",
+}
 """Module in examples/platforms -> the package it needs."""
 
-collect_ignore = [name for name, package in NEEDS.items() if find_spec(package) is None]
+collect_ignore = [name for name, needed in NEEDS.items() if None in map(find_spec, needed)]
 _present = [name for name, package in EXPORTERS.items() if find_spec(package) is not None]
 if not _present:
     collect_ignore.append("test_digits.py")
 
 
-def example(name):
+def load(name):
     """Return a module of examples/platforms."""
     if str(EXAMPLES) not in sys.path:
         sys.path.append(str(EXAMPLES))
@@ -39,14 +49,20 @@ def example(name):
 
 def pytest_generate_tests(metafunc):
     if "digits_model" in metafunc.fixturenames:
-        names = [model for name in _present for model in example(name).MODELS]
+        names = [model for name in _present for model in load(name).MODELS]
         metafunc.parametrize("digits_model", names)
 
 
 @pytest.fixture(scope="session")
 def digits():
     """The classifier as numpy computes it."""
-    return example("digits")
+    return load("digits")
+
+
+@pytest.fixture(scope="session")
+def example():
+    """example(name) is a module of examples/platforms."""
+    return load
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +70,7 @@ def digits_server(tmp_path_factory):
     """A server with the classifier on every platform whose framework is installed."""
     repository = tmp_path_factory.mktemp("digits")
     for name in _present:
-        example(name).export(repository)
+        load(name).export(repository)
     with serve(repository) as server:
         yield server
 
@@ -71,15 +87,3 @@ def serve(repository):
             exit_on_error=False,
         )
     )
-
-
-@pytest.fixture
-def served():
-    """serve(repository) as a fixture for tests that write their own models."""
-    return serve
-
-
-def random_array(dtype, shape, seed=0):
-    """Return an array of any dtype with values all over its range."""
-    numbers = np.random.default_rng(seed)
-    return numbers.integers(0, 100, shape).astype(dtype)

@@ -22,6 +22,7 @@ from inferd.observe.stats import Counts
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
+from inferd.schedulers.held import HeldPace
 from inferd.schedulers.overrun import Gauges
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.policy import MAX_WAITING
@@ -742,3 +743,60 @@ def test_a_failed_request_leaves_no_tensors_for_the_garbage_collector(quick, del
         assert asyncio.run(serve()) is None
     finally:
         gc.enable()
+
+
+# --- held, for tests ---
+
+
+def held(count, execution, **batching):
+    configured = DynamicBatching(**batching)
+    queue, pace, plan = parts_of(configured)
+    return DynamicScheduler(execution, queue, HeldPace(pace, count), plan, alarm=SimulatedAlarm)
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_what_is_held_runs_together_when_enough_wait_and_what_comes_then_as_ever(is_quick):
+    async def serve():
+        execution = SimulatedExecution(is_quick=is_quick)
+        scheduler = held(3, execution)
+        sent = send(scheduler, *requests_of("ab"))
+        await passes(1000)
+        assert execution.batches() == []
+        sent += send(scheduler, *requests_of("c"))
+        await ended(sent)
+        await ended(send(scheduler, *requests_of("d")))
+        assert execution.batches() == ["abc", "d"]
+        assert execution.started[0][0] == 1000
+
+    simulate(serve)
+
+
+def test_what_is_held_may_wait_too_long_or_be_given_up():
+    async def serve():
+        execution = SimulatedExecution()
+        policy = QueuePolicy(default_timeout_microseconds=5000)
+        scheduler = held(2, execution, default_queue_policy=policy)
+        [late] = send(scheduler, *requests_of("a"))
+        assert await ended([late]) == [5]
+        assert isinstance(late.error, Unavailable)
+        [given_up] = send(scheduler, *requests_of("b"))
+        await passes(1)
+        given_up.task.cancel()
+        await ended([given_up])
+        await ended(send(scheduler, *requests_of("cd")))
+        assert execution.batches() == ["cd"]
+
+    simulate(serve)
+
+
+def test_the_end_lets_go_of_what_is_held():
+    async def serve():
+        execution = SimulatedExecution()
+        scheduler = held(9, execution)
+        sent = send(scheduler, *requests_of("ab"))
+        await passes(1)
+        await scheduler.close(PATIENCE_S)
+        await ended(sent)
+        assert execution.batches() == ["ab"]
+
+    simulate(serve)

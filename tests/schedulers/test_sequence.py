@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from simulation import SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
 
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import (
     Control,
     ControlInput,
@@ -79,7 +80,7 @@ def scheduler_of(*executions, per_lane=4, oldest=False, idle_ms=1000, most=4, qu
         (RequestQueue("m", limits), RequestQueue("m", limits)),
         more.pop("pace", FixedPace(most, (), 0)),
         ModelTensors(BatchPlan(config), Controls(config), States(config, Path())),
-        SlotRules(per_lane, not oldest, 1000 * idle_ms),
+        SlotRules(per_lane, not oldest, 1000 * idle_ms, more.pop("hold", NO_HOLD)),
         alarm=SimulatedAlarm,
     )
 
@@ -469,5 +470,78 @@ def test_a_request_must_belong_to_a_sequence(fields, text):
     async def serve():
         with pytest.raises(InvalidRequest, match=text):
             await scheduler_of(Rows()).run(InferRequest("m", **fields))
+
+    simulate(serve)
+
+
+# --- held, for tests ---
+
+
+def test_rows_are_held_until_so_many_wait_in_sequences_with_a_slot():
+    async def serve():
+        execution = Rows()
+        scheduler = scheduler_of(execution, hold=Hold(4))
+        sent = [Sent(scheduler, "a", text) for text in ("(1", "2", "3)")]
+        await passes(500)
+        assert execution.started == []
+        sent.append(Sent(scheduler, "b", "(4)"))
+        await ended(*sent)
+        assert execution.batches() == ["14", "2", "3"]
+        await ended(Sent(scheduler, "c", "(5)"))
+        assert execution.batches()[-1] == "5"
+
+    simulate(serve)
+
+
+def test_rows_are_held_until_so_many_wait_in_the_backlog_too():
+    async def serve():
+        execution = Rows()
+        scheduler = scheduler_of(execution, per_lane=1, most=1, hold=Hold(1, 2))
+        sent = [Sent(scheduler, name, f"({name})") for name in "ab"]
+        await passes(500)
+        assert execution.started == []
+        sent.append(Sent(scheduler, "c", "(c)"))
+        await ended(*sent)
+        assert execution.batches() == ["a", "b", "c"]
+
+    simulate(serve)
+
+
+def test_rows_of_all_instances_begin_together():
+    async def serve():
+        one, other = Rows(), Rows()
+        scheduler = scheduler_of(one, other, hold=Hold(2))
+        sent = [Sent(scheduler, "a", "(a)")]
+        await passes(1)
+        sent.append(Sent(scheduler, "b", "(b)"))
+        await ended(*sent)
+        assert (one.started, other.started) == ([(1, ["a"])], [(1, ["b"])])
+
+    simulate(serve)
+
+
+def test_oldest_is_held_until_so_many_sequences_are_ready():
+    async def serve():
+        execution = Rows()
+        scheduler = scheduler_of(execution, oldest=True, hold=Hold(2))
+        sent = [Sent(scheduler, "a", text) for text in ("(1", "2", "3)")]
+        await passes(500)
+        assert execution.started == []
+        sent.append(Sent(scheduler, "b", "(4)"))
+        await ended(*sent)
+        assert execution.batches() == ["14", "2", "3"]
+
+    simulate(serve)
+
+
+def test_the_end_lets_go_of_sequences_that_are_held():
+    async def serve():
+        execution = Rows()
+        scheduler = scheduler_of(execution, hold=Hold(9))
+        sent = Sent(scheduler, "a", "(a)")
+        await passes(1)
+        await scheduler.close(30)
+        await ended(sent)
+        assert sent.error is None
 
     simulate(serve)

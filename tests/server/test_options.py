@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from inferd.config.cache import LocalCacheSettings
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
@@ -76,6 +77,7 @@ LOAD = {
     "model_control_mode": ("model_control_mode", "explicit"),
     "load_model": ("load_model", ("m", "n")),
     "repository_poll_secs": ("repository_poll_secs", 0.5),
+    "backend_config": ("backend_config", ("python,a=b",)),
 }
 
 
@@ -158,6 +160,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "grpc_restricted_protocol",
         "json_half_floats",
         "allow_client_shm",
+        "allow_trtis",
         "log_format",
         "log_file",
         "log_directory",
@@ -207,6 +210,12 @@ def test_a_cache_is_a_matter_of_loading():
     assert load_options(ServerConfig()).cache is None
     built = load_options(ServerConfig(cache_config=("local,size=7",)))
     assert built.cache == LocalCacheSettings(7)
+
+
+def test_the_hooks_for_tests_are_read_from_the_environment_when_the_server_is_made(monkeypatch):
+    assert load_options(ServerConfig()).hold == NO_HOLD
+    monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", "5")
+    assert load_options(ServerConfig()).hold == Hold(5)
 
 
 def test_resources_are_limited_when_executions_are_counted():

@@ -23,7 +23,7 @@ def test_the_proto_files_alone_make_the_services_the_server_has(tmp_path):
     assert protoc.main(command) == 0
     made = FileDescriptorSet.FromString(built.read_bytes())
     services = [(file.package, service) for file in made.file for service in file.service]
-    assert len(services) == 4
+    assert len(services) == 5
     for package, service in services:
         known = pool().FindServiceByName(f"{package}.{service.name}")
         assert [rpc.name for rpc in service.method] == [rpc.name for rpc in known.methods]

@@ -229,7 +229,7 @@ class ServerConfig:
     # HTTP limits
 
     http_max_header_bytes: int = option(
-        16384, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
+        65536, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
     )
     http_max_body_bytes: int = option(
         2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
@@ -392,6 +392,12 @@ class ServerConfig:
 
     # Protocol details: where the specifications leave a choice
 
+    allow_trtis: bool = option(
+        True,
+        "Serve the TensorRT Inference Server API, Triton's before V2, on the same ports.",
+        group="Protocol details",
+    )
+
     json_half_floats: str = option(
         "accept",
         "FP16 and BF16 tensors in JSON: as numbers, or refused.",
@@ -513,7 +519,6 @@ class ServerConfig:
         "[BACKEND,]SETTING=VALUE. May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
-        acted_on=False,
     )
     backend_directory: str | None = option(
         None,

@@ -18,12 +18,16 @@ from inferd.convert.protobuf import (
 from inferd.tensor.dtype import DataType, datatype_of
 
 Array = np.ndarray[Any, Any]
-Attribute = int | float | str | Sequence[int] | Sequence[float] | Array
+Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | Array
 Chunks = list[bytes | memoryview]
 
 OPSET = 21
 """The version of ONNX's operators that converters write; ONNX Runtime 1.20 knows it."""
 
+TREES = "ai.onnx.ml"
+"""The domain of operators of classical machine learning."""
+
+_TREES_OPSET = 3
 _IR_VERSION = 10
 
 _TYPES = {
@@ -52,6 +56,7 @@ class Node(NamedTuple):
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
     name: str = ""
+    domain: str = ""
 
 
 class Port(NamedTuple):
@@ -88,13 +93,16 @@ def encode_model(
         graph += bytes_field(12, *_port(port))
     opset = varint_field(2, OPSET)
     head = varint_field(1, _IR_VERSION) + text_field(2, "inferd")
-    return b"".join([head, *bytes_field(7, *graph), *bytes_field(8, opset)])
+    opsets = bytes_field(8, opset)
+    if any(node.domain == TREES for node in nodes):
+        opsets += bytes_field(8, text_field(1, TREES), varint_field(2, _TREES_OPSET))
+    return b"".join([head, *bytes_field(7, *graph), *opsets])
 
 
 def _node(node: Node) -> Chunks:
     chunks: Chunks = [text_field(1, name) for name in node.inputs]
     chunks += [text_field(2, name) for name in node.outputs]
-    chunks += [text_field(3, node.name), text_field(4, node.op)]
+    chunks += [text_field(3, node.name), text_field(4, node.op), text_field(7, node.domain)]
     for name, value in node.attributes.items():
         chunks += bytes_field(5, text_field(1, name), *_attribute(value))
     return chunks
@@ -110,8 +118,10 @@ def _attribute(value: Attribute) -> Chunks:
         return [float_field(2, float(value)), varint_field(20, 1)]
     if isinstance(value, np.ndarray):
         return [*bytes_field(5, *_tensor(value, "")), varint_field(20, 4)]
+    if any(isinstance(one, str) for one in value):
+        return [*(text_field(9, str(one)) for one in value), varint_field(20, 8)]
     if any(isinstance(one, float) for one in value):
-        return [*(float_field(7, one) for one in value), varint_field(20, 6)]
+        return [*(float_field(7, float(one)) for one in value), varint_field(20, 6)]
     return [packed_field(8, [int(one) for one in value]), varint_field(20, 7)]
 
 

@@ -43,6 +43,14 @@ class ModelState(enum.Enum):
     UNLOADING = "UNLOADING"
 
 
+class ServerState(enum.Enum):
+    """Where the server stands: it loads its models, serves, or ends."""
+
+    INITIALIZING = "INITIALIZING"
+    READY = "READY"
+    EXITING = "EXITING"
+
+
 class IndexEntry(msgspec.Struct):
     """One row of the repository index; `version` and `state` are None before a first load."""
 

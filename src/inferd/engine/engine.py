@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.trace import TraceChange, TraceSettings
 from inferd.core.interfaces import GatheringScheduler, GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
-from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata
+from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata, ServerState
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.caching import open_store
 from inferd.engine.capacity import Capacity
@@ -25,12 +25,13 @@ from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupporte
 from inferd.observe.family import Family
 from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
-from inferd.observe.statistics import ModelStatistics
+from inferd.observe.statistics import InferStatistics, ModelStatistics
 from inferd.observe.stats import AnswerCount
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 from inferd.shm.placing import place_outputs
 from inferd.shm.regions import Regions
+from inferd.tensor.classification import Labels
 
 log = logging.getLogger("inferd.engine")
 
@@ -83,7 +84,9 @@ class Engine:
         options = load_options or LoadOptions()
         self._store = open_store(options.cache)
         steps = Steps(self, self.capacity)
-        loader = Loader(options, models=steps, find=self._catalog.find, store=self._store)
+        loader = Loader(
+            options, models=steps, control=self, find=self._catalog.find, store=self._store
+        )
         self._control = Control(self._catalog, options, loader)
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())
@@ -188,6 +191,12 @@ class Engine:
 
     # --- what it tells ---
 
+    def state(self) -> ServerState:
+        """Return where the server stands between its start and its end."""
+        if self._is_draining:
+            return ServerState.EXITING
+        return ServerState.READY if self._is_loaded else ServerState.INITIALIZING
+
     def is_decoupled(self, name: str, version: str) -> bool:
         """Tell whether a ready model gives any number of answers. Raises as `infer` does."""
         return self._find(name, version).config.decoupled
@@ -233,6 +242,10 @@ class Engine:
         """Return the configuration a ready model runs with. Raises ModelNotFound, Unavailable."""
         return self._find(name, version).config
 
+    def labels(self, name: str, version: str) -> Mapping[str, Labels]:
+        """Return the labels of a ready model's outputs by name. Raises as `infer` does."""
+        return self._find(name, version).labels
+
     def model_names(self) -> list[str]:
         """Return the names of the models that have a ready version."""
         return self._catalog.names()
@@ -260,6 +273,13 @@ class Engine:
             return [one.statistics() for one in self._catalog.served(name, version)]
         except (ModelNotFound, Unavailable) as error:
             raise InvalidRequest(error.message) from error
+
+    def statistics_by_batch_size(self, name: str, version: str) -> dict[int, InferStatistics]:
+        """Return what became of the requests of a ready model by their batch size.
+
+        Raises ModelNotFound, Unavailable.
+        """
+        return self._find(name, version).counts.by_batch_size()
 
     def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
         """Return the trace settings of a model, or the global ones, after `change`.

@@ -16,22 +16,27 @@ from inferd.cache.store import Store
 from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
+    AsyncInstance,
     Backend,
+    ConnectedBackend,
     DecoupledInstance,
     GivenModel,
     Instance,
+    ModelControl,
     ModelFiles,
     Models,
     Placement,
+    Surroundings,
 )
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.lookup import backend_named
-from inferd.engine.scheduling import as_executed, build_scheduler, joined_instances
+from inferd.engine.scheduling import as_executed, build_scheduler, opened
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
 from inferd.engine.warmup import warm_up
@@ -52,7 +57,6 @@ from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
 from inferd.repository.watch import NO_MARKS
-from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.limiter import RateLimiter, limited
 
 log = logging.getLogger("inferd.engine")
@@ -70,6 +74,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
     `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
     `rate_limits` is None when --rate-limit is off, `cache` when there is none.
+    `hold` is for tests: schedulers that batch run nothing before so many requests wait.
     """
 
     model_config_name: str = ""
@@ -85,14 +90,17 @@ class LoadOptions(msgspec.Struct, frozen=True):
     repository_poll_secs: float = 15.0
     summary_latencies: bool = False
     rate_limits: Limits | None = None
+    backend_config: tuple[str, ...] = ()
     cache: CacheSettings | None = None
+    hold: Hold = NO_HOLD
 
 
 class Loader:
     """Finds models and loads their versions; backends are shared by the models that use them.
 
     Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
-    are kept in `store` by those that want it.
+    are kept in `store` by those that want it. Models that call others do so through `models`, and
+    load and unload them by `control`.
     """
 
     def __init__(
@@ -101,15 +109,18 @@ class Loader:
         models: Models | None = None,
         find: Callable[[str, str], Served] | None = None,
         store: Store | None = None,
+        control: ModelControl | None = None,
     ) -> None:
         self._options = options
         self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
+        self._model_control = control
         self._find = find
         self._gpu_count = gpu_count()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
         self._limiter = RateLimiter(limits) if limits is not None else None
 
@@ -181,21 +192,25 @@ class Loader:
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-            together = joined_instances(config, backend, instances, BatchPlan(executed))
+            pairs = [opened(config, backend, instance) for instance in instances]
+            together = [pair.together for pair in pairs]
             warm_up(config, instances if config.decoupled else together, samples)
             inline = _may_run_inline(config, backend, instances)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
             scheduler = build_scheduler(
                 config,
-                backend,
-                instances,
+                pairs,
                 counts,
                 may_run_inline=inline,
                 folder=files.folder,
+                hold=self._options.hold,
             )
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
+        for instance in instances:
+            if isinstance(instance, AsyncInstance) and self._loop is not None:
+                self._loop.call_soon_threadsafe(instance.attach, self._loop)
         served.is_on_gpu = any(place.gpu for place in places)
         return served
 
@@ -230,6 +245,7 @@ class Loader:
         Raises InferdError; for what else a backend raises that is BackendFailed. Texts have no
         path of this machine.
         """
+        self._loop = asyncio.get_running_loop()
         async with self._free_threads:
             for _ in range(self._options.model_load_retry_count):
                 try:
@@ -272,7 +288,31 @@ class Loader:
             backend = self._backends.get(name)
             if backend is None:
                 backend = self._backends[name] = backend_named(name)
+                if isinstance(backend, ConnectedBackend):
+                    backend.connect(self._surroundings(name))
             return backend
+
+    def _surroundings(self, backend: str) -> Surroundings:
+        options = self._options
+        settings = settings_of(backend, options.backend_config)
+        return Surroundings(
+            self._models,
+            self._model_control,
+            self._loop,
+            options.model_load_timeout_secs,
+            settings,
+        )
+
+
+def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
+    """Return what --backend-config says for `backend`: its own settings, and those for all."""
+    found = {}
+    for text in given:
+        owner, comma, setting = text.partition(",")
+        name, _, value = (setting if comma else text).partition("=")
+        if not comma or owner == backend:
+            found[name] = value
+    return found
 
 
 def counts_of(config: ModelConfig, *, with_summaries: bool) -> Counts:

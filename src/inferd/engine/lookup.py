@@ -1,6 +1,7 @@
 """Lookup: names of backends, and the classes they mean, imported when needed."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -15,8 +16,15 @@ _BACKENDS = {
     "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
+    "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
+    "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
+    "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
+    "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
+    "openvino": "inferd.backends.openvino:OpenvinoBackend",
+    "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
+    "python": "inferd.backends.python.backend:PythonBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
@@ -39,8 +47,17 @@ def models_in(app: Path) -> list[GivenModel]:
     return found
 
 
-_EXTRAS = {"pytorch": "torch"}
+_EXTRAS = {
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "openvino": "openvino",
+    "litert": "litert",
+    "sklearn": "sklearn",
+}
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
+
+_INSTEAD = {"tensorflow": "openvino"}
+"""Backends that run the files of another one whose package is not installed."""
 
 
 def backend_named(name: str) -> Backend:
@@ -57,6 +74,9 @@ def backend_named(name: str) -> Backend:
     try:
         found: Backend = entry.load()()
     except ModuleNotFoundError as error:
+        if target and backend in _INSTEAD:
+            with suppress(Unsupported):
+                return backend_named(_INSTEAD[backend])
         extra = _EXTRAS.get(backend) if target else None
         package = f"'inferd[{extra}]'" if extra else error.name
         msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {package}"

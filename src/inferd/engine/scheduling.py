@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import (
     DynamicBatching,
     ModelConfig,
@@ -12,19 +14,28 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import Backend, Instance, Scheduler
+from inferd.core.interfaces import (
+    AsyncInstance,
+    Backend,
+    ConcurrentInstance,
+    Instance,
+    Scheduler,
+)
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan, JoinedInstance
+from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import Execution
+from inferd.schedulers.held import HeldPace
 from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.policy import MAX_WAITING, UNSET
 from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.remote import RemoteExecution
 from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
 
@@ -40,35 +51,59 @@ _NO_TIMEOUT_US = 1 << 62
 """So long a timeout never comes; a request's own is shorter."""
 
 
+class Opened(NamedTuple):
+    """An instance as it takes one request, and as it takes several at once."""
+
+    alone: Instance
+    together: Instance
+
+
+def opened(config: ModelConfig, backend: Backend, instance: Instance) -> Opened:
+    """Return `instance`, which `backend` opened for `config`, as requests come to it.
+
+    Where the backend joins, several come as one, and a model that reshapes is asked so even by one.
+    """
+    if not getattr(backend, "joins", False):
+        return Opened(instance, instance)
+    sequence = config.sequence_batching
+    has_rows = sequence is not None and sequence.oldest is None
+    plan = BatchPlan(as_executed(config))
+    together = JoinedInstance(instance, plan, keeps_rows=has_rows)
+    return Opened(together if plan.reshapes else instance, together)
+
+
 def build_scheduler(
     config: ModelConfig,
-    backend: Backend,
-    instances: Sequence[Instance],
+    instances: Sequence[Opened],
     counts: Counts,
     *,
     may_run_inline: bool,
     folder: Path = Path(),
+    hold: Hold = NO_HOLD,
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    `folder` is the model's. Raises InvalidConfig and Unsupported for sequence_batching that cannot
-    be had.
+    `folder` is the model's, `hold` is for those that batch. Raises InvalidConfig and Unsupported
+    for sequence_batching that cannot be had.
     """
-    plan = BatchPlan(as_executed(config))
-    joined = joined_instances(config, backend, instances, plan)
-    if plan.reshapes:
-        instances = joined
+    alone = [one.alone for one in instances]
+    concurrent = [one for one in alone if isinstance(one, ConcurrentInstance)]
+    if len(concurrent) == len(alone) and not _is_scheduled(config):
+        return ConcurrentScheduler(config.name, concurrent, counts)
 
     def execution_of(numbers: slice) -> Execution:
+        remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
+        if len(remote) == len(alone[numbers]):
+            return RemoteExecution(config.name, remote, counts=counts)
         return Execution(
             config.name,
-            instances[numbers],
+            alone[numbers],
             may_run_inline=may_run_inline,
-            joined=joined[numbers],
+            joined=[one.together for one in instances[numbers]],
             counts=counts,
         )
 
-    return choose_scheduler(config, execution_of, len(instances), folder)
+    return choose_scheduler(config, execution_of, len(instances), folder, hold=hold)
 
 
 def choose_scheduler(
@@ -77,6 +112,7 @@ def choose_scheduler(
     instance_count: int,
     folder: Path = Path(),
     alarm: _Alarms = Alarm,
+    hold: Hold = NO_HOLD,
 ) -> Scheduler:
     """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
 
@@ -86,24 +122,19 @@ def choose_scheduler(
     plan = BatchPlan(as_executed(config))
     if config.sequence_batching is not None:
         executions = [execution_of(slice(n, n + 1)) for n in range(instance_count)]
-        return _sequence(config, config.sequence_batching, executions, plan, folder, alarm)
+        return _sequence(config, executions, plan, folder, alarm, hold)
     execution = execution_of(slice(None))
     batching = config.dynamic_batching
     if batching is None or config.decoupled:
         policy = batching.default_queue_policy if batching is not None else None
         return DirectScheduler(execution, policy or UNSET)
-    return _dynamic(config, batching, execution, plan, alarm)
+    return _dynamic(config, batching, execution, plan, alarm, hold)
 
 
-def joined_instances(
-    config: ModelConfig, backend: Backend, instances: Sequence[Instance], plan: BatchPlan
-) -> Sequence[Instance]:
-    """Return `instances` as they take several requests at once: as one, if the backend joins."""
-    if not getattr(backend, "joins", False):
-        return instances
-    sequence = config.sequence_batching
-    has_rows = sequence is not None and sequence.oldest is None
-    return [JoinedInstance(one, plan, keeps_rows=has_rows) for one in instances]
+def _is_scheduled(config: ModelConfig) -> bool:
+    """Tell whether requests wait for each other."""
+    batching = config.dynamic_batching is not None and not config.decoupled
+    return batching or config.sequence_batching is not None
 
 
 def as_executed(config: ModelConfig) -> ModelConfig:
@@ -134,13 +165,17 @@ def _dynamic(
     execution: Execution,
     plan: BatchPlan,
     alarm: _Alarms,
+    hold: Hold,
 ) -> DynamicScheduler:
     pace: Pace
-    if batching.is_adaptive and config.max_batch_size > 1:
+    # Who holds requests wants to know which batches they make: Triton's rule tells that.
+    if batching.is_adaptive and config.max_batch_size > 1 and not hold.count:
         pace = AdaptivePace(config.max_batch_size, execution.instance_count)
     else:
         delay_us = batching.max_queue_delay_microseconds
         pace = FixedPace(config.max_batch_size, batching.preferred_batch_size, delay_us)
+    if hold.count:
+        pace = HeldPace(pace, hold.count)
     queue = RequestQueue(config.name, batching)
     keeps_order = batching.preserve_ordering
     return DynamicScheduler(execution, queue, pace, plan, keeps_order=keeps_order, alarm=alarm)
@@ -148,20 +183,22 @@ def _dynamic(
 
 def _sequence(
     config: ModelConfig,
-    sequence: SequenceBatching,
     executions: Sequence[Execution],
     plan: BatchPlan,
     folder: Path,
     alarm: _Alarms,
+    hold: Hold,
 ) -> SequenceScheduler:
+    sequence = config.sequence_batching
+    assert sequence is not None
     rows = max(1, config.max_batch_size)
     oldest = sequence.oldest
     idle_us = sequence.max_sequence_idle_microseconds
     if oldest is None:
-        pace, rules = _row_pace(sequence, rows), SlotRules(rows, True, idle_us)
+        pace, rules = _row_pace(sequence, rows), SlotRules(rows, True, idle_us, hold)
     else:
         pace = _oldest_pace(oldest, rows)
-        rules = SlotRules(oldest.max_candidate_sequences or rows, False, idle_us)
+        rules = SlotRules(oldest.max_candidate_sequences or rows, False, idle_us, hold)
     batching = DynamicBatching(default_queue_policy=_queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
     tensors = ModelTensors(plan, Controls(config), States(config, folder))

@@ -21,8 +21,8 @@ Everything here runs on the event loop, so nothing is locked.
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol, TypeVar
 
 from inferd.errors import Cancelled, Unavailable
 from inferd.observe.statistics import (
@@ -46,6 +46,7 @@ REJECTED, CANCELED, BACKEND, OTHER = FAILURE_REASONS = ("REJECTED", "CANCELED", 
 """Why requests fail: they waited too long, their client gave up, the model failed, or else."""
 
 Outcome = Literal["success", "fail", "empty_response", "cancel"]
+Row = TypeVar("Row")
 
 
 class Timed(Protocol):
@@ -66,15 +67,17 @@ class Timed(Protocol):
 
 
 class Phases:
-    """How often something ran, and the sums of its phases."""
+    """How often something ran, and the sums of its phases; the first and last are of requests."""
 
-    __slots__ = ("count", "infer_ns", "input_ns", "output_ns")
+    __slots__ = ("count", "handover_ns", "infer_ns", "input_ns", "output_ns", "queue_ns")
 
     def __init__(self) -> None:
         self.count = 0
+        self.queue_ns = 0
         self.input_ns = 0
         self.infer_ns = 0
         self.output_ns = 0
+        self.handover_ns = 0
 
 
 class Histogram:
@@ -95,8 +98,8 @@ class Counts:
     """The integers of one model version; `clock` is the one its requests' times are on.
 
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
-    ones. `handover_ns` is the time the event loop took to get the answers of executions in threads.
-    `other_inference_count` has the batch sizes that cannot be told from `alone`. Histograms count
+    ones, by theirs. Their `handover_ns` is the time the event loop took to get the answers of
+    executions in threads. `other_inference_count` has the batch sizes in rows 0. Histograms count
     successful requests; one that had no queue is in none of `queue_histogram`'s buckets.
     `refused_count` counts requests turned away before a queue or an instance had them, which are no
     failures of the model. `first_responses`, for decoupled models, counts the milliseconds to the
@@ -109,15 +112,13 @@ class Counts:
         self._last_ns = 0
         self.alone: dict[int, Phases] = {}
         self.shared: dict[int, Phases] = {}
-        self.shared_requests = Phases()
+        self.shared_requests: dict[int, Phases] = {}
         self.other_inference_count = 0
         self.failed_execution_count = 0
-        self.queue_ns = 0
-        self.handover_ns = 0
-        self.fail_ns = 0
+        self.failures: dict[int, Duration] = {}
         self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
         self.refused_count = 0
-        self.cache_hit = Duration()
+        self.cache_hits: dict[int, Duration] = {}
         self.cache_miss = Duration()
         self.responses: list[ResponseStatistics] = []
         self.first_responses: Histogram | None = None
@@ -136,14 +137,13 @@ class Counts:
         ended_ns = request.ended_ns
         computed_ns = request.computed_ns or ended_ns
         batch_size = request.batch_size
+        rows = self.alone
         if request.shared:
             if not started_ns:
                 self._add_cache_hit(request)
                 return
-            phases = self.shared_requests
-            self.other_inference_count += batch_size
-        else:
-            phases = self.alone.get(batch_size) or self._new_alone(batch_size)
+            rows = self.shared_requests
+        phases = rows.get(batch_size) or self._new_row(rows, batch_size)
         phases.count += 1
         phases.input_ns += (took_ns := computing_ns - started_ns)
         self.input_histogram[took_ns.bit_length()] += 1
@@ -153,17 +153,17 @@ class Counts:
         self.output_histogram[took_ns.bit_length()] += 1
         self._last_ns = started_ns
         if queued_ns := request.queued_ns:
-            self.queue_ns += (took_ns := started_ns - queued_ns)
+            phases.queue_ns += (took_ns := started_ns - queued_ns)
             self.queue_histogram[took_ns.bit_length()] += 1
             started_ns = queued_ns
         if answered_ns := request.answered_ns:
-            self.handover_ns += answered_ns - ended_ns
+            phases.handover_ns += answered_ns - ended_ns
             ended_ns = answered_ns
         self.request_histogram[(ended_ns - started_ns).bit_length()] += 1
 
     def _add_cache_hit(self, request: Timed) -> None:
         took_ns = request.ended_ns - request.queued_ns
-        self.cache_hit.add(took_ns)
+        _row(self.cache_hits, request.batch_size, Duration).add(took_ns)
         self.request_histogram[took_ns.bit_length()] += 1
 
     def add_cache_miss(self, took_ns: int) -> None:
@@ -176,7 +176,7 @@ class Counts:
         if not began_ns:
             self.refused_count += isinstance(error, Unavailable)
             return
-        self.fail_ns += self.clock() - began_ns
+        _row(self.failures, request.batch_size, Duration).add(self.clock() - began_ns)
         self.fail_counts[_reason(request, error)] += 1
         if request.started_ns and not request.shared:
             self.failed_execution_count += 1
@@ -203,7 +203,7 @@ class Counts:
         if failed:
             self.failed_execution_count += 1
             return
-        phases = _row(self.shared, batch_size)
+        phases = _row(self.shared, batch_size, Phases)
         computing_ns = ran.computing_ns or ran.started_ns
         computed_ns = ran.computed_ns or ran.ended_ns
         phases.count += 1
@@ -222,10 +222,10 @@ class Counts:
         ended: Duration = getattr(row, outcome)
         ended.add(infer_ns + output_ns)
 
-    def _new_alone(self, batch_size: int) -> Phases:
+    def _new_row(self, rows: dict[int, Phases], batch_size: int) -> Phases:
         """Return the row for a size that has none; size 0, for all others, when there are many."""
-        phases = _row(self.alone, batch_size)
-        if batch_size not in self.alone:
+        phases = _row(rows, batch_size, Phases)
+        if batch_size not in rows:
             self.other_inference_count += batch_size
         return phases
 
@@ -233,29 +233,19 @@ class Counts:
 
     def statistics(self, name: str, version: str) -> ModelStatistics:
         """Return all of it in the words of the Statistics extension."""
-        requests = [*self.alone.values(), self.shared_requests]
-        count = sum(phases.count for phases in requests)
-        compute_input, compute_infer, compute_output = _durations(requests)
-        success_ns = self.queue_ns + self.handover_ns
-        success_ns += compute_input.ns + compute_infer.ns + compute_output.ns
-        success_ns += self.cache_hit.ns + self.cache_miss.ns
-        answered = count + self.cache_hit.count
+        counted = [*self.alone.items(), *self.shared_requests.items()]
         executions = [*self.alone.values(), *self.shared.values()]
         return ModelStatistics(
             name,
             version,
             (self._epoch_ns + self._last_ns) // 1_000_000 if self._last_ns else 0,
-            self.other_inference_count + sum(s * phases.count for s, phases in self.alone.items()),
+            self.other_inference_count + sum(size * phases.count for size, phases in counted),
             self.failed_execution_count + sum(phases.count for phases in executions),
-            InferStatistics(
-                success=Duration(answered, success_ns),
-                fail=Duration(sum(self.fail_counts.values()), self.fail_ns),
-                queue=Duration(answered, self.queue_ns),
-                compute_input=compute_input,
-                compute_infer=compute_infer,
-                compute_output=compute_output,
-                cache_hit=self.cache_hit,
-                cache_miss=self.cache_miss,
+            self._request_statistics(
+                [phases for _, phases in counted],
+                self.failures.values(),
+                self.cache_hits.values(),
+                self.cache_miss,
             ),
             {str(index): row for index, row in enumerate(self.responses)},
             [
@@ -263,6 +253,48 @@ class Counts:
                 for size in sorted(self.alone.keys() | self.shared.keys())
             ],
             [],
+        )
+
+    def by_batch_size(self) -> dict[int, InferStatistics]:
+        """Return what became of requests by their batch size; 0 stands for all beyond many.
+
+        Cache misses have no size, and are left out.
+        """
+        kinds = (self.alone, self.shared_requests, self.failures, self.cache_hits)
+        sizes = {size for rows in kinds for size in rows}
+        return {
+            size: self._request_statistics(
+                [rows[size] for rows in (self.alone, self.shared_requests) if size in rows],
+                [self.failures[size]] if size in self.failures else [],
+                [self.cache_hits[size]] if size in self.cache_hits else [],
+                Duration(),
+            )
+            for size in sorted(sizes)
+        }
+
+    def _request_statistics(
+        self,
+        requests: Sequence[Phases],
+        failures: Iterable[Duration],
+        hits: Iterable[Duration],
+        miss: Duration,
+    ) -> InferStatistics:
+        cache_hit = _total(hits)
+        count = sum(phases.count for phases in requests) + cache_hit.count
+        queue_ns = sum(phases.queue_ns for phases in requests)
+        compute_input, compute_infer, compute_output = _durations(requests)
+        success_ns = queue_ns + sum(phases.handover_ns for phases in requests)
+        success_ns += compute_input.ns + compute_infer.ns + compute_output.ns
+        success_ns += cache_hit.ns + miss.ns
+        return InferStatistics(
+            success=Duration(count, success_ns),
+            fail=_total(failures),
+            queue=Duration(count, queue_ns),
+            compute_input=compute_input,
+            compute_infer=compute_infer,
+            compute_output=compute_output,
+            cache_hit=cache_hit,
+            cache_miss=miss,
         )
 
     def histograms(self) -> list[tuple[list[int], int]]:
@@ -319,11 +351,19 @@ class AnswerCount:
         self._went_ns = now_ns
 
 
-def _row(rows: dict[int, Phases], batch_size: int) -> Phases:
+def _row(rows: dict[int, Row], batch_size: int, make: Callable[[], Row]) -> Row:
     """Return the row for `batch_size`, which is made if there are not too many."""
     if batch_size not in rows and len(rows) >= MAX_BATCH_ROWS:
         batch_size = 0
-    return rows.setdefault(batch_size, Phases())
+    return rows.setdefault(batch_size, make())
+
+
+def _total(durations: Iterable[Duration]) -> Duration:
+    total = Duration()
+    for duration in durations:
+        total.count += duration.count
+        total.ns += duration.ns
+    return total
 
 
 def _durations(all_phases: Sequence[Phases]) -> tuple[Duration, Duration, Duration]:

@@ -48,11 +48,15 @@ def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) ->
 class Pace(Protocol):
     """How many of those that wait run next, and when; it is told of all that happens."""
 
-    starts_at_once: bool
-    """Whether a request that finds nobody waiting and an instance free runs at once."""
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether a request that finds nobody waiting and an instance free runs at once."""
+        ...
 
-    look_after: int
-    """After so many requests that ran on the event loop it wants to look at one; 0: never."""
+    @property
+    def look_after(self) -> int:
+        """After so many requests that ran on the event loop it wants to look at one; 0: never."""
+        ...
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """Return how many requests of `queue`, which is not empty, are the next batch.

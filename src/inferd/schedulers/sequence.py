@@ -31,6 +31,7 @@ from copy import copy
 from functools import partial
 from typing import NamedTuple
 
+from inferd.config.hold import NO_HOLD, Hold
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
@@ -48,12 +49,15 @@ from inferd.tensor.tensor import Tensor
 class SlotRules(NamedTuple):
     """What slots are: how many an instance has, and when a sequence without requests loses its own.
 
-    With `are_rows` a slot is a row of the batch (the direct strategy).
+    With `are_rows` a slot is a row of the batch (the direct strategy). Nothing runs before so many
+    requests wait as `hold` says: in sequences with a slot, or, where these are no rows, ready for
+    one instance; and in the backlog.
     """
 
     per_lane: int
     are_rows: bool
     idle_us: int
+    hold: Hold = NO_HOLD
 
 
 class ModelTensors(NamedTuple):
@@ -96,11 +100,12 @@ class _Step(Waiting, kw_only=True):
 class _Lane:
     """One instance, the sequences in its slots, and their requests that are ready, by slot."""
 
-    __slots__ = ("execution", "is_busy", "ready", "sequences")
+    __slots__ = ("execution", "is_busy", "is_held", "ready", "sequences")
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, *, is_held: bool) -> None:
         self.execution = execution
         self.is_busy = False
+        self.is_held = is_held
         self.sequences: dict[int, _Live] = {}
         self.ready: OrderedDict[int, _Step] = OrderedDict()
 
@@ -122,7 +127,8 @@ class SequenceScheduler:
         *,
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
-        self._lanes = [_Lane(execution) for execution in executions]
+        self._hold = hold = rules.hold
+        self._lanes = [_Lane(execution, is_held=bool(hold)) for execution in executions]
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._pace = pace
         self._plan, self._controls, self._states = tensors
@@ -331,7 +337,7 @@ class SequenceScheduler:
 
     def _start_batch(self, lane: _Lane, now_ns: int) -> int:
         """Let a free instance run what is ready; return when to look again, 0: when told."""
-        if lane.is_busy or not lane.ready:
+        if lane.is_busy or not lane.ready or (lane.is_held and not self._is_released(lane)):
             return 0
         count, due_ns = self._pace.choose(lane.ready.values(), now_ns)
         if not count:
@@ -357,6 +363,21 @@ class SequenceScheduler:
             return 0
         self._finish(lane, rows, answers)
         return now_ns  # when others have had their turn: more may be ready, or a slot free
+
+    def _is_released(self, lane: _Lane) -> bool:
+        """Tell whether so many wait that what was held may run."""
+        hold, backlog = self._hold, self._backlog.values()
+        waiting_count = len(lane.ready)
+        if self._are_rows:
+            seated = [one for one in self._live.values() if one.slot is not None]
+            waiting_count = sum(len(sequence.waiting) for sequence in seated)
+        backlog_count = sum(len(sequence.waiting) for sequence in backlog)
+        are_enough = waiting_count >= hold.count and backlog_count >= hold.backlog_count
+        if self._quiet is None and not are_enough:
+            return False
+        for other in self._lanes if self._are_rows else (lane,):
+            other.is_held = False
+        return True
 
     def _finish_in_thread(self, lane: _Lane, rows: list[_Step | None], outcome: Outcome) -> None:
         self._finish(lane, rows, outcome)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.cache import read_cache_config
+from inferd.config.hold import read_hold
 from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from inferd.transport.access import KeyRing
     from inferd.transport.grpc_options import GrpcOptions
     from inferd.transport.http_server import HttpOptions
+    from inferd.transport.trtis import Trtis
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
 _METRICS_PORT = 8002
@@ -76,7 +78,9 @@ def load_options(config: ServerConfig) -> LoadOptions:
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
+        backend_config=config.backend_config,
         cache=read_cache_config(config.cache_config, os.environ),
+        hold=read_hold(os.environ),
     )
 
 
@@ -86,8 +90,13 @@ def is_one_port(config: ServerConfig) -> bool:
     return config.allow_http and config.allow_grpc and is_same
 
 
-def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOptions":
-    """Return the options of the gRPC server; `ring` has the API keys, if any are needed."""
+def grpc_options(
+    config: ServerConfig, ring: "KeyRing | None" = None, trtis: "Trtis | None" = None
+) -> "GrpcOptions":
+    """Return the options of the gRPC server; `ring` has the API keys, if any are needed.
+
+    `trtis` is the old API, if it is offered.
+    """
     from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
@@ -121,6 +130,7 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
         access=grpc_access(config, ring),
+        trtis=trtis,
     )
 
 
@@ -128,8 +138,12 @@ def http_options(
     config: ServerConfig,
     ring: "KeyRing | None" = None,
     tls: "ssl.SSLContext | None" = None,
+    trtis: "Trtis | None" = None,
 ) -> "HttpOptions":
-    """Return the options of the HTTP server; `ring` has the API keys, if any are needed."""
+    """Return the options of the HTTP server; `ring` has the API keys, if any are needed.
+
+    `trtis` is the old API, if it is offered.
+    """
     from inferd.server.access import http_access
     from inferd.transport.http_server import HttpOptions
 
@@ -149,6 +163,7 @@ def http_options(
         ssl_context=tls,
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
+        trtis=trtis,
     )
 
 

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from inferd.transport.grpc_server import GrpcServer
     from inferd.transport.http2_server import Http2Server
     from inferd.transport.http_server import HttpServer
+    from inferd.transport.trtis import Trtis
 
 _NAME = "inferd"
+_OLD_NAME = "inference:0"  # what servers of the old API call themselves
 _LAST_WAIT_S = 0.5  # for what is cut to notice that it was
 _LAST_TRACES_S = 2.0  # for traces that are still to be written
 
@@ -87,6 +89,7 @@ class Server:
         self._grpc: GrpcServer | Http2Server | None = None
         self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
+        self._trtis: Trtis | None = None
         self._watcher = FileWatcher()
 
     def _allows_client_shm(self) -> bool:
@@ -122,6 +125,10 @@ class Server:
         Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
         """
         self._read_keys()
+        if self.config.allow_trtis:
+            from inferd.transport.trtis import Trtis
+
+            self._trtis = Trtis(self.engine, self.config.id or _OLD_NAME)
         self.engine.tracer.open()
         try:
             if self.config.allow_http:
@@ -208,7 +215,7 @@ class Server:
     async def _open_http(self) -> None:
         from inferd.transport.http_server import HttpServer
 
-        options = http_options(self.config, self._ring, self._http_tls())
+        options = http_options(self.config, self._ring, self._http_tls(), self._trtis)
         self._http = HttpServer(self.engine, options)
         if self._is_one_port:
             self._share_port(self._http)
@@ -240,7 +247,7 @@ class Server:
 
         self._grpc = Http2Server(
             self.engine,
-            grpc_options(self.config, self._ring),
+            grpc_options(self.config, self._ring, self._trtis),
             routes=http.routes,
             max_body_bytes=self.config.http_max_body_bytes,
         )
@@ -251,11 +258,15 @@ class Server:
             if self.config.grpc_transport == "own":
                 from inferd.transport.http2_server import Http2Server
 
-                self._grpc = Http2Server(self.engine, grpc_options(self.config, self._ring))
+                self._grpc = Http2Server(
+                    self.engine, grpc_options(self.config, self._ring, self._trtis)
+                )
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
-                self._grpc = GrpcServer(self.engine, grpc_options(self.config, self._ring))
+                self._grpc = GrpcServer(
+                    self.engine, grpc_options(self.config, self._ring, self._trtis)
+                )
                 await self._probe_grpc_port()
             if files := tls_files(self.config, "grpc"):
                 self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)

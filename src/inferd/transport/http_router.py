@@ -13,7 +13,10 @@ HttpCall = Callable[..., Awaitable[HttpAnswer]]
 """Takes the request, then the names in the path, percent-decoded, in their order."""
 
 MOST_REMEMBERED = 1024
-"""So many targets are remembered; at the limit of heads they take 16 MiB at most."""
+"""So many targets are remembered."""
+
+LONGEST_REMEMBERED = 4096
+"""Longer targets are not."""
 
 
 class Route(NamedTuple):
@@ -89,6 +92,8 @@ class Router:
         path is split, so an escaped slash stays in its name.
         """
         if target not in self.known:
+            if len(target) > LONGEST_REMEMBERED:
+                return self._search(target)
             if len(self.known) >= MOST_REMEMBERED:
                 self.known.clear()
             self.known[target] = self._search(target)
@@ -104,7 +109,7 @@ class Router:
         names = [unquote_to_bytes(segment).decode(errors="replace") for segment in segments]
         for pattern, found in self._patterns.items():
             if len(pattern) == len(names) and all(
-                name and (want == name or _is_name(want))
+                want == name or (name and _is_name(want))
                 for want, name in zip(pattern, names, strict=True)
             ):
                 pairs = zip(pattern, names, strict=True)

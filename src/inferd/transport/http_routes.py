@@ -27,9 +27,12 @@ from inferd.transport.http_router import Route, Router, Target
 from inferd.transport.http_shared_memory import SharedMemoryRoutes
 from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.http_trace import TraceRoutes
+from inferd.transport.http_trtis import PREFIX as TRTIS_PREFIX
+from inferd.transport.http_trtis import TrtisRoutes
 from inferd.transport.lane import Lane
 from inferd.transport.overload import RETRY_AFTER, copied_bytes
 from inferd.transport.tracing import begin_http, finish_when_sent
+from inferd.transport.trtis import Trtis
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.wire.inline import NotFast
@@ -47,7 +50,8 @@ class HttpRoutes:
 
     With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
     is taken. `forward` chooses the headers of an inference that become its parameters; whoever
-    makes an HttpRequest asks it.
+    makes an HttpRequest asks it. `trtis` is the old API, where it is offered; `table` has the lines
+    of V2 alone.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class HttpRoutes:
         not_ready_status: int,
         forward: HeaderForward | None = None,
         access: Access = OPEN,
+        trtis: Trtis | None = None,
     ) -> None:
         self.forward = forward
         self._engine = engine
@@ -71,7 +76,8 @@ class HttpRoutes:
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
         self.table = self._routes(rules.max_json_bytes, not_ready_status)
-        self._router = Router(self.table, access)
+        self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
+        self._router = Router([*self.table, *(self._trtis.routes() if self._trtis else ())], access)
         self.is_guarded = access is not OPEN
         self._targets = self._router.known
 
@@ -94,20 +100,21 @@ class HttpRoutes:
         try:
             target = self._targets.get(request.target) or self._router.find(request.target)
             if target is None:
-                return not_found(request)
+                old = self._old(request.target)
+                return old.not_found(request) if old else not_found(request)
             call = target.calls.get(request.method)
             if call is None:
-                return wrong_method(request, target)
+                old = self._old(request.target)
+                return old.wrong_method(request, target) if old else wrong_method(request, target)
             return await call(request, *target.names)
-        except InferdError as error:
-            self._failures.note(request.target.decode("latin-1"), error)
-            headers = RETRY_AFTER if error.retry_s else b""
-            return error_answer(HTTP_STATUS[error.code], error.message, headers)
         except Exception as error:  # noqa: BLE001  the wall
             self._failures.note(request.target.decode("latin-1"), error)
-            return error_answer(
-                500, "the server failed in a way it does not understand; see its log"
-            )
+            old = self._old(request.target)
+            return old.refusal(error) if old else refusal(error)
+
+    def _old(self, target: bytes) -> TrtisRoutes | None:
+        """Return what words the answer to a request that no call of its own answers."""
+        return self._trtis if target.startswith(TRTIS_PREFIX) else None
 
     def verbs(self, target: bytes) -> list[bytes]:
         """Return the verbs a request target may be asked with, none for what is not there."""
@@ -122,7 +129,9 @@ class HttpRoutes:
         try:
             found.guard.check(headers)
         except InferdError as error:
-            raise HttpError(HTTP_STATUS[error.code], error.message) from None
+            old = self._old(target)
+            said = old.status_header(error) if old else b""
+            raise HttpError(HTTP_STATUS[error.code], error.message, said) from None
 
     def is_inference(self, target: bytes) -> bool:
         """Tell whether a request target means an inference, which an overloaded server refuses."""
@@ -254,6 +263,14 @@ def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
     if status == 401:
         headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
     return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
+
+
+def refusal(error: Exception) -> HttpAnswer:
+    """Return the answer to a request that failed with `error`."""
+    if isinstance(error, InferdError):
+        headers = RETRY_AFTER if error.retry_s else b""
+        return error_answer(HTTP_STATUS[error.code], error.message, headers)
+    return error_answer(500, "the server failed in a way it does not understand; see its log")
 
 
 def not_found(request: HttpRequest) -> HttpAnswer:

@@ -15,6 +15,7 @@ from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_cors import CorsRoutes
 from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.trtis import Trtis
 from inferd.transport.turns import Turns
 from inferd.wire.v2_rest import JsonRules
 
@@ -28,7 +29,8 @@ SWEEP_S = 1.0
 class HttpOptions(msgspec.Struct, frozen=True):
     """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
 
-    Headers whose names match `header_forward_pattern` become parameters of the inference.
+    Headers whose names match `header_forward_pattern` become parameters of the inference. `trtis`
+    is the old API, None where it is not offered.
     """
 
     max_header_bytes: int
@@ -46,6 +48,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     header_forward_pattern: str | None = None
     access: Access = OPEN
     cors_origins: frozenset[str] = frozenset()
+    trtis: Trtis | None = None
 
 
 class HttpServer:
@@ -170,6 +173,7 @@ class HttpServer:
                 options.access.secret_names,
             ),
             access=options.access,
+            trtis=options.trtis,
         )
         origins = options.cors_origins
         return CorsRoutes(routes, origins) if origins else routes

@@ -73,7 +73,7 @@ def test_closing_cancels_what_runs(opened):
             ended.append(x)
 
     instance = opened(f)
-    future = asyncio.run_coroutine_threadsafe(instance.answer(asked(7)), instance.loop)
+    future = instance.submit(asked(7))
     assert begun.wait(30)
     instance.close()
     assert ended == [7]

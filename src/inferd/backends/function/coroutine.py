@@ -5,13 +5,14 @@ So what blocks by mistake holds up its own model and not the server.
 
 import asyncio
 import queue
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
 from threading import Thread
 
 from inferd.backends.function.instance import Call, FunctionInstance
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError
+from inferd.errors import Cancelled, InferdError
 
 AHEAD = 2
 """So many answers a generator may be ahead of who takes them."""
@@ -19,12 +20,12 @@ AHEAD = 2
 _LAST_WAIT_S = 5.0
 """So long what runs on a loop may take to end when it is cancelled."""
 
-Put = Callable[[InferResponse | BaseException | None], None]
-"""Takes an answer, an error, or None at the end, on the model's event loop."""
+Item = InferResponse | BaseException | None
+"""An answer, an error, or the end."""
 
 
 class AsyncFunctionInstance(FunctionInstance):
-    """An asynchronous function; many of its requests may be under way."""
+    """An asynchronous function; many of its requests may be under way. See ConcurrentInstance."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
@@ -34,15 +35,31 @@ class AsyncFunctionInstance(FunctionInstance):
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute; this thread waits for all of `requests`, which run at once."""
-        futures = [
-            asyncio.run_coroutine_threadsafe(self.answer(request), self.loop)
-            for request in requests
-        ]
+        futures = [self.submit(request) for request in requests]
         return [future.result() for future in futures]
 
-    async def answer(self, request: InferRequest) -> InferResponse:
-        """Return the answer of `request`; to be awaited on `loop`. Raises what the model does."""
-        return self._call.answer(request, await self._call.begin(request))
+    def submit(self, request: InferRequest) -> Future[InferResponse]:
+        """See ConcurrentInstance.submit."""
+        return asyncio.run_coroutine_threadsafe(self._one(request), self.loop)
+
+    def flow(self, request: InferRequest, put: Callable[[Item], None]) -> "AnswerFlow":
+        """See ConcurrentInstance.flow."""
+        return AnswerFlow(self.answers(request), put, self.loop)
+
+    async def answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Yield the answers of `request`; to be iterated on `loop`. Raises what the model does."""
+        yield self._call.answer(request, await self._call.begin(request))
+
+    async def _one(self, request: InferRequest) -> InferResponse:
+        try:
+            async with aclosing(self.answers(request)) as answers:
+                return self._call.one_of([answer async for answer in answers])
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            msg = f"model '{self._call.model}' cancelled the request"
+            raise Cancelled(msg) from error
 
     def close(self) -> None:
         """Cancel what runs, and end the loop; one that hangs is left behind."""
@@ -68,58 +85,61 @@ class AsyncFunctionInstance(FunctionInstance):
 class AsyncStreamInstance(AsyncFunctionInstance):
     """An asynchronous generator function: any number of answers for each request."""
 
-    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """See Instance.execute; a request with another number of answers needs `stream`."""
-        return [self._call.one_of(list(self.stream(request))) for request in requests]
+    async def answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Yield the answers of `request`; to be iterated on `loop`. Raises what the model does."""
+        values = self._call.begin(request)
+        try:
+            async for value in values:
+                yield self._call.answer(request, value, final=False)
+        finally:
+            if hasattr(values, "aclose"):  # at once, and not when the garbage collector comes
+                await values.aclose()
 
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
         """See DecoupledInstance.stream."""
-        answers: queue.SimpleQueue[InferResponse | BaseException | None] = queue.SimpleQueue()
-        flow = self.begin(request, answers.put)
+        items: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        flow = self.flow(request, items.put)
         try:
-            while (answer := answers.get()) is not None:
-                if isinstance(answer, BaseException):
-                    raise answer
+            while (item := items.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
                 flow.took_one()
-                yield answer
+                yield item
         finally:
             flow.end()
 
-    def begin(self, request: InferRequest, put: Put) -> "Flow":
-        """Have the answers of `request` made, as fast as they are taken, and given to `put`."""
-        return Flow(self, request, put)
 
+class AnswerFlow:
+    """The answers of one request, made by one task on the model's event loop. See Flow."""
 
-class Flow:
-    """The answers of one request, made by one task on the model's event loop."""
-
-    def __init__(self, instance: AsyncStreamInstance, request: InferRequest, put: Put) -> None:
-        self._loop = instance.loop
-        self._call = instance._call
-        self._request = request
-        self._put = put
+    def __init__(
+        self,
+        answers: AsyncGenerator[InferResponse, None],
+        put: Callable[[Item], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._loop = loop
         self._room = asyncio.Semaphore(AHEAD)
-        self._task = asyncio.run_coroutine_threadsafe(self._make(), self._loop)
+        self._task = asyncio.run_coroutine_threadsafe(self._make(answers, put), loop)
 
     def took_one(self) -> None:
-        """Let one more be made; any thread may call this."""
-        self._loop.call_soon_threadsafe(self._room.release)
+        """See Flow.took_one."""
+        with suppress(RuntimeError):  # the model has been closed
+            self._loop.call_soon_threadsafe(self._room.release)
 
     def end(self) -> None:
-        """Make no more answers; any thread may call this."""
+        """See Flow.end."""
         self._task.cancel()
 
-    async def _make(self) -> None:
+    async def _make(
+        self, answers: AsyncGenerator[InferResponse, None], put: Callable[[Item], None]
+    ) -> None:
         try:
-            values = self._call.begin(self._request)
-            try:
-                async for value in values:
+            async with aclosing(answers):
+                async for answer in answers:
                     await self._room.acquire()
-                    self._put(self._call.answer(self._request, value, final=False))
-            finally:
-                if hasattr(values, "aclose"):  # at once, and not when the garbage collector comes
-                    await values.aclose()
+                    put(answer)
         except BaseException as error:  # noqa: BLE001  whoever waits gets it
-            self._put(error)
+            put(error)
         else:
-            self._put(None)
+            put(None)

@@ -1,12 +1,19 @@
 """Instances of functions: one that answers once, and one that gives any number of answers."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from threading import Thread
 from typing import Any
 
 from inferd.backends.function.signature import Signature
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError
 from inferd.tensor.tensor import Tensor
+
+log = logging.getLogger("inferd.backends")
+
+_CLOSE_S = 1.0
+"""So long an object may take to close; it goes on in a thread of its own."""
 
 
 class Call:
@@ -48,9 +55,18 @@ class Call:
         return answers[0]
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Have the object close; one that hangs is left behind."""
         if self._close is not None:
+            thread = Thread(target=self._close_object, name=f"inferd-{self.model}", daemon=True)
+            thread.start()
+            thread.join(_CLOSE_S)
+
+    def _close_object(self) -> None:
+        try:
+            assert self._close is not None
             self._close()
+        except Exception:  # whatever it is, the server goes on
+            log.exception("model '%s' does not close", self.model)
 
     def _check_rows(self, tensors: Sequence[Tensor], rows: int) -> None:
         for tensor in tensors:

@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from inferd.config.proto import config_descriptors, load_pool
 from inferd.errors import InvalidRequest
 
-_SETS = ("grpc_service", "health", "reflection_v1", "reflection_v1alpha")
+_SETS = ("grpc_service", "health", "reflection_v1", "reflection_v1alpha", "trtis")
 
 
 @cache

@@ -1,0 +1,170 @@
+"""LitertBackend: TensorFlow Lite files (.tflite) through LiteRT."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import Array, ArrayInstance, Run
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.pool import Pool
+from inferd.core.signature import Declared, Signature, check_config, complete_config
+from inferd.errors import BackendFailed, InvalidConfig, foreign_text
+from inferd.tensor.dtype import DataType, datatype_of
+
+MAGIC = b"TFL3"
+"""Stands at byte 4 of every such file."""
+
+SERVING = "serving_default"
+
+
+class LitertBackend:
+    """Runs .tflite files. Each thread has an interpreter of its own over the file's one mapping."""
+
+    bounded = True
+    concurrent = True
+    joins = True
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        from ai_edge_litert import interpreter  # only when a model needs it
+
+        self._default_max_batch_size = default_max_batch_size
+        self._litert = interpreter
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete."""
+        signature = self._interpreter(files, config).signature
+        completed = complete_config(config, signature, self._default_max_batch_size)
+        check_config(completed, signature)
+        return completed
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
+        """See Backend.open. Raises InvalidConfig, or BackendFailed when it cannot be loaded."""
+        del placement  # LiteRT's Python package runs on the CPU
+        first = self._interpreter(files, config)
+        check_config(config, first.signature)
+        pool = Pool(partial(self._interpreter, files, config))
+        pool.give(first)
+        scalars = first.signature.scalars(config)
+        run = litert_run(pool, config)
+        return ArrayInstance(config, files.version, run, scalars=scalars, close=pool.clear)
+
+    def _interpreter(self, files: ModelFiles, config: ModelConfig) -> "Interpreter":
+        what = f"model '{config.name}', '{files.file.name}'"
+        with files.file.open("rb") as file:
+            if file.read(8)[4:] != MAGIC:
+                msg = f"{what} is no TensorFlow Lite file"
+                raise InvalidConfig(msg)
+        threads = _threads(config)
+        try:
+            made = self._litert.Interpreter(model_path=str(files.file), num_threads=threads)
+            made.allocate_tensors()
+            return Interpreter(made, config, what)
+        except (RuntimeError, ValueError) as error:
+            raise _failure(config, "load it", error) from error
+
+
+class Interpreter:
+    """One interpreter, and the places of its tensors by name.
+
+    The names are those of the file's signature, else of its tensors.
+    """
+
+    def __init__(self, made: Any, config: ModelConfig, what: str) -> None:
+        self.made = made
+        self.shapes: dict[int, tuple[int, ...]] = {}  # what inputs have been resized to
+        inputs, outputs = _details(made, config, what)
+        self.inputs = {name: int(detail["index"]) for name, detail in inputs.items()}
+        self.outputs = {name: int(detail["index"]) for name, detail in outputs.items()}
+        self.signature = Signature(_declared(inputs), {}, _declared(outputs))
+
+    def resize(self, feed: dict[str, Array]) -> None:
+        """Make room for `feed`. Raises RuntimeError or ValueError for what the model cannot be."""
+        is_old = True
+        for name, array in feed.items():
+            index = self.inputs[name]
+            if self.shapes.get(index) != array.shape:
+                is_old = False
+                self.made.resize_tensor_input(index, array.shape)
+                self.shapes[index] = array.shape
+        if not is_old:
+            self.made.allocate_tensors()
+
+
+def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
+    """Return how one request runs."""
+    texts = frozenset(t.name for t in config.output if t.datatype is DataType.BYTES)
+
+    def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
+        interpreter = pool.take()  # not given back when it fails
+        made = interpreter.made
+        try:
+            interpreter.resize(feed)
+            for name, array in feed.items():
+                made.set_tensor(interpreter.inputs[name], array)
+            made.invoke()
+            arrays = [made.get_tensor(interpreter.outputs[name]) for name in names]
+        except (RuntimeError, ValueError) as error:
+            raise _failure(config, "run it", error) from error
+        pool.give(interpreter)
+        return [
+            array.astype(object) if name in texts else array
+            for name, array in zip(names, arrays, strict=True)
+        ]
+
+    return run
+
+
+def _details(
+    made: Any, config: ModelConfig, what: str
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    known = list(made.get_signature_list())
+    wanted = config.parameters.get("TF_SIGNATURE_DEF", "")
+    if wanted and wanted not in known:
+        msg = f"{what} has no signature '{wanted}'; it has {', '.join(known) or 'none'}"
+        raise InvalidConfig(msg)
+    if not known:
+        return _by_name(made.get_input_details), _by_name(made.get_output_details)
+    chosen = wanted or (SERVING if SERVING in known else known[0])
+    runner = made.get_signature_runner(chosen)
+    inputs, outputs = runner.get_input_details(), runner.get_output_details()
+    primary = {detail["index"] for detail in made.get_output_details()}
+    if not {detail["index"] for detail in outputs.values()} <= primary:
+        msg = f"{what}: signature '{chosen}' is not the file's first graph, which alone is run"
+        raise InvalidConfig(msg)
+    return inputs, outputs
+
+
+def _by_name(details: Callable[[], list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    return {str(detail["name"]).removesuffix(":0"): detail for detail in details()}
+
+
+def _declared(details: dict[str, dict[str, Any]]) -> dict[str, Declared]:
+    declared = {}
+    for name, detail in details.items():
+        dims = detail["shape_signature"]
+        shape = tuple(int(dim) for dim in (dims if len(dims) else detail["shape"]))
+        dtype = np.dtype(detail["dtype"])
+        try:
+            datatype = datatype_of(dtype)
+        except TypeError:
+            datatype = None
+        declared[name] = Declared(name, str(dtype), shape, datatype)
+    return declared
+
+
+def _threads(config: ModelConfig) -> int:
+    text = config.parameters.get("num_threads", "1")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1024):
+        msg = f"model '{config.name}': parameter num_threads is '{text}', expected 1 to 1024"
+        raise InvalidConfig(msg)
+    return int(text)
+
+
+def _failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFailed:
+    text = foreign_text(RuntimeError(" ".join(str(error).split()))).removeprefix("RuntimeError: ")
+    failed = BackendFailed(f"model '{config.name}': LiteRT cannot {doing}: {text}")
+    failed.__cause__ = error
+    return failed

@@ -1,0 +1,49 @@
+"""XgboostBackend and LightgbmBackend: tree ensembles, converted to ONNX when they load."""
+
+from collections.abc import Callable
+
+from inferd.backends.onnx.converted import ConvertedBackend, read_bytes
+from inferd.config.model import ModelConfig
+from inferd.convert.trees.ensemble import Ensemble, encode_ensemble
+from inferd.convert.trees.lightgbm import read_lightgbm
+from inferd.convert.trees.xgboost import read_xgboost
+from inferd.core.interfaces import ModelFiles
+from inferd.errors import InferdError
+
+INPUT, OUTPUT = "input__0", "output__0"
+"""What the tensors are called unless the configuration names them, as Triton's forests have it."""
+
+_MAX_BYTES = (1 << 31) - 1
+
+
+class TreesBackend(ConvertedBackend):
+    """What both have in common: one input FP32 [features], one output FP32."""
+
+    def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
+        content = read_bytes(files, files.file, _MAX_BYTES)
+        name = str(files.file.relative_to(files.folder))
+        try:
+            ensemble = self._reader()(content)
+            inputs = [tensor.name for tensor in config.input] or [INPUT]
+            outputs = [tensor.name for tensor in config.output] or [OUTPUT]
+            return encode_ensemble(ensemble, inputs[0], outputs[0])
+        except InferdError as error:
+            error.args = (f"'{name}': {error.message}",)
+            raise
+
+    def _reader(self) -> Callable[[bytes], Ensemble]:
+        raise NotImplementedError
+
+
+class XgboostBackend(TreesBackend):
+    """Runs XGBoost's .ubj and .json files; XGBoost itself is not needed."""
+
+    def _reader(self) -> Callable[[bytes], Ensemble]:
+        return read_xgboost
+
+
+class LightgbmBackend(TreesBackend):
+    """Runs LightGBM's text files; LightGBM itself is not needed."""
+
+    def _reader(self) -> Callable[[bytes], Ensemble]:
+        return read_lightgbm

@@ -1,0 +1,224 @@
+"""OpenvinoBackend: OpenVINO IR, and other formats that OpenVINO reads, on the CPU."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.arrays import Array, ArrayInstance, Run
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.pool import Pool
+from inferd.core.signature import Declared, Signature, check_config, complete_config
+from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, Unsupported, foreign_text
+from inferd.tensor.dtype import DataType
+
+DATATYPES = {
+    "boolean": DataType.BOOL, "u8": DataType.UINT8, "u16": DataType.UINT16, "u32": DataType.UINT32,
+    "u64": DataType.UINT64, "i8": DataType.INT8, "i16": DataType.INT16, "i32": DataType.INT32,
+    "i64": DataType.INT64, "f16": DataType.FP16, "f32": DataType.FP32, "f64": DataType.FP64,
+    "bf16": DataType.BF16,
+}  # fmt: skip
+"""OpenVINO's name of an element type -> datatype. Of its strings it runs hardly any operation."""
+
+MAX_STREAMS = 64
+
+
+class OpenvinoBackend:
+    """Runs what OpenVINO's readers know. Instances of a version share the compiled model.
+
+    `default_max_batch_size` is what a model that can batch gets when no configuration says
+    otherwise.
+    """
+
+    bounded = True
+    concurrent = True
+    joins = True
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        import openvino  # heavy, so only when a model needs it
+
+        self._default_max_batch_size = default_max_batch_size
+        self._openvino = openvino
+        self._core = openvino.Core()
+        self._loaded: WeakValueDictionary[Any, Compiled] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete. The file is read, not compiled."""
+        ports = Ports(self._read(files, config), config)
+        completed = complete_config(config, ports.signature, self._default_max_batch_size)
+        check_config(completed, ports.signature)
+        return completed
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
+        """See Backend.open. Raises InvalidConfig, or BackendFailed when it cannot be compiled."""
+        if placement.gpu:
+            msg = f"model '{config.name}': backend 'openvino' runs models on the CPU only"
+            raise Unsupported(msg)
+        key = repr((_fingerprint(files), config.parameters, config.input, config.output))
+        with self._lock:
+            loaded = self._loaded.get(key)
+            if loaded is None:
+                loaded = self._compile(files, config)
+                self._loaded[key] = loaded
+        check_config(config, loaded.ports.signature)
+        scalars = loaded.ports.signature.scalars(config)
+        return ArrayInstance(config, files.version, openvino_run(loaded, config), scalars=scalars)
+
+    def _compile(self, files: ModelFiles, config: ModelConfig) -> "Compiled":
+        model = self._read(files, config)
+        ports = Ports(model, config)
+        try:
+            compiled = self._core.compile_model(model, "CPU", settings(config))
+        except RuntimeError as error:
+            raise _failure(config, "compile it", error) from error
+        return Compiled(self._openvino, compiled, ports)
+
+    def _read(self, files: ModelFiles, config: ModelConfig) -> Any:
+        try:
+            return self._core.read_model(str(files.file))
+        except RuntimeError as error:
+            raise _failure(config, "read it", error) from error
+
+
+class Ports:
+    """Inputs and outputs of a model in OpenVINO's order, under the names the protocol uses.
+
+    A port may have several names; one that the configuration uses is taken, else the shortest
+    that is not a tensor's name in the framework the model came from (`name:0`).
+    """
+
+    def __init__(self, model: Any, config: ModelConfig) -> None:
+        self.inputs = [_name(port, config.input) for port in model.inputs]
+        self.outputs = [_name(port, config.output) for port in model.outputs]
+        self.signature = Signature(
+            _declared(self.inputs, model.inputs), {}, _declared(self.outputs, model.outputs)
+        )
+
+
+class Compiled:
+    """A compiled model, and requests that threads take turns with."""
+
+    def __init__(self, openvino: Any, compiled: Any, ports: Ports) -> None:
+        self.openvino = openvino
+        self.ports = ports
+        self.pool: Pool[Any] = Pool(compiled.create_infer_request)
+
+
+def settings(config: ModelConfig) -> dict[str, Any]:
+    """Return what the CPU plug-in is told. Raises InvalidConfig for a value that is none.
+
+    One thread for each execution, as requests already run in parallel, and float32 where the
+    model has float32: OpenVINO itself would take bfloat16 on CPUs that have it. Two threads at
+    least: with one thread in all, OpenVINO 2026.4 drops the error of shapes that do not fit each
+    other, and gives the outputs of the request before.
+    """
+    count = max(2, sum(group.count for group in config.instance_group))
+    hint = config.parameters.get("PERFORMANCE_HINT")
+    streams = _number(config, "NUM_STREAMS", min(count, MAX_STREAMS))
+    return {
+        "INFERENCE_PRECISION_HINT": "bf16" if _is_on(config, "HINT_BF16") else "f32",
+        "NUM_STREAMS": streams,
+        "INFERENCE_NUM_THREADS": _number(config, "INFERENCE_NUM_THREADS", max(2, streams), 2),
+        **({"PERFORMANCE_HINT": hint} if hint else {}),
+    }
+
+
+def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
+    """Return how one request runs."""
+    openvino, ports, pool = loaded.openvino, loaded.ports, loaded.pool
+    inputs = list(enumerate(ports.inputs))
+    place_of = {name: number for number, name in enumerate(ports.outputs)}
+    bits = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
+    dtypes = {t.name: t.datatype.numpy for t in config.output}
+
+    def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
+        request = pool.take()  # not given back when it fails
+        try:
+            for number, name in inputs:
+                array = feed[name]
+                if name in bits:
+                    kind = openvino.Type.bf16
+                    tensor = openvino.Tensor(np.array(array), list(array.shape), kind)
+                else:  # copied, as OpenVINO takes no memory that is not writable
+                    tensor = openvino.Tensor(array, shared_memory=False)
+                request.set_input_tensor(number, tensor)
+            request.infer()
+            # The next request writes where these are.
+            arrays = [
+                _viewed(np.array(request.get_output_tensor(place_of[name]).data), dtypes[name])
+                for name in names
+            ]
+        except RuntimeError as error:
+            raise _failure(config, "run it", error) from error
+        pool.give(request)
+        return arrays
+
+    return run
+
+
+def _viewed(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return `array` as `dtype` where OpenVINO shows the same bytes as another type."""
+    if array.dtype != dtype and array.dtype.itemsize == dtype.itemsize and dtype.kind in "ub":
+        return array.view(dtype)
+    return array
+
+
+def _name(port: Any, given: Sequence[ModelInput | ModelOutput]) -> str:
+    names: list[str] = sorted(port.get_names(), key=lambda name: (":" in name, len(name), name))
+    wanted = {tensor.name for tensor in given}
+    for name in names:
+        for alias in (name, name.removesuffix(":0")):
+            if alias in wanted:
+                return alias
+    return names[0].removesuffix(":0") if names else str(port.get_node().get_friendly_name())
+
+
+def _declared(names: Sequence[str], ports: Sequence[Any]) -> dict[str, Declared]:
+    declared = {}
+    for name, port in zip(names, ports, strict=True):
+        shape = port.get_partial_shape()
+        dims = () if shape.rank.is_dynamic else tuple(_dim(dim) for dim in shape)
+        kind = port.get_element_type().get_type_name()
+        declared[name] = Declared(name, kind, dims, DATATYPES.get(kind))
+    return declared
+
+
+def _dim(dim: Any) -> int:
+    return -1 if dim.is_dynamic else int(dim.get_length())
+
+
+def _fingerprint(files: ModelFiles) -> list[tuple[str, int, int]]:
+    """Return name, time and size of all that may belong to the model, weights beside it too."""
+    folder = files.file if files.file.is_dir() else files.file.parent
+    stats = [(str(one), one.stat()) for one in sorted(folder.rglob("*")) if one.is_file()]
+    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+
+
+def _failure(config: ModelConfig, doing: str, error: BaseException) -> Exception:
+    """Return what the client is told; of OpenVINO's lines the last says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = foreign_text(RuntimeError(lines[-1] if lines else "")).removeprefix("RuntimeError: ")
+    kind = InvalidRequest if "shape" in text and doing == "run it" else BackendFailed
+    failed = kind(f"model '{config.name}': OpenVINO cannot {doing}: {text}")
+    failed.__cause__ = error
+    return failed
+
+
+def _number(config: ModelConfig, key: str, default: int, least: int = 1) -> int:
+    text = config.parameters.get(key, str(default))
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= 1024):
+        msg = f"model '{config.name}': parameter {key} is '{text}', expected {least} to 1024"
+        raise InvalidConfig(msg)
+    return int(text)
+
+
+def _is_on(config: ModelConfig, key: str) -> bool:
+    text = config.parameters.get(key, "false").lower()
+    if text not in ("true", "false", "1", "0", "yes", "no"):
+        msg = f"model '{config.name}': parameter {key} is '{text}', expected true or false"
+        raise InvalidConfig(msg)
+    return text in ("true", "1", "yes")

@@ -1,0 +1,107 @@
+"""TensorflowBackend: SavedModel folders and GraphDef files through TensorFlow."""
+
+import threading
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from inferd.backends.tensorflow.files import Interface, read_graph, read_saved_model
+from inferd.backends.tensorflow.graph import UNRANKED, reaches_outside
+from inferd.backends.tensorflow.session import (
+    Loaded,
+    load_graph,
+    load_saved_model,
+    session_run,
+    tensorflow,
+)
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import ArrayInstance
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.signature import Signature, check_config, complete_config
+from inferd.errors import InvalidConfig
+
+
+class TensorflowBackend:
+    """Runs TensorFlow's two formats. Instances of a version share its session."""
+
+    bounded = True
+    concurrent = True
+    joins = True
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        self._default_max_batch_size = default_max_batch_size
+        self._tensorflow = tensorflow()
+        self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete. Nothing is loaded for it."""
+        signature = _interface(files, config).signature
+        _check_ranks(config, signature)
+        completed = complete_config(config, signature, self._default_max_batch_size)
+        check_config(completed, signature)
+        return completed
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
+        """See Backend.open. Raises InvalidConfig, or BackendFailed when it cannot be loaded."""
+        del placement  # TensorFlow places operations itself
+        known = _interface(files, config)
+        check_config(config, known.signature)
+        _check_given(config, known)
+        loaded = self._load(files, config, known)
+        run = session_run(loaded, config)
+        scalars = known.signature.scalars(config)
+        return ArrayInstance(config, files.version, run, scalars=scalars)
+
+    def _load(self, files: ModelFiles, config: ModelConfig, known: Interface) -> Loaded:
+        key = repr((_fingerprint(files.file), config.parameters, known.fetches))
+        with self._lock:
+            loaded = self._loaded.get(key)
+            if loaded is None:
+                if files.file.is_dir():
+                    folder = str(files.file)
+                    loaded = load_saved_model(self._tensorflow, folder, config, known)
+                else:
+                    loaded = load_graph(self._tensorflow, files.file.read_bytes(), config, known)
+                self._loaded[key] = loaded
+        return loaded
+
+
+def _fingerprint(file: Path) -> list[tuple[str, int, int]]:
+    """Return name, time and size of what the model is made of, as a replaced one is another."""
+    parts = sorted(file.rglob("*")) if file.is_dir() else [file]
+    stats = [(str(one), one.stat()) for one in parts if one.is_file()]
+    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+
+
+def _interface(files: ModelFiles, config: ModelConfig) -> Interface:
+    """Return what the model takes and gives. Raises InvalidConfig, also for what is hostile."""
+    what = f"model '{config.name}', '{files.file.name}'"
+    if files.file.is_dir():
+        known = read_saved_model(files.file, config, what)
+    else:
+        known = read_graph(files.file, config, what)
+    if (node := reaches_outside(known.nodes)) is not None:
+        msg = f"{what}: node '{node.name}' is a {node.op}, which reaches out of the model"
+        raise InvalidConfig(msg)
+    return known
+
+
+def _check_ranks(config: ModelConfig, signature: Signature) -> None:
+    """Check that nothing has to be completed of which the file does not say how many dims."""
+    for given, declared in ((config.input, signature.inputs), (config.output, signature.outputs)):
+        for name, tensor in declared.items():
+            if not given and tensor.kind.endswith(UNRANKED):
+                msg = (
+                    f"model '{config.name}': the file leaves open how many dims '{name}' has; "
+                    f"config.pbtxt has to list inputs and outputs"
+                )
+                raise InvalidConfig(msg)
+
+
+def _check_given(config: ModelConfig, known: Interface) -> None:
+    """Check that every placeholder is fed: one that is not may end the process."""
+    given = {tensor.name for tensor in config.input if not tensor.optional}
+    if missing := [name for name in known.feeds if name not in given]:
+        msg = f"model '{config.name}': input '{missing[0]}' has to be given with every request"
+        raise InvalidConfig(msg)

@@ -1,0 +1,156 @@
+"""Files: what a SavedModel folder or a GraphDef file says of itself, read without TensorFlow."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from inferd.backends.tensorflow.fields import (
+    Malformed,
+    decoded,
+    first,
+    integer,
+    messages,
+    text,
+)
+from inferd.backends.tensorflow.graph import Graph, Node, declared
+from inferd.config.model import ModelConfig
+from inferd.core.signature import Declared, Signature
+from inferd.errors import InvalidConfig
+
+MAX_FILE_BYTES = (1 << 31) - 1
+"""Protobuf's own limit of a message; weights of a SavedModel lie beside it."""
+
+SERVING = "serving_default"
+SERVE_TAG = "serve"
+_INIT_KEY = "__saved_model_init_op"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What is fed and fetched: the names the protocol uses -> TensorFlow's tensor names.
+
+    `tags` are those of the chosen MetaGraph, none for a GraphDef. `nodes` are all that runs.
+    """
+
+    signature: Signature
+    feeds: dict[str, str]
+    fetches: dict[str, str]
+    tags: tuple[str, ...]
+    nodes: list[Node]
+
+
+def read_saved_model(folder: Path, config: ModelConfig, what: str) -> Interface:
+    """Return the interface of the SavedModel in `folder`, of the signature `config` chooses.
+
+    Raises InvalidConfig, its text begins with `what`.
+    """
+    file = folder / "saved_model.pb"
+    if not file.is_file():
+        has_text = (folder / "saved_model.pbtxt").is_file()
+        why = "has only the text form of it" if has_text else "is no SavedModel"
+        msg = f"{what} {why}: there is no saved_model.pb in it"
+        raise InvalidConfig(msg)
+    try:
+        return _interface(memoryview(_content(file, what)), config, what)
+    except Malformed as error:
+        msg = f"{what}: saved_model.pb is not what TensorFlow writes, or cut off: {error}"
+        raise InvalidConfig(msg) from error
+
+
+def read_graph(file: Path, config: ModelConfig, what: str) -> Interface:
+    """Return the interface of the GraphDef `file`: its placeholders, and the outputs of `config`.
+
+    Of outputs the file tells no datatype, so they are as `config` has them. Raises InvalidConfig.
+    """
+    try:
+        graph = Graph(memoryview(_content(file, what)))
+        placeholders = graph.placeholders()
+    except Malformed as error:
+        msg = f"{what} is not what TensorFlow writes, or cut off: {error}"
+        raise InvalidConfig(msg) from error
+    if not graph.nodes:
+        msg = f"{what} has no nodes: it is no GraphDef"
+        raise InvalidConfig(msg)
+    if not config.output:
+        shown = ", ".join(f"'{name}'" for name in graph.unread()[-5:])
+        msg = f"{what} does not say which nodes are outputs; config.pbtxt has to, maybe {shown}"
+        raise InvalidConfig(msg)
+    fetches = {output.name: _tensor(output.name) for output in config.output}
+    for name, tensor in fetches.items():
+        if tensor.partition(":")[0] not in graph.nodes:
+            msg = f"{what} has no node '{name}', which config.pbtxt has as output"
+            raise InvalidConfig(msg)
+    outputs = {o.name: Declared(o.name, "", (), o.datatype) for o in config.output}
+    nodes = graph.reached(fetches.values())
+    used = {node.name for node in nodes}
+    inputs = {name: each for name, each in placeholders.items() if name in used}
+    feeds = {name: f"{name}:0" for name in inputs}
+    return Interface(Signature(inputs, {}, outputs), feeds, fetches, (), nodes)
+
+
+def _interface(content: memoryview, config: ModelConfig, what: str) -> Interface:
+    meta_graph, tags = _meta_graph(content, config, what)
+    signatures = {text(entry, 1): first(entry, 2) for entry in messages(meta_graph, 5)}
+    chosen = _chosen(signatures, config, what)
+    inputs, feeds = _tensors(signatures[chosen], 1, what)
+    outputs, fetches = _tensors(signatures[chosen], 2, what)
+    graph = Graph(first(meta_graph, 2))
+    starts = [*fetches.values()]
+    if _INIT_KEY in signatures:
+        starts += _tensors(signatures[_INIT_KEY], 2, what)[1].values()
+    nodes = graph.reached(starts)
+    return Interface(Signature(inputs, {}, outputs), feeds, fetches, tags, nodes)
+
+
+def _meta_graph(
+    content: memoryview, config: ModelConfig, what: str
+) -> tuple[memoryview, tuple[str, ...]]:
+    wanted = config.parameters.get("TF_GRAPH_TAG", SERVE_TAG)
+    seen = []
+    for meta_graph in messages(content, 2):
+        tags = tuple(decoded(tag) for tag in messages(first(meta_graph, 1), 4))
+        if wanted in tags:
+            return meta_graph, tags
+        seen.append(", ".join(tags) or "none")
+    msg = f"{what} has no graph tagged '{wanted}'; it has {' and '.join(seen) or 'no graphs'}"
+    raise InvalidConfig(msg)
+
+
+def _chosen(signatures: dict[str, memoryview], config: ModelConfig, what: str) -> str:
+    known = [name for name in signatures if name != _INIT_KEY]
+    wanted = config.parameters.get("TF_SIGNATURE_DEF", "")
+    if wanted in known:
+        return wanted
+    if not wanted and SERVING in known:
+        return SERVING
+    if not wanted and len(known) == 1:
+        return known[0]
+    sought = f"'{wanted}'" if wanted else f"'{SERVING}'"
+    shown = ", ".join(f"'{name}'" for name in known) or "none"
+    msg = f"{what} has no signature {sought}; it has {shown} (parameter TF_SIGNATURE_DEF chooses)"
+    raise InvalidConfig(msg)
+
+
+def _tensors(
+    signature: memoryview, number: int, what: str
+) -> tuple[dict[str, Declared], dict[str, str]]:
+    tensors, names = {}, {}
+    for entry in messages(signature, number):
+        key, info = text(entry, 1), first(entry, 2)
+        names[key] = text(info, 1)
+        if not names[key] and number == 1:
+            msg = f"{what}: '{key}' is a sparse or composite tensor, which cannot be served"
+            raise InvalidConfig(msg)
+        tensors[key] = declared(key, integer(info, 2), first(info, 3))
+    return tensors, names
+
+
+def _tensor(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
+
+
+def _content(file: Path, what: str) -> bytes:
+    size = file.stat().st_size
+    if size > MAX_FILE_BYTES:
+        msg = f"{what}: {file.name} has {size} bytes, TensorFlow reads at most {MAX_FILE_BYTES}"
+        raise InvalidConfig(msg)
+    return file.read_bytes()

@@ -1,0 +1,186 @@
+"""Graph: a GraphDef's nodes, and which of them a run reaches; read without TensorFlow."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from inferd.backends.tensorflow.fields import (
+    Malformed,
+    decoded,
+    fields,
+    first,
+    integer,
+    messages,
+    text,
+)
+from inferd.core.signature import Declared
+from inferd.tensor.dtype import DataType
+
+DATATYPES = {
+    1: DataType.FP32, 2: DataType.FP64, 3: DataType.INT32, 4: DataType.UINT8, 5: DataType.INT16,
+    6: DataType.INT8, 7: DataType.BYTES, 9: DataType.INT64, 10: DataType.BOOL, 14: DataType.BF16,
+    17: DataType.UINT16, 19: DataType.FP16, 22: DataType.UINT32, 23: DataType.UINT64,
+}  # fmt: skip
+"""TensorFlow's DataType -> datatype."""
+
+UNRANKED = " of unknown rank"
+"""Ends the kind of tensors whose number of dims the file leaves open."""
+
+_FUNCTION_ATTR, _LIST_ATTR = 10, 1
+
+# What reads or writes files, calls other machines or Python. Savers are in every SavedModel, but
+# no output depends on them.
+_OUTSIDE = frozenset(
+    (
+        "ReadFile", "WriteFile", "MatchingFiles", "ImmutableConst", "PyFunc", "PyFuncStateless",
+        "EagerPyFunc", "Save", "SaveV2", "SaveSlices", "Restore", "RestoreV2", "RestoreSlice",
+        "MergeV2Checkpoints", "SqlDataset", "LMDBDataset", "ExperimentalLMDBDataset",
+        "ExperimentalSqlDataset", "LoadDataset", "SaveDataset", "SaveDatasetV2", "CacheDataset",
+        "CacheDatasetV2", "SnapshotDataset", "SnapshotDatasetV2", "Rpc", "TryRpc",
+        "RemoteFusedGraphExecute", "CollectiveGather", "Send", "Recv", "LMDBReader",
+    )
+)  # fmt: skip
+_OUTSIDE_STARTS = (
+    "TFRecord", "TextLine", "FixedLengthRecord", "WholeFileReader", "DebugIdentity", "DebugN",
+    "DataServiceDataset", "DecodeProto", "EncodeProto", "Write", "CreateSummary",
+)  # fmt: skip
+
+_LOOPS = frozenset(("Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "Exit", "NextIteration"))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation: its inputs are names of tensors, `calls` names of functions."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    calls: tuple[str, ...]
+    attributes: dict[str, memoryview]
+
+
+class Graph:
+    """The nodes of a GraphDef by name, and those of its functions. Raises Malformed."""
+
+    def __init__(self, graph_def: memoryview) -> None:
+        self.nodes = {node.name: node for node in map(_node, messages(graph_def, 1))}
+        self._functions = {}
+        for function in messages(first(graph_def, 2), 1):
+            name = text(first(function, 1), 1)
+            self._functions[name] = [_node(each) for each in messages(function, 3)]
+
+    def placeholders(self) -> dict[str, Declared]:
+        """Return what is fed, by node name."""
+        return {
+            name: declared(name, _kind(node), first(node.attributes.get("shape", NOTHING), 7))
+            for name, node in self.nodes.items()
+            if node.op == "Placeholder"
+        }
+
+    def unread(self) -> list[str]:
+        """Return the nodes that no other one reads: the outputs are among them."""
+        read = {_node_name(tensor) for node in self.nodes.values() for tensor in node.inputs}
+        return [
+            name
+            for name, node in self.nodes.items()
+            if name not in read and node.op not in ("NoOp", "Placeholder", "Const")
+        ]
+
+    def reached(self, tensors: Iterable[str]) -> list[Node]:
+        """Return the nodes that have to run for `tensors`, those in functions among them."""
+        waiting = [_node_name(tensor) for tensor in tensors]
+        seen: set[str] = set()
+        found: list[Node] = []
+        while waiting:
+            name = waiting.pop()
+            node = self.nodes.get(name)
+            if node is None or name in seen:
+                continue
+            seen.add(name)
+            found.append(node)
+            waiting += [_node_name(tensor) for tensor in node.inputs]
+        return found + self._inside(found)
+
+    def _inside(self, nodes: list[Node]) -> list[Node]:
+        called = [name for node in nodes for name in (node.op, *node.calls)]
+        seen: set[str] = set()
+        found: list[Node] = []
+        while called:
+            name = called.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            inside = self._functions.get(name, [])
+            found += inside
+            called += [each for node in inside for each in (node.op, *node.calls)]
+        return found
+
+
+NOTHING = memoryview(b"")
+
+
+def reaches_outside(nodes: Iterable[Node]) -> Node | None:
+    """Return the first of `nodes` that would touch files, the network or Python."""
+    for node in nodes:
+        if node.op in _OUTSIDE or node.op.startswith(_OUTSIDE_STARTS):
+            return node
+        stream = decoded(first(node.attributes.get("output_stream", NOTHING), 2))
+        if node.op == "PrintV2" and stream.startswith("file:"):
+            return node
+    return None
+
+
+def has_loops(nodes: Iterable[Node]) -> bool:
+    """Tell whether `nodes` have control flow of TensorFlow 1, which one executor refuses."""
+    return any(node.op in _LOOPS for node in nodes)
+
+
+def declared(name: str, kind: int, shape: memoryview) -> Declared:
+    """Return a tensor of TensorFlow's type `kind` and a TensorShapeProto. Raises Malformed.
+
+    A shape of unknown rank is (), and `kind` says so.
+    """
+    dims = () if integer(shape, 3) else tuple(integer(dim, 1) for dim in messages(shape, 2))
+    if any(dim < -1 for dim in dims):
+        msg = f"tensor '{name}' has a dim below -1"
+        raise Malformed(msg)
+    word = f"type {kind}{UNRANKED if integer(shape, 3) else ''}"
+    return Declared(name, word, dims, DATATYPES.get(kind))
+
+
+def _node(message: memoryview) -> Node:
+    name = op = ""
+    inputs, attributes, calls = [], {}, []
+    for number, value in fields(message):
+        if not isinstance(value, memoryview):
+            continue
+        if number == 1:
+            name = decoded(value)
+        elif number == 2:
+            op = decoded(value)
+        elif number == 3:
+            inputs.append(decoded(value))
+        elif number == 5:
+            key, attribute = text(value, 1), first(value, 2)
+            if key in ("dtype", "shape", "output_stream"):
+                attributes[key] = attribute
+            calls += _called(attribute)
+    return Node(name, op, tuple(inputs), tuple(calls), attributes)
+
+
+def _called(attribute: memoryview) -> list[str]:
+    """Return the functions that an AttrValue names, alone or in a list of functions (field 9)."""
+    found = []
+    for number, value in fields(attribute):
+        if number == _FUNCTION_ATTR and isinstance(value, memoryview):
+            found.append(text(value, 1))
+        elif number == _LIST_ATTR and isinstance(value, memoryview):
+            found += [text(each, 1) for each in messages(value, 9)]
+    return found
+
+
+def _kind(node: Node) -> int:
+    return integer(node.attributes.get("dtype", NOTHING), 6)
+
+
+def _node_name(tensor: str) -> str:
+    return tensor.removeprefix("^").partition(":")[0]

@@ -1,0 +1,43 @@
+"""Hold: Triton's hooks for tests, by which a server runs nothing until so many requests wait."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inferd.errors import InvalidConfig
+
+DELAY_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
+BACKLOG_VARIABLE = "TRITONSERVER_BACKLOG_DELAY_SCHEDULER"
+
+_MAX_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How many requests must wait before a model that batches runs its first one.
+
+    `backlog_count` is the number of those that wait in sequences without a slot.
+    """
+
+    count: int = 0
+    backlog_count: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything is held at all."""
+        return bool(self.count or self.backlog_count)
+
+
+NO_HOLD = Hold()
+"""Nothing is held."""
+
+
+def read_hold(environment: Mapping[str, str]) -> Hold:
+    """Return what the variables in `environment` say. Raises InvalidConfig."""
+    return Hold(_number(environment, DELAY_VARIABLE), _number(environment, BACKLOG_VARIABLE))
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment.get(name) or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        msg = f"environment variable {name} is '{text[:99]}', expected a number of requests"
+        raise InvalidConfig(msg)
+    return int(text)

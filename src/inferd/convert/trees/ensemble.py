@@ -1,0 +1,174 @@
+"""Ensemble: decision trees whose leaves are summed, and the ONNX model that does the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.onnx_model import TREES, Node, Port, encode_model
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+Array = np.ndarray[Any, Any]
+
+LESS, AT_MOST = "BRANCH_LT", "BRANCH_LEQ"
+LEAF = "LEAF"
+
+MAX_NODES = 20_000_000
+"""More are refused: the ONNX model would not fit its own format's 2 GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One tree as arrays with an element for each node; node 0 is the root.
+
+    An inner node goes to `left` when its feature is less than `value` (or at most, as the
+    ensemble says), or is NaN and `nan_left`. A leaf has no children (-1), `value` is what it adds
+    to `target`.
+    """
+
+    feature: Array
+    value: Array
+    left: Array
+    right: Array
+    nan_left: Array
+    target: int
+
+
+@dataclass(slots=True)
+class Ensemble:
+    """Trees over `feature_count` features that sum up to `base` and then are transformed.
+
+    `transform` is none, or the name of what is done with the sums; `scale` multiplies them before.
+    """
+
+    feature_count: int
+    base: list[float]
+    comparison: str
+    transform: str = ""
+    scale: float = 1.0
+    trees: list[Tree] = field(default_factory=list)
+
+
+def check_trees(ensemble: Ensemble) -> None:
+    """Check that every tree is one. Raises InvalidConfig.
+
+    ONNX Runtime follows whatever it is given: a child that is its own ancestor would never end.
+    """
+    if sum(len(tree.feature) for tree in ensemble.trees) > MAX_NODES:
+        msg = f"the trees have more than {MAX_NODES} nodes"
+        raise InvalidConfig(msg)
+    for number, tree in enumerate(ensemble.trees):
+        if complaint := _complaint(tree, ensemble):
+            msg = f"tree {number}: {complaint}"
+            raise InvalidConfig(msg)
+
+
+def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> bytes:
+    """Return the ONNX model: FP32 [n, features] to FP32 [n, targets] (Raises InvalidConfig)."""
+    check_trees(ensemble)
+    targets = len(ensemble.base)
+    steps = _TRANSFORMS.get(ensemble.transform)
+    if steps is None:
+        msg = f"objective '{ensemble.transform}' is not known"
+        raise InvalidConfig(msg)
+    nodes = [_trees_node(ensemble, input_name)]
+    constants: dict[str, Array] = {
+        "scale": np.array(ensemble.scale, np.float32),
+        "base": np.array(ensemble.base, np.float32),
+    }
+    # Not the operator's own base_values: a target that no tree is for would not get its value.
+    nodes.append(Node("Add", ("sums", "base"), ("based",), {}))
+    nodes.append(Node("Mul", ("based", "scale"), ("step 0",), {}))
+    for number, (op, attributes, constant) in enumerate(steps):
+        inputs = (f"step {number}", *((f"constant {number}",) if constant is not None else ()))
+        if constant is not None:
+            constants[f"constant {number}"] = np.asarray(constant)
+        nodes.append(Node(op, inputs, (f"step {number + 1}",), attributes))
+    nodes.append(Node("Identity", (f"step {len(steps)}",), (output_name,), {}))
+    columns = 1 if ensemble.transform == "argmax" else targets
+    return encode_model(
+        nodes,
+        constants,
+        [Port(input_name, DataType.FP32, (-1, ensemble.feature_count))],
+        [Port(output_name, DataType.FP32, (-1, columns))],
+    )
+
+
+_TRANSFORMS: dict[str, list[tuple[str, dict[str, Any], Any]]] = {
+    "": [],
+    "sigmoid": [("Sigmoid", {}, None)],
+    "softmax": [("Softmax", {"axis": 1}, None)],
+    "exp": [("Exp", {}, None)],
+    "softplus": [("Softplus", {}, None)],
+    "positive": [("Greater", {}, np.float32(0)), ("Cast", {"to": 1}, None)],
+    "argmax": [("ArgMax", {"axis": 1, "keepdims": 1}, None), ("Cast", {"to": 1}, None)],
+}
+"""Transform -> operators in order: (name, attributes, second input or None)."""
+
+
+def _complaint(tree: Tree, ensemble: Ensemble) -> str:
+    count = len(tree.feature)
+    lengths = {len(one) for one in (tree.value, tree.left, tree.right, tree.nan_left)}
+    if count == 0 or lengths != {count}:
+        return "its lists of nodes have different lengths"
+    inner = tree.left >= 0
+    if not np.array_equal(inner, tree.right >= 0) or min(tree.left.min(), tree.right.min()) < -1:
+        return "a node has one child"
+    children = np.concatenate([tree.left[inner], tree.right[inner]])
+    # One parent for each node but the root, and one node more than children: no circles.
+    if not np.array_equal(np.sort(children), np.arange(1, count)) or not _is_reached(tree):
+        return "its nodes are not a tree"
+    features = tree.feature[inner]
+    if len(features) and not 0 <= features.min() <= features.max() < ensemble.feature_count:
+        return f"it reads a feature outside of 0 to {ensemble.feature_count - 1}"
+    if not 0 <= tree.target < len(ensemble.base):
+        return f"it is for output {tree.target} of {len(ensemble.base)}"
+    return "" if np.isfinite(tree.value).all() else "a threshold or leaf is no finite number"
+
+
+def _is_reached(tree: Tree) -> bool:
+    """Tell whether every node can be reached from the root."""
+    level, seen = np.zeros(1, np.int64), 1
+    while len(level):
+        inner = level[tree.left[level] >= 0]
+        level = np.concatenate([tree.left[inner], tree.right[inner]])
+        seen += len(level)
+        if seen > len(tree.left):
+            return False
+    return seen == len(tree.left)
+
+
+def _trees_node(ensemble: Ensemble, input_name: str) -> Node:
+    trees = ensemble.trees
+    sizes = [len(tree.feature) for tree in trees]
+    inner = _joined([tree.left >= 0 for tree in trees], bool)
+    tree_ids = np.repeat(np.arange(len(trees)), sizes)
+    node_ids = _joined([np.arange(size) for size in sizes], np.int64)
+    values = _joined([tree.value for tree in trees], np.float32)
+    leaves = ~inner
+    targets = np.repeat([tree.target for tree in trees], sizes) if trees else np.zeros(0, np.int64)
+    attributes = {
+        "nodes_treeids": tree_ids.tolist(),
+        "nodes_nodeids": node_ids.tolist(),
+        "nodes_featureids": np.where(inner, _joined([t.feature for t in trees], np.int64), 0),
+        "nodes_modes": [ensemble.comparison if one else LEAF for one in inner.tolist()],
+        "nodes_values": np.where(inner, values, 0).astype(float).tolist(),
+        "nodes_truenodeids": np.where(inner, _joined([t.left for t in trees], np.int64), 0),
+        "nodes_falsenodeids": np.where(inner, _joined([t.right for t in trees], np.int64), 0),
+        "nodes_missing_value_tracks_true": _joined([t.nan_left for t in trees], np.int64).tolist(),
+        "target_treeids": tree_ids[leaves].tolist(),
+        "target_nodeids": node_ids[leaves].tolist(),
+        "target_ids": targets[leaves].tolist(),
+        "target_weights": values[leaves].astype(float).tolist(),
+        "n_targets": len(ensemble.base),
+        "aggregate_function": "SUM",
+        "post_transform": "NONE",
+    }
+    plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
+    return Node("TreeEnsembleRegressor", (input_name,), ("sums",), plain, "trees", TREES)
+
+
+def _joined(arrays: Sequence[Array], dtype: Any) -> Array:
+    return np.concatenate([*arrays, np.zeros(0, dtype)]).astype(dtype)

@@ -1,0 +1,120 @@
+"""LightGBM's text models (v2 to v4): read, and made an Ensemble; without LightGBM."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.trees.ensemble import AT_MOST, Ensemble, Tree
+from inferd.errors import InvalidConfig, Unsupported
+
+_CATEGORY, _DEFAULT_LEFT = 1, 2
+_MISSING_SHIFT, _MISSING_NONE, _MISSING_ZERO = 2, 0, 1
+
+_TRANSFORMS = {
+    "binary": "sigmoid", "multiclass": "softmax", "multiclassova": "sigmoid",
+    "cross_entropy": "sigmoid", "cross_entropy_lambda": "softplus", "regression": "",
+    "regression_l1": "", "huber": "", "fair": "", "quantile": "", "mape": "", "lambdarank": "",
+    "rank_xendcg": "", "poisson": "exp", "gamma": "exp", "tweedie": "exp", "": "",
+}  # fmt: skip
+
+Section = Mapping[str, str]
+
+
+def read_lightgbm(content: bytes) -> Ensemble:
+    """Return the model in `content`. Raises InvalidConfig, Unsupported for what is not exact."""
+    try:
+        sections = _sections(content.decode())
+        return _ensemble(sections[0], sections[1:])
+    except (KeyError, ValueError, IndexError, OverflowError) as error:
+        msg = f"the file is no text model of LightGBM: {type(error).__name__} {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _sections(text: str) -> list[dict[str, str]]:
+    """Return the head and each tree as key -> value."""
+    lines = text.splitlines()
+    if not lines or lines[0].strip() != "tree":
+        msg = "its first line is not 'tree'"
+        raise ValueError(msg)
+    if "end of trees" not in lines:
+        msg = "it is cut off before 'end of trees'"
+        raise ValueError(msg)
+    sections: list[dict[str, str]] = [{}]
+    for line in lines[1 : lines.index("end of trees")]:
+        key, _, value = line.partition("=")
+        if key == "Tree":
+            sections.append({})
+        elif key.strip():
+            sections[-1][key.strip()] = value
+    return sections
+
+
+def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
+    name, *settings = head.get("objective", "").split() or [""]
+    if name not in _TRANSFORMS or "sqrt" in settings:
+        msg = f"objective '{head.get('objective')}' of LightGBM is not supported"
+        raise Unsupported(msg)
+    options = dict(setting.partition(":")[::2] for setting in settings)
+    per_iteration = int(head["num_tree_per_iteration"])
+    if not 1 <= per_iteration <= 1_000_000:
+        msg = f"num_tree_per_iteration is {per_iteration}"
+        raise ValueError(msg)
+    ensemble = Ensemble(
+        int(head["max_feature_idx"]) + 1, [0.0] * per_iteration, AT_MOST, _TRANSFORMS[name]
+    )
+    ensemble.scale = float(options.get("sigmoid", 1)) if _TRANSFORMS[name] == "sigmoid" else 1.0
+    if "average_output" in head:
+        ensemble.scale /= max(1, len(trees) // per_iteration)
+    for number, tree in enumerate(trees):
+        ensemble.trees.append(_tree(tree, number % per_iteration))
+    return ensemble
+
+
+def _tree(tree: Section, target: int) -> Tree:
+    """Return a tree. Its file numbers inner nodes, then leaves as their bitwise complements."""
+    if tree.get("is_linear", "0").strip() == "1":
+        msg = "trees with linear leaves are not supported"
+        raise Unsupported(msg)
+    leaves = _numbers(tree["leaf_value"], np.float64)
+    features = _numbers(tree.get("split_feature", ""), np.int64)
+    thresholds = _numbers(tree.get("threshold", ""), np.float64)
+    kinds = _numbers(tree.get("decision_type", ""), np.int64)
+    inner, count = len(features), len(leaves)
+    if not inner == len(thresholds) == len(kinds) == count - 1:
+        msg = "a tree's lists have different lengths"
+        raise ValueError(msg)
+    missing = kinds >> _MISSING_SHIFT & 3
+    if (kinds & _CATEGORY).any() or (missing == _MISSING_ZERO).any():
+        msg = "splits by category, and zeros that mean missing, are not supported"
+        raise Unsupported(msg)
+    # Where nothing can be missing, NaN is taken for 0.
+    nan_left = np.where(missing == _MISSING_NONE, thresholds >= 0, kinds & _DEFAULT_LEFT)
+    return Tree(
+        np.concatenate([features, np.zeros(count, np.int64)]),
+        np.concatenate([_at_most(thresholds), leaves.astype(np.float32)]),
+        _children(tree.get("left_child", ""), inner, count),
+        _children(tree.get("right_child", ""), inner, count),
+        np.concatenate([nan_left.astype(bool), np.zeros(count, bool)]),
+        target,
+    )
+
+
+def _children(text: str, inner: int, count: int) -> Any:
+    numbers = _numbers(text, np.int64)
+    if len(numbers) != inner or (len(numbers) and numbers.min() < -count):
+        msg = "a tree has a child that is not there"
+        raise ValueError(msg)
+    return np.concatenate([np.where(numbers < 0, inner + ~numbers, numbers), np.full(count, -1)])
+
+
+def _at_most(thresholds: Any) -> Any:
+    """Return the largest float32 that is at most each: float32 features compare the same then."""
+    limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
+    single = limited.astype(np.float32)
+    above = single > limited
+    return np.where(above, np.nextafter(single, np.float32(-np.inf)), single)
+
+
+def _numbers(text: str, dtype: Any) -> Any:
+    return np.array(text.split(), dtype)

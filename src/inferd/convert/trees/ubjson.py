@@ -1,0 +1,128 @@
+"""UBJSON, as XGBoost writes its models: JSON in binary, arrays of numbers in one piece."""
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from inferd.errors import InvalidConfig
+
+MAX_DEPTH = 64
+
+_NUMBERS = {
+    "i": ">i1", "U": ">u1", "I": ">i2", "u": ">u2", "l": ">i4", "m": ">u4", "L": ">i8",
+    "M": ">u8", "d": ">f4", "D": ">f8",
+}  # fmt: skip
+_CONSTANTS = {"Z": None, "T": True, "F": False}
+
+
+def decode_ubjson(data: bytes) -> Any:
+    """Return what `data` holds; arrays of one number type are numpy arrays.
+
+    Raises InvalidConfig. Nothing is made larger than `data` can fill.
+    """
+    reader = _Reader(memoryview(data))
+    try:
+        value = reader.value(reader.marker(), 0)
+    except (struct.error, IndexError, KeyError, ValueError, UnicodeDecodeError) as error:
+        msg = f"the file is no UBJSON, or cut off at byte {reader.at}"
+        raise InvalidConfig(msg) from error
+    return value
+
+
+class _Reader:
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.at = 0
+
+    def marker(self) -> str:
+        """Return the next type marker; "N" means nothing."""
+        while True:
+            found = chr(self.data[self.at])
+            self.at += 1
+            if found != "N":
+                return found
+
+    def value(self, kind: str, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            msg = "nested too deeply"
+            raise ValueError(msg)
+        if kind in _NUMBERS:
+            return self._numbers(kind, 1)[0].item()
+        if kind in _CONSTANTS:
+            return _CONSTANTS[kind]
+        if kind == "S":
+            return self._text()
+        if kind == "C":
+            return self._bytes(1).decode()
+        if kind == "[":
+            return self._array(depth)
+        if kind == "{":
+            return self._object(depth)
+        msg = f"marker {kind!r}"
+        raise ValueError(msg)
+
+    def _array(self, depth: int) -> Any:
+        kind, count = self._container()
+        if kind and count is not None and kind in _NUMBERS:
+            return self._numbers(kind, count)
+        if kind in _CONSTANTS:
+            msg = "an array of a type without a size, of any length"
+            raise ValueError(msg)
+        found: list[Any] = []
+        while count is None or len(found) < count:
+            each = kind or self.marker()
+            if count is None and each == "]":
+                break
+            found.append(self.value(each, depth + 1))
+        return found
+
+    def _object(self, depth: int) -> dict[str, Any]:
+        kind, count = self._container()
+        found: dict[str, Any] = {}
+        read = 0
+        while count is None or read < count:
+            if count is None and chr(self.data[self.at]) == "}":
+                self.at += 1
+                break
+            key = self._text()
+            found[key] = self.value(kind or self.marker(), depth + 1)
+            read += 1
+        return found
+
+    def _container(self) -> tuple[str, int | None]:
+        kind, count = "", None
+        if chr(self.data[self.at]) == "$":
+            kind = chr(self.data[self.at + 1])
+            self.at += 2
+        if chr(self.data[self.at]) == "#":
+            self.at += 1
+            count = self._size()
+        elif kind:
+            msg = "a type without a count"
+            raise ValueError(msg)
+        return kind, count
+
+    def _size(self) -> int:
+        size = self.value(self.marker(), MAX_DEPTH)
+        if not isinstance(size, int) or size < 0:
+            msg = "a size that is none"
+            raise ValueError(msg)
+        return size
+
+    def _text(self) -> str:
+        return self._bytes(self._size()).decode()
+
+    def _numbers(self, kind: str, count: int) -> np.ndarray[Any, Any]:
+        dtype = np.dtype(_NUMBERS[kind])
+        return np.frombuffer(self._bytes(count * dtype.itemsize), dtype)
+
+    def _bytes(self, count: int) -> bytes:
+        self._check_room(count)
+        self.at += count
+        return bytes(self.data[self.at - count : self.at])
+
+    def _check_room(self, count: int) -> None:
+        if count > len(self.data) - self.at:
+            msg = "cut off"
+            raise ValueError(msg)

@@ -1,0 +1,104 @@
+"""XGBoost's models (JSON and UBJSON, since 1.0): read, and made an Ensemble; without XGBoost."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import orjson
+
+from inferd.convert.trees.ensemble import LESS, Ensemble, Tree
+from inferd.convert.trees.ubjson import decode_ubjson
+from inferd.errors import InvalidConfig, Unsupported
+
+_SIGMOID = ("binary:logistic", "reg:logistic")
+_EXP = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
+_IDENTITY = (
+    "reg:squarederror", "reg:squaredlogerror", "reg:absoluteerror", "reg:pseudohubererror",
+    "reg:quantileerror", "reg:linear", "binary:logitraw", "rank:pairwise", "rank:ndcg", "rank:map",
+)  # fmt: skip
+_TRANSFORMS = {
+    **dict.fromkeys(_SIGMOID, "sigmoid"),
+    **dict.fromkeys(_EXP, "exp"),
+    **dict.fromkeys(_IDENTITY, ""),
+    "multi:softprob": "softmax",
+    "multi:softmax": "argmax",
+    "binary:hinge": "positive",
+}
+
+
+def read_xgboost(content: bytes) -> Ensemble:
+    """Return the model in `content`. Raises InvalidConfig, Unsupported for what is not trees."""
+    document = _document(content)
+    try:
+        return _ensemble(document["learner"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        msg = f"the file is no model of XGBoost: {type(error).__name__} {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _document(content: bytes) -> Any:
+    # Both begin with "{"; JSON goes on with a quote or a space, UBJSON with a size.
+    if content[1:2] in (b"L", b"i", b"U", b"I", b"l", b"$", b"#"):
+        return decode_ubjson(content)
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        msg = f"the file is neither JSON nor UBJSON: {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
+    params = learner["learner_model_param"]
+    objective = learner["objective"]["name"]
+    if objective not in _TRANSFORMS:
+        msg = f"objective '{objective}' of XGBoost is not supported"
+        raise Unsupported(msg)
+    count = max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1)
+    base = _base(str(params["base_score"]), objective, count)
+    ensemble = Ensemble(int(params["num_feature"]), base, LESS, _TRANSFORMS[objective])
+    booster = learner["gradient_booster"]
+    weights = None
+    if booster["name"] == "dart":
+        weights = [float(one) for one in booster["weight_drop"]]
+        booster = booster["gbtree"]
+    elif booster["name"] != "gbtree":
+        msg = f"booster '{booster['name']}' of XGBoost is not supported, only trees are"
+        raise Unsupported(msg)
+    model = booster["model"]
+    targets = [int(one) for one in model["tree_info"]]
+    for number, tree in enumerate(model["trees"]):
+        weight = weights[number] if weights else 1.0
+        ensemble.trees.append(_tree(tree, targets[number], weight))
+    return ensemble
+
+
+def _base(text: str, objective: str, count: int) -> list[float]:
+    """Return the score before any tree: the file has it as users see it, not as trees sum it."""
+    scores = [float(one) for one in text.strip("[]").split(",")]
+    if objective in _SIGMOID:
+        scores = [math.log(score / (1 - score)) if 0 < score < 1 else 0.0 for score in scores]
+    elif objective in _EXP:
+        scores = [math.log(score) if score > 0 else 0.0 for score in scores]
+    return scores * count if len(scores) == 1 else scores
+
+
+def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
+    if int(tree.get("tree_param", {}).get("size_leaf_vector", 1)) > 1:
+        msg = "trees with several values in a leaf are not supported"
+        raise Unsupported(msg)
+    if np.any(np.asarray(tree.get("split_type", ()))):
+        msg = "splits by category are not supported"
+        raise Unsupported(msg)
+    left = np.asarray(tree["left_children"], np.int64)
+    value = np.asarray(tree["split_conditions"], np.float32)
+    if weight != 1.0:
+        value = np.where(left < 0, value * np.float32(weight), value)
+    return Tree(
+        np.asarray(tree["split_indices"], np.int64),
+        value,
+        left,
+        np.asarray(tree["right_children"], np.int64),
+        np.asarray(tree["default_left"]).astype(bool),
+        target,
+    )

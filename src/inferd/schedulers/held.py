@@ -1,0 +1,50 @@
+"""HeldPace: a pace that begins when so many requests wait, for tests that need to know batches."""
+
+from inferd.schedulers.pace import Pace
+from inferd.schedulers.queue import RequestQueue
+
+
+class HeldPace:
+    """Goes at `pace` from the moment on when `count` requests have waited together."""
+
+    def __init__(self, pace: Pace, count: int) -> None:
+        self._pace = pace
+        self._count = count
+        self._is_held = True
+
+    @property
+    def starts_at_once(self) -> bool:
+        """See Pace."""
+        return not self._is_held and self._pace.starts_at_once
+
+    @property
+    def look_after(self) -> int:
+        """See Pace."""
+        return self._pace.look_after
+
+    def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
+        """See Pace.choose. While it is held only another request makes a difference."""
+        if self._is_held and len(queue) < self._count:
+            return 0, 0
+        self._is_held = False
+        return self._pace.choose(queue, now_ns)
+
+    def came(self, waiting_count: int) -> None:
+        """See Pace.came."""
+        self._pace.came(waiting_count)
+
+    def started(self, count: int) -> None:
+        """See Pace.started."""
+        self._pace.started(count)
+
+    def ended(self, count: int, size: int, took_ns: int) -> None:
+        """See Pace.ended."""
+        self._pace.ended(count, size, took_ns)
+
+    def ran(self, count: int, size: int, took_ns: int) -> None:
+        """See Pace.ran."""
+        self._pace.ran(count, size, took_ns)
+
+    def looked(self, count: int, size: int) -> None:
+        """See Pace.looked."""
+        self._pace.looked(count, size)

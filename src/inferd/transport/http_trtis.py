@@ -1,0 +1,335 @@
+"""The URLs of the TensorRT Inference Server API, which answers with 200, 400 and 405 alone.
+
+Each answer says in NV-Status what became of the request, but those to a wrong method. Who may not
+call at all gets 401 or 403, which that API has not, and NV-Status as well.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from inferd.engine.traced import TracedEngine
+from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
+from inferd.observe import trace as moments
+from inferd.transport.access import Access
+from inferd.transport.failure import FailureLog
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import HttpCall, Route, Target
+from inferd.transport.lane import Lane
+from inferd.transport.overload import RETRY_AFTER
+from inferd.transport.tracing import begin_http, finish_when_sent
+from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
+from inferd.wire import trtis_http, trtis_status
+from inferd.wire.trtis_http import Body, decode_request_header
+from inferd.wire.trtis_infer import InferHeader, status_of
+
+if TYPE_CHECKING:
+    from inferd.observe.trace import Trace
+
+PREFIX = b"/api/"
+
+_OCTETS = b"application/octet-stream"
+_TEXT = b"text/plain; charset=utf-8"
+_JSON = b"application/json"
+_HEADER = trtis_http.REQUEST.lower().encode()
+_STATUS_PATH = re.compile(rb"/api/sharedmemorycontrol/status(?:[/?]|\Z)")
+_VERBS = {
+    b"health": b"GET",
+    b"status": b"GET",
+    b"infer": b"POST",
+    b"profile": b"GET",
+    b"modelcontrol": b"POST",
+    b"sharedmemorycontrol": b"POST",
+    b"repository": b"GET",
+}
+"""The verb of each endpoint, which is looked at before the rest of the path."""
+
+_REFUSED = {Code.UNAUTHENTICATED: 401, Code.FORBIDDEN: 403, Code.RESTRICTED: 403}
+_HANDLE_BYTES = 64
+_MAX_NUMBER = 2**63
+
+
+class TrtisRoutes:
+    """Answers the old URLs; some tell what several API groups guard, so they look at `access`."""
+
+    def __init__(self, trtis: Trtis, access: Access, failures: FailureLog) -> None:
+        self._trtis = trtis
+        self._engine = trtis.engine
+        self._tracer = trtis.engine.tracer
+        self._regions = trtis.engine.regions
+        self._failures = failures
+        self._encoding = Lane("inferd-status")
+        guards = (access.guard(api) for api in ("model-config", "statistics"))
+        self._status_guards = [guard for guard in guards if guard is not None]
+
+    def routes(self) -> list[Route]:
+        """Return the lines of the URL table."""
+        health, models, shm = "health", "model-repository", "shared-memory"
+        model_control, memory = "/api/modelcontrol", "/api/sharedmemorycontrol"
+        register = f"{memory}/register/{{region}}"
+        tail = "{key}/{offset}/{size}"
+        add, drop = self._told(self.add_region, SHARED_MEMORY), self._told(self.drop, SHARED_MEMORY)
+        load, unload = self._told(self.load, CONTROL), self._told(self.unload, CONTROL)
+        return [
+            Route("GET", "/api/health/{mode}", health, self._told(self.health, HEALTH)),
+            Route("GET", "/api/status", "metadata", self._told(self.status, STATUS)),
+            Route("GET", "/api/status/{model}", "metadata", self._told(self.status, STATUS)),
+            Route("POST", "/api/infer/{model}", "inference", self.infer),
+            Route("POST", "/api/infer/{model}/{version}", "inference", self.infer),
+            Route("GET", "/api/profile", "trace", self._told(self.profile, "")),
+            Route("POST", f"{model_control}/load/{{model}}", models, load),
+            Route("POST", f"{model_control}/unload/{{model}}", models, unload),
+            Route("GET", "/api/repository/index", models, self._told(self.index, REPOSITORY)),
+            # A key begins with a slash, and follows one.
+            Route("POST", f"{register}//{tail}", shm, self._told(self.add_rooted, SHARED_MEMORY)),
+            Route("POST", f"{register}/{tail}", shm, add),
+            Route(
+                "POST",
+                f"{memory}/cudaregister/{{region}}/{{size}}/{{device}}",
+                shm,
+                self._told(self.add_cuda, SHARED_MEMORY),
+            ),
+            Route("POST", f"{memory}/unregister/{{region}}", shm, drop),
+            Route("POST", f"{memory}/unregisterall", shm, self._told(self.drop_all, SHARED_MEMORY)),
+            Route("GET", f"{memory}/status", shm, self._told(self.regions, SHARED_MEMORY)),
+        ]
+
+    # --- what is no call ---
+
+    def not_found(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer to a target that means nothing."""
+        path = request.target.partition(b"?")[0]
+        word = path.removeprefix(PREFIX).partition(b"/")[0]
+        verb = _VERBS.get(word)
+        if _STATUS_PATH.match(path):
+            verb = b"GET"
+        method = b"GET" if request.method == b"HEAD" else request.method
+        if verb is not None and method != verb:
+            return _wrong_method([verb])
+        text = path[:200].decode("latin-1")
+        return self.refusal(InvalidRequest(f"there is nothing at '{text}'"))
+
+    def wrong_method(self, request: HttpRequest, target: Target) -> HttpAnswer:
+        """Return the answer to a method that `target` does not know."""
+        if target.guard is not None:  # who may not call it need not know how
+            target.guard.check(request.headers)
+        return _wrong_method(target.calls)
+
+    def refusal(self, error: Exception) -> HttpAnswer:
+        """Return the answer to a request that never came to its call, or broke it."""
+        return self._refused(error, self._trtis.next_number())
+
+    def status_header(self, error: InferdError) -> bytes:
+        """Return NV-Status for a request that is refused before its body has come."""
+        number = self._trtis.next_number()
+        return self._trtis.status_line.failure(status_of(error), error.message, number)
+
+    def _refused(self, error: Exception, number: int) -> HttpAnswer:
+        if not isinstance(error, InferdError):
+            error = InferdError("the server failed unexpectedly; its log says why")
+        headers = self._trtis.status_line.failure(status_of(error), error.message, number)
+        if error.code is Code.UNAUTHENTICATED:
+            headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
+        if error.retry_s:
+            headers += RETRY_AFTER
+        return HttpAnswer(_REFUSED.get(error.code, 400), [], _TEXT, headers)
+
+    def _told(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:
+        """Return `call` with its answers' NV-Status, counted as `what` where they are good."""
+        trtis = self._trtis
+
+        async def told(request: HttpRequest, *names: str) -> HttpAnswer:
+            began_ns = perf_counter_ns()
+            number = trtis.next_number()
+            try:
+                answer = await call(request, *names)
+            except InferdError as error:
+                self._failures.note(request.target.decode("latin-1"), error)
+                return self._refused(error, number)
+            answer.headers += trtis.status_line.success(number)
+            if what:
+                trtis.count(what, began_ns)
+            return answer
+
+        return told
+
+    # --- inference ---
+
+    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """Inference."""
+        trtis = self._trtis
+        number = trtis.next_number()
+        header: InferHeader | None = None
+        trace: Trace | None = None
+        engine: Any = self._engine
+        try:
+            header = _asked(request, version)
+            form = trtis.form(model, version)
+            body = Body(request.body)
+            infer_request = await trtis.decode(form, version, header, body, request.forwarded)
+            if self._tracer.is_on and (trace := begin_http(self._tracer, model, request.headers)):
+                engine = TracedEngine(engine, trace)
+                trace.stamp(moments.HTTP_RECV_START, request.began_ns or perf_counter_ns())
+                trace.stamp(moments.HTTP_RECV_END)
+            response = await engine.infer(infer_request)
+            answer = await trtis.encode(form, header, infer_request, response)
+        except InferdError as error:
+            self._failures.note(request.target.decode("latin-1"), error)
+            if trace is not None:
+                trace.fail(error)
+            return self._failed(error, number, header)
+        finally:
+            if trace is not None:
+                trace.stamp(moments.HTTP_SEND_START)
+                finish_when_sent(self._tracer, trace, moments.HTTP_SEND_END)
+        headers = trtis.status_line.success(number)
+        if not header.is_old:
+            headers += b"NV-InferResponse: %b\r\n" % answer.line()
+        is_binary = _format_of(request.target) == "binary"
+        buffers = [data for data in answer.buffers if data is not None]
+        buffers.append(answer.message() if is_binary else answer.lines())
+        return HttpAnswer(200, buffers, _OCTETS, headers)
+
+    def _failed(self, error: InferdError, number: int, header: InferHeader | None) -> HttpAnswer:
+        """Return the answer to an inference that failed; a `header` that was read is echoed."""
+        answer = self._refused(error, number)
+        answer.content_type = _OCTETS
+        if header is not None and not header.is_old:
+            said = b" id: %d" % header.id if header.id else b""
+            answer.headers += b"NV-InferResponse:%b\r\n" % said
+        return answer
+
+    # --- health and status ---
+
+    async def health(self, _request: HttpRequest, mode: str) -> HttpAnswer:
+        """Health: the body is empty, and 400 with SUCCESS in NV-Status says no."""
+        if mode not in ("live", "ready"):
+            msg = f"there is no health '{mode}', only live and ready"
+            raise InvalidRequest(msg)
+        return HttpAnswer(200 if self._trtis.is_healthy(mode) else 400, [], _TEXT)
+
+    async def status(self, request: HttpRequest, model: str = "") -> HttpAnswer:
+        """Status, of all models or one."""
+        for guard in self._status_guards:
+            guard.check(request.headers)
+        return await self._message(request, self._trtis.status(model), may_be_json=True)
+
+    async def profile(self, request: HttpRequest) -> HttpAnswer:
+        """Profile, which is not offered."""
+        command = _query(request.target, "cmd")
+        if command not in ("start", "stop"):
+            msg = f"there is no profile command '{command[:40]}', only start and stop"
+            raise InvalidRequest(msg)
+        msg = "profiling by request is not offered here"
+        raise Unsupported(msg)
+
+    async def _message(
+        self, request: HttpRequest, message: Any, *, may_be_json: bool = False
+    ) -> HttpAnswer:
+        form = _format_of(request.target)
+        if form == "binary":
+            return HttpAnswer(200, [trtis_status.as_binary(message)], _OCTETS)
+        accept = request.headers.get(b"accept")
+        if may_be_json and (form == "json" or (not form and accept == _JSON)):
+            body = await self._encoding.run(trtis_status.as_json, message)
+            return HttpAnswer(200, [body], _JSON)
+        return HttpAnswer(200, [await self._encoding.run(trtis_status.as_text, message)], _TEXT)
+
+    # --- models and regions ---
+
+    async def load(self, _request: HttpRequest, model: str) -> HttpAnswer:
+        """Model Control, load."""
+        await self._trtis.load(model)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def unload(self, _request: HttpRequest, model: str) -> HttpAnswer:
+        """Model Control, unload."""
+        await self._trtis.unload(model)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def index(self, request: HttpRequest) -> HttpAnswer:
+        """Repository, index."""
+        names = await self._trtis.model_names()
+        return await self._message(request, trtis_status.repository_index(names))
+
+    async def add_rooted(
+        self, request: HttpRequest, region: str, key: str, offset: str, size: str
+    ) -> HttpAnswer:
+        """Shared Memory Control, register, of a key that begins with a slash."""
+        return await self.add_region(request, region, f"/{key}", offset, size)
+
+    async def add_region(
+        self, _request: HttpRequest, region: str, key: str, offset: str, size: str
+    ) -> HttpAnswer:
+        """Shared Memory Control, register."""
+        where, size_bytes = _number("offset", offset), _number("byte_size", size)
+        self._regions.register_system(region, key, where, size_bytes)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def add_cuda(
+        self, request: HttpRequest, region: str, size: str, device: str
+    ) -> HttpAnswer:
+        """Shared Memory Control, cudaregister; the body is the handle."""
+        size_bytes, device_id = _number("byte_size", size), _number("device id", device)
+        if len(request.body) != _HANDLE_BYTES:
+            msg = f"the body has {len(request.body)} bytes, a handle has {_HANDLE_BYTES}"
+            raise InvalidRequest(msg)
+        self._regions.register_cuda(region, bytes(request.body), device_id, size_bytes)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def drop(self, _request: HttpRequest, region: str) -> HttpAnswer:
+        """Shared Memory Control, unregister."""
+        self._trtis.unregister(region)
+        return HttpAnswer(200, [], _TEXT)
+
+    async def drop_all(self, _request: HttpRequest) -> HttpAnswer:
+        """Shared Memory Control, unregisterall."""
+        self._trtis.unregister_all()
+        return HttpAnswer(200, [], _TEXT)
+
+    async def regions(self, request: HttpRequest) -> HttpAnswer:
+        """Shared Memory Control, status."""
+        system, cuda = self._regions.system_status(), self._regions.cuda_status()
+        return await self._message(request, trtis_status.shared_memory_status(system, cuda))
+
+
+def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:
+    return HttpAnswer(405, [], _TEXT, b"Allow: %b\r\n" % b", ".join(sorted(allowed)))
+
+
+def _asked(request: HttpRequest, version: str) -> InferHeader:
+    """Return the header of an inference. Raises InvalidRequest."""
+    value = request.headers.get(_HEADER)
+    if value is None:
+        msg = f"the header {trtis_http.REQUEST} is missing"
+        raise InvalidRequest(msg)
+    header = decode_request_header(value)
+    if version and not (version.isascii() and version.isdigit()):
+        msg = f"the version is '{version[:40]}', expected a number"
+        raise InvalidRequest(msg)
+    if request.headers.get(b"content-encoding", b"identity") != b"identity":
+        msg = "this call takes no compressed body"
+        raise InvalidRequest(msg)
+    return header
+
+
+def _format_of(target: bytes) -> str:
+    query = target.partition(b"?")[2]
+    if query == b"format=binary":  # what clients send
+        return "binary"
+    return _query(target, "format") if query else ""
+
+
+def _query(target: bytes, name: str) -> str:
+    """Return the first value of a query's parameter, "" for none."""
+    values = parse_qs(target.partition(b"?")[2].decode("latin-1")).get(name)
+    return values[0] if values else ""
+
+
+def _number(what: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _MAX_NUMBER):
+        msg = f"the {what} is '{text[:40]}', expected a number of 63 bits"
+        raise InvalidRequest(msg)
+    return int(text)

@@ -1,0 +1,187 @@
+"""Trtis: what both protocols of the TensorRT Inference Server API do alike on one server.
+
+Requests have numbers, in one row for both; calls are counted; what the old words mean is asked of
+the engine, with the calls V2 makes.
+"""
+
+from collections.abc import Mapping
+from time import perf_counter_ns
+
+import inferd
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry, ModelState, ServerState
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.errors import (
+    InferdError,
+    InvalidConfig,
+    InvalidRequest,
+    LoadFailed,
+    NotLoadable,
+    Unavailable,
+)
+from inferd.observe.statistics import Duration
+from inferd.shm.cuda import CudaRegion
+from inferd.shm.system import SystemRegion
+from inferd.transport.header_forward import add_forwarded
+from inferd.transport.lane import Lane
+from inferd.transport.overload import copied_bytes
+from inferd.wire import trtis_status
+from inferd.wire.inline import NotFast
+from inferd.wire.trtis_answer import Answer
+from inferd.wire.trtis_http import StatusLine
+from inferd.wire.trtis_infer import Form, InferHeader, Source
+from inferd.wire.trtis_status import ModelRow, ServerRow, VersionRow
+
+STATUS, HEALTH, CONTROL = "status_stats", "health_stats", "model_control_stats"
+SHARED_MEMORY, REPOSITORY = "shm_control_stats", "repository_stats"
+
+_MAX_FORMS = 1000
+
+
+class Trtis:
+    """The old API of `engine`, without its sockets; `server_id` is the server's name in it."""
+
+    def __init__(self, engine: Engine, server_id: str) -> None:
+        self.engine = engine
+        self.server_id = server_id
+        self.status_line = StatusLine(server_id)
+        self._number = 0
+        self._began_ns = perf_counter_ns()
+        self._durations: dict[str, Duration] = {}
+        self._forms: dict[tuple[str, str], Form] = {}
+        self._decoding = Lane("inferd-decode")
+        self._encoding = Lane("inferd-encode")
+
+    def next_number(self) -> int:
+        """Return the number of a request that has come: 1 for the first."""
+        self._number += 1
+        return self._number
+
+    def count(self, call: str, began_ns: int) -> None:
+        """Count a successful call of this kind, which began then on perf_counter_ns's clock."""
+        duration = self._durations.setdefault(call, Duration())
+        duration.add(perf_counter_ns() - began_ns)
+
+    # --- inference ---
+
+    def form(self, model: str, version: str) -> Form:
+        """Return what requests to a ready model are like. Raises ModelNotFound, Unavailable."""
+        config = self.engine.model_config(model, version)
+        form = self._forms.get((model, version))
+        if form is None or form.config is not config:
+            if len(self._forms) >= _MAX_FORMS:
+                self._forms.clear()
+            form = Form(config, self.engine.labels(model, version))
+            self._forms[model, version] = form
+        return form
+
+    async def decode(
+        self,
+        form: Form,
+        version: str,
+        header: InferHeader,
+        source: Source,
+        forwarded: Mapping[str, str] | None,
+    ) -> InferRequest:
+        """Return the request that `header` means, as Form does; what is long, from a thread."""
+        resolve = self.engine.regions.span
+        try:
+            request = form.decode_request(version, header, source, resolve)
+        except NotFast:
+            source.rewind()
+            request = await self._decoding.run(form.decode_long, version, header, source, resolve)
+            request.copied_bytes = copied_bytes(request, source.data)
+        if forwarded:
+            add_forwarded(request, forwarded)
+        return request
+
+    async def encode(
+        self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
+    ) -> Answer:
+        """Return the answer to `header`, as Form does; what is long, from a thread."""
+        if form.is_long(header, response):
+            return await self._encoding.run(form.encode_response, header, request, response)
+        return form.encode_response(header, request, response)
+
+    # --- health and status ---
+
+    def is_healthy(self, mode: str) -> bool:
+        """Tell whether the server is "live" or "ready". Raises Unavailable when it is ending.
+
+        Other than in V2 it is not live before its models have loaded.
+        """
+        state = self.engine.state()
+        if state is ServerState.EXITING:
+            msg = "the server is exiting"
+            raise Unavailable(msg)
+        return state is ServerState.READY if mode == "live" else self.engine.is_ready()
+
+    def status(self, name: str = "") -> object:
+        """Return the ServerStatus of all models, or with the one called `name` alone.
+
+        Raises InvalidRequest for an unknown one.
+        """
+        rows: dict[str, list[IndexEntry]] = {}
+        for row in self.engine.index():
+            if name in ("", row.name):
+                rows.setdefault(row.name, []).append(row)
+        if name and name not in rows:
+            msg = f"there is no status of model '{name}', it is not known here"
+            raise InvalidRequest(msg)
+        server = ServerRow(
+            self.server_id,
+            inferd.__version__,
+            perf_counter_ns() - self._began_ns,
+            self.engine.state(),
+            {} if name else self._durations,
+        )
+        models = (self._model_row(name, entries) for name, entries in rows.items())
+        return trtis_status.server_status(server, models)
+
+    def _model_row(self, name: str, entries: list[IndexEntry]) -> ModelRow:
+        try:
+            config = self.engine.model_config(name, "")
+        except InferdError:  # no version of it serves
+            config = None
+        # An entry without a version is of a model that broke before its versions were known.
+        return ModelRow(name, config, [self._version_row(one) for one in entries if one.version])
+
+    def _version_row(self, entry: IndexEntry) -> VersionRow:
+        state = entry.state or ModelState.UNKNOWN
+        row = VersionRow(int(entry.version), state, entry.reason)
+        if state is ModelState.READY:
+            [row.statistics] = self.engine.statistics(entry.name, entry.version)
+            row.by_batch_size = self.engine.statistics_by_batch_size(entry.name, entry.version)
+        return row
+
+    # --- what changes models and regions ---
+
+    async def load(self, model: str) -> None:
+        """Load a model, or load it anew. Raises Unavailable, and NotLoadable for all that fails."""
+        try:
+            await self.engine.load(LoadRequest(model))
+        except (LoadFailed, InvalidConfig) as error:
+            raise NotLoadable(error.message) from error
+
+    async def unload(self, model: str) -> None:
+        """Unload a model; one that is not there is no mistake. Raises Unavailable."""
+        await self.engine.unload(UnloadRequest(model))
+
+    async def model_names(self) -> list[str]:
+        """Return the names of all models in the repositories, loaded or not."""
+        rows = await self.engine.repository_index()
+        return sorted({row.name for row in rows})
+
+    def unregister(self, name: str) -> None:
+        """Forget a region of shared memory; one that is not there is no mistake."""
+        if name:  # the regions would take no name for all of them
+            self._unregister(name)
+
+    def unregister_all(self) -> None:
+        """Forget all regions."""
+        self._unregister("")
+
+    def _unregister(self, name: str) -> None:
+        self.engine.regions.unregister(SystemRegion, name)
+        self.engine.regions.unregister(CudaRegion, name)

@@ -1,0 +1,125 @@
+"""InferResponseHeader, written at once in its three forms: one line, lines, a message.
+
+HTTP has the line in the header NV-InferResponse and the lines, or the message, behind the tensors;
+gRPC has the message. All text is ASCII: what is not is escaped, as protobuf text allows.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from inferd.wire.v2_grpc_fields import encode_field, encode_varint
+
+MAX_LINE_BYTES = 32 << 10
+"""A longer line goes without classes, as in versions 0.11 to 1.1: clients limit their headers."""
+
+
+class Piece(NamedTuple):
+    """Some fields in the three forms; those of one line end in a space, lines in a line feed.
+
+    `short` is the line without classes.
+    """
+
+    line: bytes
+    lines: bytes
+    message: bytes
+    short: bytes
+
+
+class Answer:
+    """What an inference is answered with: the pieces of its header, and the bytes of each output.
+
+    An output that was given as classes, or put in shared memory, has None for its bytes.
+    """
+
+    __slots__ = ("_pieces", "buffers")
+
+    def __init__(self, model: str, version: int, batch_size: int, answer_id: int) -> None:
+        self._pieces = [_head_piece(model, version, batch_size)]
+        if answer_id:  # last in each form: the field of the highest number
+            self._pieces.append(_id_piece(answer_id))
+        self.buffers: list[Any] = []
+
+    def add(self, piece: Piece, data: Any) -> None:
+        """Add the next output."""
+        self._pieces.insert(len(self.buffers) + 1, piece)
+        self.buffers.append(data)
+
+    def line(self) -> bytes:
+        """Return the header on one line."""
+        line = b"".join([piece.line for piece in self._pieces])
+        if len(line) > MAX_LINE_BYTES:
+            line = b"".join([piece.short for piece in self._pieces])
+        return line[:-1]
+
+    def lines(self) -> bytes:
+        """Return the header on many lines."""
+        return b"".join([piece.lines for piece in self._pieces])
+
+    def message(self) -> bytes:
+        """Return the header as a message."""
+        return b"".join([piece.message for piece in self._pieces])
+
+
+@lru_cache(maxsize=1024)
+def _head_piece(model: str, version: int, batch_size: int) -> Piece:
+    name = escape(model)
+    parts = [b'model_name: "%b"' % name, b"model_version: %d" % version]
+    parts.append(b"batch_size: %d" % batch_size)
+    message = encode_field(b"\x0a", model.encode(errors="replace"))
+    message += b"\x10" + encode_varint(version) + b"\x18" + encode_varint(batch_size)
+    line = b" ".join(parts) + b" "
+    return Piece(line, b"\n".join(parts) + b"\n", message, line)
+
+
+def _id_piece(number: int) -> Piece:
+    text = b"id: %d" % number
+    line = text + b" "
+    return Piece(line, text + b"\n", b"\x28" + encode_varint(number), line)
+
+
+@lru_cache(maxsize=4096)
+def raw_piece(name: str, dims: tuple[int, ...] | None, size_bytes: int) -> Piece:
+    """Return what is said of an output whose bytes are sent, or in shared memory.
+
+    `dims` of None is for old clients: then `size_bytes` is that of one item of the batch.
+    """
+    if dims is None:
+        parts = [b"byte_size: %d" % size_bytes]
+        raw = b"\x08" + encode_varint(size_bytes) if size_bytes else b""
+    else:
+        parts = [b"dims: %d" % dim for dim in dims]
+        packed = b"".join(map(encode_varint, dims))
+        raw = encode_field(b"\x0a", packed) if packed else b""
+        if size_bytes:
+            parts.append(b"batch_byte_size: %d" % size_bytes)
+            raw += b"\x10" + encode_varint(size_bytes)
+    label = escape(name)
+    line = b'output { name: "%b" raw { %b } } ' % (label, b" ".join(parts))
+    inner = b"".join(b"    %b\n" % part for part in parts)
+    lines = b'output {\n  name: "%b"\n  raw {\n%b  }\n}\n' % (label, inner)
+    encoded = name.encode(errors="replace")
+    message = encode_field(b"\x0a", encoded) + encode_field(b"\x12", raw)
+    return Piece(line, lines, encode_field(b"\x22", message), line)
+
+
+_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")
+_NAMED = {0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r", 0x22: b'\\"', 0x27: b"\\'", 0x5C: b"\\\\"}
+
+
+def escape(text: str) -> bytes:
+    """Return `text` as protobuf text has it between double quotes: ASCII without line breaks."""
+    if _PLAIN.fullmatch(text):
+        return text.encode()
+    return escape_bytes(text.encode(errors="replace"))
+
+
+def escape_bytes(data: bytes) -> bytes:
+    """Return `data` as protobuf text has them between double quotes."""
+    return b"".join([_ESCAPED[byte] for byte in data])
+
+
+_ESCAPED = [
+    _NAMED.get(byte) or (bytes((byte,)) if 0x20 <= byte < 0x7F else b"\\%03o" % byte)
+    for byte in range(256)
+]

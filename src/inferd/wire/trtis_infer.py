@@ -1,0 +1,410 @@
+"""Inference in the words of the TensorRT Inference Server API, whichever protocol carries it.
+
+An InferRequestHeader says less than a V2 request: no datatypes, shapes without the batch dim or
+none at all. What it leaves out is in the model's configuration; a `Form` knows it. Clients from
+before 0.11 ("old" here) give the bytes of one item instead of dims, and are answered likewise.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Protocol
+
+import msgspec
+
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.request import (
+    InferRequest,
+    InferResponse,
+    Resolve,
+    Span,
+    WantedOutput,
+)
+from inferd.core.request import Sequence as CoreSequence
+from inferd.errors import Code, InferdError, InvalidRequest, ModelNotFound
+from inferd.tensor.classification import Labels, check_classifiable
+from inferd.tensor.dtype import DataType
+from inferd.tensor.strings import check_strings
+from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import INLINE_ELEMENTS, INLINE_STRINGS, NotFast
+from inferd.wire.trtis_answer import Answer, raw_piece
+from inferd.wire.trtis_classes import classes_piece
+from inferd.wire.v2_shared_memory import Reference, check_spans, read_input
+
+STATUS = {
+    Code.UNKNOWN: 2,
+    Code.INTERNAL: 3,
+    Code.NOT_FOUND: 4,
+    Code.INVALID_ARG: 5,
+    Code.UNAVAILABLE: 6,
+    Code.UNSUPPORTED: 7,
+    Code.ALREADY_EXISTS: 8,
+    Code.CANCELLED: 2,  # the old API has no word for these four
+    Code.RESTRICTED: 6,
+    Code.UNAUTHENTICATED: 6,
+    Code.FORBIDDEN: 6,
+}
+"""The RequestStatusCode of each reason."""
+
+SUCCESS = 1
+START, END = 1, 2
+"""Bits of the header's flags."""
+
+_MAX_SPAN = 2**60
+"""numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
+
+
+class InputHeader(msgspec.Struct, gc=False):
+    """InferRequestHeader.Input; `byte_size` is that of one item, of old clients.
+
+    Sizes of 0 and no `dims` mean that nothing was said.
+    """
+
+    name: str = ""
+    dims: tuple[int, ...] = ()
+    batch_byte_size: int = 0
+    shared: Reference | None = None
+    byte_size: int = 0
+
+
+class OutputHeader(msgspec.Struct, gc=False):
+    """InferRequestHeader.Output; with `top_k` > 0 classes are wanted."""
+
+    name: str = ""
+    top_k: int = 0
+    shared: Reference | None = None
+    byte_size: int = 0
+
+
+class InferHeader(msgspec.Struct, gc=False):
+    """InferRequestHeader. `is_old`: the client is from before 0.11."""
+
+    batch_size: int = 0
+    inputs: list[InputHeader] = []
+    outputs: list[OutputHeader] = []
+    correlation_id: int = 0
+    id: int = 0
+    flags: int = 0
+    priority: int = 0
+    timeout_us: int = 0
+    is_old: bool = False
+
+
+class Source(Protocol):
+    """Where the bytes of inputs come from, in the order of the header; `data` is all of it."""
+
+    data: Any
+
+    def take(self, name: str, size_bytes: int) -> Any:
+        """Return the bytes of input `name`: a view. Raises InvalidRequest unless it has so many."""
+        ...
+
+    def check_used_up(self) -> None:
+        """Raise InvalidRequest when there are more than the header speaks of."""
+        ...
+
+    def rewind(self) -> None:
+        """Begin again."""
+        ...
+
+
+def status_of(error: InferdError) -> int:
+    """Return the RequestStatusCode of an inference that failed with `error`."""
+    # An unknown model is UNAVAILABLE since 0.9; NOT_FOUND is for shared memory.
+    return STATUS[Code.UNAVAILABLE if isinstance(error, ModelNotFound) else error.code]
+
+
+class _Rule:
+    """What the configuration says of one input or output; `item_bytes` None for what varies."""
+
+    __slots__ = ("bit", "datatype", "dims", "item_bytes", "name")
+
+    def __init__(self, declared: ModelInput | ModelOutput, bit: int) -> None:
+        self.name = declared.name
+        self.datatype = declared.datatype
+        self.dims = declared.dims
+        self.bit = bit
+        varies = -1 in declared.dims or declared.datatype is DataType.BYTES
+        self.item_bytes = None if varies else prod(declared.dims) * declared.datatype.size_bytes
+
+    def fits(self, dims: Sequence[int]) -> bool:
+        """Tell whether `dims` are among those the configuration allows."""
+        return len(dims) == len(self.dims) and all(
+            got >= 0 and want in (got, -1) for want, got in zip(self.dims, dims, strict=True)
+        )
+
+
+class Form:
+    """What requests to a model are like, made of its `config`. Nothing here ever changes.
+
+    `labels` are those of its outputs, by name.
+    """
+
+    def __init__(self, config: ModelConfig, labels: Mapping[str, Labels]) -> None:
+        self.config = config
+        self._labels = labels
+        self._name = config.name
+        self._batches = config.max_batch_size > 0
+        self._most = max(config.max_batch_size, 1)
+        if config.sequence_batching is not None:
+            self._most = 1
+        self._inputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.input)}
+        self._outputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.output)}
+        self._least_inputs = sum(not one.optional for one in config.input)
+
+    # --- requests ---
+
+    def decode_request(
+        self,
+        version: str,
+        header: InferHeader,
+        source: Source,
+        resolve: Resolve,
+        *,
+        on_loop: bool = True,
+    ) -> InferRequest:
+        """Return the request that `header` means, its inputs' bytes taken from `source`.
+
+        Raises InvalidRequest, and as `resolve` does; NotFast, if `on_loop`, for what belongs in a
+        thread.
+        """
+        batch = header.batch_size
+        if not 1 <= batch <= self._most:
+            raise self._bad_batch(batch)
+        wanted = self._wanted(header)
+        count = len(header.inputs)
+        if count != len(self._inputs) and not self._least_inputs <= count < len(self._inputs):
+            raise self._bad_count(count)
+        inputs: list[Tensor] = []
+        spans: list[Span] = []
+        seen = 0
+        for one in header.inputs:
+            rule = self._inputs.get(one.name)
+            if rule is None or seen & rule.bit:
+                raise self._bad_input(one, is_known=rule is not None)
+            seen |= rule.bit
+            tensor, size = self._input(rule, one, batch)
+            inputs.append(tensor)
+            if one.shared is not None:
+                spans.append(resolve(*one.shared))
+                read_input(tensor, spans[-1], on_loop=on_loop)
+            elif tensor.datatype is DataType.BYTES:
+                tensor.data = _strings(tensor, source, size, on_loop=on_loop)
+            else:
+                tensor.data = source.take(one.name, size)
+        source.check_used_up()
+        request = InferRequest(self._name, version, "", inputs, wanted)
+        if header.id:
+            request.id = str(header.id)
+        if header.correlation_id or header.flags:
+            request.sequence = _sequence(header)
+        request.priority = header.priority
+        request.timeout_us = header.timeout_us
+        self._place(header, request, spans, resolve)
+        return request
+
+    def _input(self, rule: _Rule, given: InputHeader, batch: int) -> tuple[Tensor, int]:
+        """Return the tensor that is given, without its data, and how many bytes these have."""
+        dims = given.dims or rule.dims
+        if dims != rule.dims or rule.item_bytes is None:
+            self._check_dims(rule, given)
+        shape = (batch, *dims) if self._batches else dims
+        size = self._size_bytes(rule, given, dims, batch)
+        return Tensor(rule.name, rule.datatype, shape, b""), size
+
+    def decode_long(
+        self, version: str, header: InferHeader, source: Source, resolve: Resolve
+    ) -> InferRequest:
+        """Return what `decode_request` could not, in a thread."""
+        return self.decode_request(version, header, source, resolve, on_loop=False)
+
+    def _wanted(self, header: InferHeader) -> list[WantedOutput]:
+        wanted = []
+        seen = 0
+        for one in header.outputs:
+            rule = self._outputs.get(one.name)
+            if rule is None:
+                raise self._has_no(one, self._outputs)
+            if seen & rule.bit:
+                msg = f"output '{one.name}' is asked for more than once"
+                raise InvalidRequest(msg)
+            seen |= rule.bit
+            if one.top_k:
+                check_classifiable(one.name, rule.datatype)
+            if one.byte_size and rule.item_bytes is not None and one.byte_size != rule.item_bytes:
+                raise _bad_output_size(one, rule.item_bytes)
+            wanted.append(WantedOutput(one.name))
+        return wanted
+
+    def _check_dims(self, rule: _Rule, given: InputHeader) -> None:
+        if not given.dims:
+            if -1 not in rule.dims:
+                return
+            msg = (
+                f"input '{rule.name}' of model '{self._name}' has variable dims "
+                f"{list(rule.dims)}: the request must give its dims"
+            )
+            raise InvalidRequest(msg)
+        if not rule.fits(given.dims):
+            msg = (
+                f"input '{rule.name}' has dims {list(given.dims)}, model '{self._name}' expects "
+                f"{list(rule.dims)}, without the batch dim"
+            )
+            raise InvalidRequest(msg)
+        if prod(dim or 1 for dim in given.dims) > _MAX_SPAN // self._most:
+            msg = f"input '{rule.name}' has dims {list(given.dims)}, which no array can have"
+            raise InvalidRequest(msg)
+
+    def _size_bytes(
+        self, rule: _Rule, given: InputHeader, dims: tuple[int, ...], batch: int
+    ) -> int:
+        """Return how many bytes of data an input has; of BYTES the client says it."""
+        said = given.batch_byte_size or given.byte_size * batch
+        if rule.datatype is DataType.BYTES:
+            return said
+        item = rule.item_bytes
+        if item is None:
+            item = prod(dims) * rule.datatype.size_bytes
+        if said and said != item * batch:
+            msg = (
+                f"input '{rule.name}' is said to have {said} bytes; a batch of {batch} of "
+                f"{rule.datatype.value} {list(dims)} has {item * batch}, as model "
+                f"'{self._name}' expects"
+            )
+            raise InvalidRequest(msg)
+        return item * batch
+
+    def _place(
+        self, header: InferHeader, request: InferRequest, spans: list[Span], resolve: Resolve
+    ) -> None:
+        """Give outputs their places in shared memory."""
+        for one, wanted in zip(header.outputs, request.outputs, strict=True):
+            if one.shared is None:
+                continue
+            if one.top_k:
+                msg = f"output '{one.name}' is asked for as classes and in shared memory"
+                raise InvalidRequest(msg)
+            wanted.place = resolve(*one.shared)
+            spans.append(wanted.place)
+        if spans:
+            check_spans(spans, request.outputs)
+            request.spans = spans
+
+    # --- answers ---
+
+    def is_long(self, header: InferHeader, response: InferResponse) -> bool:
+        """Tell whether `encode_response` takes longer than the event loop has."""
+        if not any(one.top_k or one.shared for one in header.outputs):
+            return False
+        return sum(prod(tensor.shape) for tensor in response.outputs) > INLINE_ELEMENTS
+
+    def encode_response(
+        self, header: InferHeader, request: InferRequest, response: InferResponse
+    ) -> Answer:
+        """Return the answer to `header`, its outputs in the order they were asked for.
+
+        Raises InvalidRequest for an old client's output of another size than it said, and for too
+        many classes.
+        """
+        answer = Answer(response.model, int(response.version), header.batch_size, header.id)
+        outputs = response.outputs
+        for index, one in enumerate(header.outputs):
+            name = one.name
+            tensor = outputs[index]
+            if tensor.name != name:
+                tensor = next(tensor for tensor in outputs if tensor.name == name)
+            dims = tensor.shape[1:] if self._batches else tensor.shape
+            if one.top_k:
+                if one.byte_size:
+                    self._check_old_size(one, len(tensor.view()), header)
+                batch_dims = 1 if self._batches else 0
+                piece = classes_piece(tensor, one.top_k, self._labels.get(name, ()), batch_dims)
+                answer.add(piece, None)
+                continue
+            if one.shared is not None:
+                size = _placed_size(request, tensor)
+                answer.add(raw_piece(name, dims, size), None)
+                continue
+            data = tensor.view()
+            size = len(data)
+            if header.is_old:
+                self._check_old_size(one, size, header)
+                answer.add(raw_piece(name, None, size // header.batch_size), data)
+            else:
+                answer.add(raw_piece(name, dims, size), data)
+        return answer
+
+    def _check_old_size(self, one: OutputHeader, size: int, header: InferHeader) -> None:
+        if one.byte_size and one.byte_size * header.batch_size != size:
+            raise _bad_output_size(one, size // header.batch_size)
+
+    # --- complaints ---
+
+    def _bad_batch(self, batch: int) -> InferdError:
+        why = ""
+        if self.config.sequence_batching is not None:
+            why = ", since its requests belong to sequences"
+        elif not self._batches:
+            why = ", since it does not batch"
+        return InvalidRequest(
+            f"batch_size is {batch}, model '{self._name}' takes "
+            f"{'1' if self._most == 1 else f'1 to {self._most}'}{why}"
+        )
+
+    def _bad_count(self, count: int) -> InferdError:
+        expected = str(len(self._inputs))
+        if self._least_inputs < len(self._inputs):
+            expected = f"{self._least_inputs} to {expected}"
+        return InvalidRequest(
+            f"the request has {count} inputs, model '{self._name}' expects {expected}"
+        )
+
+    def _bad_input(self, given: InputHeader, *, is_known: bool) -> InferdError:
+        if is_known:
+            msg = f"model '{self._name}' is given input '{given.name}' more than once"
+            return InvalidRequest(msg)
+        return self._has_no(given, self._inputs)
+
+    def _has_no(self, given: InputHeader | OutputHeader, known: Mapping[str, _Rule]) -> InferdError:
+        kind = "input" if isinstance(given, InputHeader) else "output"
+        has = ", ".join(f"'{one}'" for one in sorted(known))
+        return InvalidRequest(
+            f"model '{self._name}' has no {kind} '{given.name}', it has {has or 'none'}"
+        )
+
+
+def _strings(tensor: Tensor, source: Source, size_bytes: int, *, on_loop: bool) -> Any:
+    count = prod(tensor.shape)
+    if on_loop and INLINE_STRINGS < count <= size_bytes // 4:
+        raise NotFast
+    data = source.take(tensor.name, size_bytes)
+    check_strings(data, count, tensor.name)
+    return data
+
+
+def _sequence(header: InferHeader) -> CoreSequence | None:
+    if not header.correlation_id:
+        return None
+    flags = header.flags
+    return CoreSequence(header.correlation_id, bool(flags & START), bool(flags & END))
+
+
+def _placed_size(request: InferRequest, tensor: Tensor) -> int:
+    """Return the size of an output that was put in shared memory; the tensor has no data more."""
+    count = prod(tensor.shape)
+    if tensor.datatype is not DataType.BYTES:
+        return count * tensor.datatype.size_bytes
+    place = next(one.place for one in request.outputs if one.name == tensor.name)
+    assert place is not None
+    end = 0
+    for _ in range(count):
+        end += 4 + int.from_bytes(place.view[end : end + 4], "little")
+        if end > len(place.view):  # the client has written there since
+            return len(place.view)
+    return end
+
+
+def _bad_output_size(one: OutputHeader, item_bytes: int) -> InferdError:
+    return InvalidRequest(
+        f"output '{one.name}' is said to have {one.byte_size} bytes for each item of the batch, "
+        f"it has {item_bytes}"
+    )

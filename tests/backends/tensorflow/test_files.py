@@ -1,0 +1,93 @@
+import pytest
+
+from inferd.backends.tensorflow.files import read_graph, read_saved_model
+from inferd.config.model import ModelConfig, ModelOutput
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+CONFIG = ModelConfig("m")
+OUT = ModelConfig("m", output=(ModelOutput("y", DataType.FP32, (3,)),))
+
+
+@pytest.fixture
+def folder(tmp_path, write):
+    """folder(content, **signatures) writes a SavedModel whose graph is x -> y."""
+
+    def make(tag="serve", **signatures):
+        graph = write.graph_def(write.placeholder("in"), write.node("call", "Relu", "in"))
+        content = write.saved_model(graph, tag, **signatures)
+        (tmp_path / "saved_model.pb").write_bytes(content)
+        return tmp_path
+
+    return make
+
+
+@pytest.fixture
+def relu(write):
+    return write.signature({"x": write.tensor("in:0")}, {"y": write.tensor("call:0", 9, (-1,))})
+
+
+def test_a_signature_tells_names_types_shapes_and_tensors(folder, relu):
+    known = read_saved_model(folder(serving_default=relu), CONFIG, "m")
+    x, y = known.signature.inputs["x"], known.signature.outputs["y"]
+    assert (x.datatype, x.shape) == (DataType.FP32, (-1, 3))
+    assert (y.datatype, y.shape) == (DataType.INT64, (-1,))
+    assert (known.feeds, known.fetches) == ({"x": "in:0"}, {"y": "call:0"})
+    assert known.tags == ("serve",)
+    assert {node.name for node in known.nodes} == {"in", "call"}
+
+
+@pytest.mark.parametrize("parameters", [{}, {"TF_SIGNATURE_DEF": "other"}])
+def test_a_signature_is_chosen_by_parameter_or_because_it_is_the_only_one(folder, relu, parameters):
+    config = ModelConfig("m", parameters=parameters)
+    assert read_saved_model(folder(other=relu, __saved_model_init_op=b""), config, "m").feeds
+
+
+def test_what_is_not_there_is_named_with_what_is(folder, relu):
+    with pytest.raises(InvalidConfig, match=r"no signature 'serving_default'; it has 'a', 'b'"):
+        read_saved_model(folder(a=relu, b=relu), CONFIG, "m")
+    with pytest.raises(InvalidConfig, match="no graph tagged 'serve'; it has train"):
+        read_saved_model(folder("train", a=relu), CONFIG, "m")
+    config = ModelConfig("m", parameters={"TF_GRAPH_TAG": "gpu"})
+    with pytest.raises(InvalidConfig, match="no graph tagged 'gpu'"):
+        read_saved_model(folder(a=relu), config, "m")
+
+
+def test_a_sparse_input_is_refused(folder, write):
+    sparse = write.signature({"x": write.encoded((2, 1))}, {})
+    with pytest.raises(InvalidConfig, match="'x' is a sparse or composite tensor"):
+        read_saved_model(folder(serving_default=sparse), CONFIG, "m")
+
+
+def test_a_folder_without_a_saved_model_is_refused(tmp_path):
+    with pytest.raises(InvalidConfig, match="is no SavedModel"):
+        read_saved_model(tmp_path, CONFIG, "m")
+    (tmp_path / "saved_model.pbtxt").touch()
+    with pytest.raises(InvalidConfig, match="has only the text form"):
+        read_saved_model(tmp_path, CONFIG, "m")
+
+
+@pytest.mark.parametrize("content", [b"\x80\x02}q", b"PK\x03\x04 a zip file", b"\x12\xff\xff\x03"])
+def test_another_file_is_refused(tmp_path, content):
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    with pytest.raises(InvalidConfig, match="not what TensorFlow writes"):
+        read_saved_model(tmp_path, CONFIG, "m")
+    with pytest.raises(InvalidConfig, match="not what TensorFlow writes"):
+        read_graph(tmp_path / "saved_model.pb", CONFIG, "m")
+
+
+def test_a_graph_tells_its_placeholders_and_asks_for_outputs(tmp_path, write):
+    file = tmp_path / "model.graphdef"
+    unused = write.placeholder("unused")
+    nodes = write.placeholder("x"), unused, write.node("y", "Relu", "x")
+    file.write_bytes(write.graph_def(*nodes))
+    known = read_graph(file, OUT, "m")
+    assert (known.feeds, known.fetches) == ({"x": "x:0"}, {"y": "y:0"})
+    with pytest.raises(InvalidConfig, match=r"config\.pbtxt has to, maybe 'y'"):
+        read_graph(file, CONFIG, "m")
+    file.write_bytes(write.graph_def(unused))
+    with pytest.raises(InvalidConfig, match="has no node 'y'"):
+        read_graph(file, OUT, "m")
+    file.write_bytes(b"")
+    with pytest.raises(InvalidConfig, match="has no nodes: it is no GraphDef"):
+        read_graph(file, OUT, "m")

@@ -1,0 +1,93 @@
+import numpy as np
+import onnxruntime
+import pytest
+
+from inferd.convert.trees.ensemble import AT_MOST, LESS, Ensemble, Tree, encode_ensemble
+from inferd.errors import InvalidConfig
+
+
+def tree(feature=(1, 0, 0), value=(0.5, 10, 20), left=(1, -1, -1), right=(2, -1, -1), **more):
+    nan_left = more.get("nan_left", [False] * len(left))
+    integers = (np.array(one, np.int64) for one in (left, right))
+    return Tree(
+        np.array(feature, np.int64),
+        np.array(value, np.float32),
+        *integers,
+        np.array(nan_left),
+        more.get("target", 0),
+    )
+
+
+def run(ensemble, rows):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    model = encode_ensemble(ensemble, "x", "y")
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session.run(["y"], {"x": np.array(rows, np.float32)})[0].tolist()
+
+
+@pytest.mark.parametrize(("comparison", "at_it"), [(LESS, 20), (AT_MOST, 10)])
+def test_a_row_goes_down_the_tree(comparison, at_it):
+    ensemble = Ensemble(2, [1.0], comparison, trees=[tree()])
+    assert run(ensemble, [[9, 0], [9, 1], [9, 0.5]]) == [[11], [21], [1 + at_it]]
+
+
+@pytest.mark.parametrize(("nan_left", "goes"), [(True, 10), (False, 20)])
+def test_nan_goes_where_the_tree_says(nan_left, goes):
+    ensemble = Ensemble(2, [0.0], LESS, trees=[tree(nan_left=[nan_left, False, False])])
+    assert run(ensemble, [[0, float("nan")]]) == [[goes]]
+
+
+def test_trees_add_up_for_their_target():
+    trees = [tree(), tree(target=1), tree(target=1)]
+    assert run(Ensemble(2, [0.0, 5.0], LESS, trees=trees), [[0, 0]]) == [[10, 25]]
+
+
+def test_a_leaf_alone_is_a_tree():
+    alone = tree((0,), (3,), (-1,), (-1,))
+    assert run(Ensemble(2, [0.0], LESS, trees=[alone]), [[0, 0]]) == [[3]]
+
+
+@pytest.mark.parametrize(
+    ("transform", "sums", "expected"),
+    [
+        ("", [2.0, -1.0], [2, -1]),
+        ("positive", [2.0, -1.0], [1, 0]),
+        ("argmax", [-1.0, 2.0], [1]),
+        ("exp", [0.0, 0.0], [1, 1]),
+        ("sigmoid", [0.0, 0.0], [0.5, 0.5]),
+        ("softmax", [3.0, 3.0], [0.5, 0.5]),
+    ],
+)
+def test_sums_are_transformed(transform, sums, expected):
+    zero = tree((0,), (0,), (-1,), (-1,))
+    assert run(Ensemble(1, sums, LESS, transform, trees=[zero]), [[0]]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (tree(left=(0, -1, -1)), "not a tree"),
+        (tree(left=(2, -1, -1)), "not a tree"),
+        (tree(left=(3, -1, -1)), "not a tree"),
+        (tree(left=(-1, -1, -1)), "one child"),
+        (tree(left=(-2, -1, -1)), "one child"),
+        (tree((1,) * 5, (0,) * 5, (1, -1, 3, 2, -1), (4, -1, -1, -1, -1)), "one child"),
+        (tree((0,) * 5, (0,) * 5, (1, 3, -1, 1, -1), (2, 4, -1, 2, -1)), "not a tree"),
+        (tree(feature=(2, 0, 0)), "feature outside of 0 to 1"),
+        (tree(feature=(-1, 0, 0)), "feature outside of 0 to 1"),
+        (tree(target=1), "for output 1 of 1"),
+        (tree(value=(float("nan"), 0, 0)), "no finite number"),
+        (tree(value=(1, 2)), "different lengths"),
+        (tree((), (), (), ()), "different lengths"),
+    ],
+)
+def test_what_is_no_tree_is_refused(wrong, text):
+    with pytest.raises(InvalidConfig, match=f"tree 1: .*{text}"):
+        encode_ensemble(Ensemble(2, [0.0], LESS, trees=[tree(), wrong]), "x", "y")
+
+
+def test_two_trees_in_a_circle_beside_the_root_are_refused():
+    circle = tree((0,) * 3, (0,) * 3, (-1, 2, 1), (-1, 2, 1))
+    with pytest.raises(InvalidConfig, match="not a tree"):
+        encode_ensemble(Ensemble(1, [0.0], LESS, trees=[circle]), "x", "y")

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from inferd.convert.trees.lightgbm import read_lightgbm
+from inferd.errors import InvalidConfig, Unsupported
+
+HEAD = """tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+max_feature_idx=3
+objective={objective}
+
+"""
+TREE = """Tree=0
+num_leaves=3
+split_feature=2 1
+threshold=0.1 -7
+decision_type={kinds}
+left_child=1 -1
+right_child=-2 -3
+leaf_value=1 2 3
+is_linear=0
+
+"""
+
+
+def text(objective="regression", kinds="2 2", tree=TREE, head="", end="end of trees\n"):
+    body = tree.replace("{kinds}", kinds)
+    return (HEAD.format(objective=objective) + head + body + end).encode()
+
+
+def test_a_model_is_read():
+    found = read_lightgbm(text())
+    assert (found.feature_count, found.base, found.transform) == (4, [0.0], "")
+    [tree] = found.trees
+    assert tree.left.tolist() == [1, 2, -1, -1, -1]
+    assert tree.right.tolist() == [3, 4, -1, -1, -1]
+    assert tree.value[2:].tolist() == [1, 2, 3]
+
+
+def test_thresholds_compare_as_their_doubles_do():
+    [tree] = read_lightgbm(text()).trees
+    nearest = np.float32(0.1)
+    assert float(nearest) > 0.1
+    assert tree.value[0] == np.nextafter(nearest, np.float32(-1))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "nan_left"),
+    [
+        ("2 2", [True, False]),
+        ("0 0", [True, False]),
+        ("8 8", [False, False]),
+        ("10 10", [True] * 2),
+    ],
+)
+def test_nan_is_zero_or_goes_its_own_way(kinds, nan_left):
+    assert read_lightgbm(text(kinds=kinds)).trees[0].nan_left[:2].tolist() == nan_left
+
+
+def test_scales_are_kept():
+    assert read_lightgbm(text("binary sigmoid:0.5")).scale == 0.5
+    twice = TREE + TREE
+    assert read_lightgbm(text(tree=twice, head="average_output\n")).scale == 0.5
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (text("magic"), "objective 'magic'"),
+        (text("regression sqrt"), "objective 'regression sqrt'"),
+        (text(kinds="1 2"), "splits by category"),
+        (text(kinds="4 2"), "zeros that mean missing"),
+        (text(tree=TREE.replace("is_linear=0", "is_linear=1")), "linear leaves"),
+    ],
+)
+def test_what_would_not_be_the_same_is_refused(content, what):
+    with pytest.raises(Unsupported, match=what):
+        read_lightgbm(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"tree\n",
+        b"\xff\xfe",
+        text(end=""),
+        text(tree=TREE.replace("left_child=1 -1", "left_child=1")),
+        text(tree=TREE.replace("left_child=1 -1", "left_child=1 -9")),
+        text(tree=TREE.replace("0.1 -7", "0.1 x")),
+        text(tree=TREE.replace("leaf_value=1 2 3", "leaf_value=1")),
+        text().replace(b"num_tree_per_iteration=1", b"num_tree_per_iteration=0"),
+        text().replace(b"num_tree_per_iteration=1", b"num_tree_per_iteration=9999999999"),
+    ],
+)
+def test_other_files_are_refused(content):
+    with pytest.raises(InvalidConfig, match="no text model of LightGBM"):
+        read_lightgbm(content)

@@ -1,0 +1,148 @@
+"""OpenVINO IR through OpenVINO."""
+
+import threading
+
+import numpy as np
+import openvino
+import pytest
+from openvino import opset13 as op
+
+from inferd.backends.openvino import DATATYPES, OpenvinoBackend
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.request import InferRequest
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+FP32 = DataType.FP32
+CPU = Placement("m_0")
+BACKEND = OpenvinoBackend()
+
+
+def saved(folder, outputs, inputs, name="model.xml"):
+    """Write a model; outputs is name -> node."""
+    for label, node in outputs.items():
+        node.output(0).get_tensor().set_names({label})
+    for node in inputs:
+        node.output(0).get_tensor().set_names({node.get_friendly_name()})
+    (folder / "1").mkdir(exist_ok=True)
+    file = folder / "1" / name
+    model = openvino.Model([node.output(0) for node in outputs.values()], inputs, "m")
+    openvino.save_model(model, str(file), compress_to_fp16=False)
+    return ModelFiles(folder, 1, folder / "1", file)
+
+
+def add(folder, shape=(-1,)):
+    x, y = (op.parameter(list(shape), np.float32, name=name) for name in "xy")
+    return saved(folder, {"sum": op.add(x, y)}, [x, y])
+
+
+def config(*names, datatype=FP32, dims=(-1,), out="sum", **more):
+    inputs = tuple(ModelInput(name, datatype, dims) for name in names)
+    return ModelConfig("m", input=inputs, output=(ModelOutput(out, datatype, dims),), **more)
+
+
+def opened(found, wanted):
+    return BACKEND.open(found, BACKEND.complete(found, wanted), CPU)
+
+
+def answer(instance, **arrays):
+    inputs = [Tensor.from_numpy(name, array, FP32) for name, array in arrays.items()]
+    [response] = instance.execute([InferRequest("m", inputs=inputs)])
+    if isinstance(response, Exception):
+        raise response
+    return {tensor.name: tensor.numpy() for tensor in response.outputs}
+
+
+def test_a_model_needs_no_configuration(tmp_path):
+    completed = BACKEND.complete(add(tmp_path, (-1, 3)), ModelConfig("m"))
+    assert completed.input == (ModelInput("x", FP32, (3,)), ModelInput("y", FP32, (3,)))
+    assert completed.output == (ModelOutput("sum", FP32, (3,)),)
+    assert completed.max_batch_size == 4
+
+
+@pytest.mark.parametrize("kind", DATATYPES)
+def test_every_datatype_comes_back_bit_for_bit(tmp_path, kind):
+    datatype = DATATYPES[kind]
+    x = op.parameter([-1], getattr(openvino.Type, kind), name="x")
+    found = saved(tmp_path, {"y": op.reshape(x, op.constant([-1]), special_zero=False)}, [x])
+    values = [0, 1, 1, 0] if datatype is DataType.BOOL else [0, 1, 100, 127]
+    array = np.array(values).astype(datatype.numpy)
+    instance = opened(found, config("x", datatype=datatype, out="y"))
+    tensor = Tensor("x", datatype, (4,), array.tobytes())
+    [response] = instance.execute([InferRequest("m", inputs=[tensor])])
+    assert response.outputs[0].view().tobytes() == array.tobytes()
+
+
+def test_float32_stays_float32(tmp_path):
+    x = op.parameter([-1, 64], np.float32, name="x")
+    numbers = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    found = saved(tmp_path, {"y": op.matmul(x, op.constant(numbers), False, False)}, [x])
+    wanted = ModelConfig(
+        "m", input=(ModelInput("x", FP32, (-1, 64)),), output=(ModelOutput("y", FP32, (-1, 64)),)
+    )
+    array = np.random.default_rng(1).normal(size=(4, 64)).astype(np.float32)
+    got = answer(opened(found, wanted), x=array)["y"]
+    np.testing.assert_allclose(got, array.astype(np.float64) @ numbers, atol=1e-4)
+
+
+def test_threads_have_requests_of_their_own(tmp_path):
+    instance = opened(add(tmp_path), config("x", "y"))
+    wrong = []
+
+    def work(number):
+        array = np.full(1000, number, np.float32)
+        sums = [answer(instance, x=array, y=array)["sum"] for _ in range(50)]
+        wrong.extend(number for one in sums if set(one.tolist()) != {2 * number})
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_an_answer_outlives_the_next_request(tmp_path):
+    instance = opened(add(tmp_path), config("x", "y"))
+    ones = np.ones(3, np.float32)
+    first = answer(instance, x=ones, y=ones)["sum"]
+    answer(instance, x=ones * 9, y=ones)
+    assert first.tolist() == [2, 2, 2]
+
+
+def test_a_model_goes_on_after_what_it_refuses(tmp_path):
+    instance = opened(add(tmp_path), config("x", "y"))
+    ones = np.ones(3, np.float32)
+    assert answer(instance, x=ones, y=ones)["sum"].tolist() == [2, 2, 2]
+    with pytest.raises(InferdError, match=r"^model 'm': OpenVINO cannot run it: ") as caught:
+        answer(instance, x=ones, y=np.ones(2, np.float32))
+    assert "/" not in caught.value.message
+    assert answer(instance, x=ones, y=ones)["sum"].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("suffix", [".xml", ".bin"])
+def test_a_truncated_model_is_refused(tmp_path, keep, suffix):
+    x = op.parameter([-1, 4], np.float32, name="x")
+    weights = op.constant(np.ones((4, 4), np.float32))
+    found = saved(tmp_path, {"y": op.matmul(x, weights, False, False)}, [x])
+    file = found.file.with_suffix(suffix)
+    content = file.read_bytes()
+    file.write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(BackendFailed, match="OpenVINO cannot read it") as caught:
+        BACKEND.complete(found, ModelConfig("m"))
+    assert str(tmp_path) not in caught.value.message
+
+
+def test_contradictions_and_devices_are_told(tmp_path):
+    found = add(tmp_path)
+    with pytest.raises(InvalidConfig, match="the file has FP32, the configuration says INT32"):
+        BACKEND.complete(found, config("x", "y", datatype=DataType.INT32))
+    with pytest.raises(InvalidConfig, match="parameter NUM_STREAMS is 'many'"):
+        opened(found, config("x", "y", parameters={"NUM_STREAMS": "many"}))
+    with pytest.raises(InvalidConfig, match="INFERENCE_NUM_THREADS is '1', expected 2 to 1024"):
+        opened(found, config("x", "y", parameters={"INFERENCE_NUM_THREADS": "1"}))
+    with pytest.raises(Unsupported, match="on the CPU only"):
+        BACKEND.open(found, config("x", "y"), Placement("m_0", gpu=True))

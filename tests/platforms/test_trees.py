@@ -1,0 +1,140 @@
+"""Models of XGBoost and LightGBM, against what these libraries themselves predict."""
+
+import lightgbm
+import numpy as np
+import pytest
+import xgboost
+
+from inferd.backends.onnx.trees import LightgbmBackend, XgboostBackend
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.request import InferRequest
+from inferd.errors import Unsupported
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+NUMBERS = np.random.default_rng(0)
+ROWS = NUMBERS.normal(size=(300, 6)).astype(np.float32)
+ROWS[NUMBERS.random(ROWS.shape) < 0.1] = np.nan
+SUMS = np.nan_to_num(ROWS).sum(axis=1)
+CLASSES = np.digitize(SUMS, [-1.5, 1.5])
+BINARY = (SUMS > 0).astype(int)
+POSITIVE = np.exp(SUMS / 4)
+
+
+def answer(backend, folder, name, rows=ROWS):
+    files = ModelFiles(folder, 1, folder, folder / name)
+    config = backend.complete(files, ModelConfig("m", max_batch_size=1000))
+    instance = backend.open(files, config, Placement("m_0"))
+    given = Tensor.from_numpy("input__0", rows, DataType.FP32)
+    [response] = instance.execute([InferRequest("m", inputs=[given])])
+    if isinstance(response, Exception):
+        raise response
+    return response.outputs[0].numpy()
+
+
+@pytest.mark.parametrize("suffix", ["ubj", "json"])
+@pytest.mark.parametrize(
+    ("objective", "labels"),
+    [
+        ("reg:squarederror", SUMS),
+        ("reg:absoluteerror", SUMS),
+        ("reg:logistic", BINARY),
+        ("binary:logistic", BINARY),
+        ("binary:logitraw", BINARY),
+        ("binary:hinge", BINARY),
+        ("count:poisson", POSITIVE),
+        ("reg:gamma", POSITIVE),
+        ("reg:tweedie", POSITIVE),
+        ("multi:softprob", CLASSES),
+        ("multi:softmax", CLASSES),
+        ("rank:pairwise", BINARY),
+    ],
+)
+def test_xgboost_predicts_the_same(tmp_path, objective, labels, suffix):
+    data = xgboost.DMatrix(ROWS, labels)
+    if objective.startswith("rank"):
+        data.set_group([100, 200])
+    settings = {"objective": objective, "max_depth": 4, "nthread": 1}
+    if objective.startswith("multi"):
+        settings["num_class"] = 3
+    booster = xgboost.train(settings, data, 12)
+    booster.save_model(tmp_path / f"m.{suffix}")
+    expected = booster.predict(xgboost.DMatrix(ROWS))
+    got = answer(XgboostBackend(), tmp_path, f"m.{suffix}")
+    np.testing.assert_allclose(got, expected.reshape(len(ROWS), -1), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"booster": "dart", "rate_drop": 0.5},
+        {"num_parallel_tree": 3, "subsample": 0.5},
+        {"base_score": 0.3, "objective": "binary:logistic"},
+    ],
+)
+def test_xgboosts_other_trees_predict_the_same(tmp_path, settings):
+    booster = xgboost.train({"nthread": 1, **settings}, xgboost.DMatrix(ROWS, BINARY), 8)
+    booster.save_model(tmp_path / "m.ubj")
+    expected = booster.predict(xgboost.DMatrix(ROWS)).reshape(-1, 1)
+    got = answer(XgboostBackend(), tmp_path, "m.ubj")
+    np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-6)
+
+
+def test_several_outputs_of_xgboost_predict_the_same(tmp_path):
+    labels = np.stack([SUMS, -SUMS, SUMS * 2], axis=1)
+    booster = xgboost.train({"nthread": 1}, xgboost.DMatrix(ROWS, labels), 5)
+    booster.save_model(tmp_path / "m.json")
+    got = answer(XgboostBackend(), tmp_path, "m.json")
+    np.testing.assert_allclose(got, booster.predict(xgboost.DMatrix(ROWS)), rtol=2e-6, atol=2e-6)
+
+
+def test_a_linear_booster_is_told(tmp_path):
+    settings = {"booster": "gblinear", "nthread": 1}
+    xgboost.train(settings, xgboost.DMatrix(ROWS, SUMS), 3).save_model(tmp_path / "m.json")
+    with pytest.raises(Unsupported, match=r"^model 'm': 'm\.json': booster 'gblinear'"):
+        answer(XgboostBackend(), tmp_path, "m.json")
+
+
+@pytest.mark.parametrize(
+    ("objective", "labels", "more"),
+    [
+        ("regression", SUMS, {}),
+        ("regression_l1", SUMS, {}),
+        ("huber", SUMS, {}),
+        ("quantile", SUMS, {}),
+        ("binary", BINARY, {}),
+        ("binary", BINARY, {"sigmoid": 0.7}),
+        ("binary", BINARY, {"use_missing": False}),
+        ("binary", BINARY, {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}),
+        ("regression", SUMS, {"boosting": "dart"}),
+        ("poisson", POSITIVE, {}),
+        ("gamma", POSITIVE, {}),
+        ("tweedie", POSITIVE, {}),
+        ("multiclass", CLASSES, {"num_class": 3}),
+        ("multiclassova", CLASSES, {"num_class": 3}),
+        ("cross_entropy", BINARY, {}),
+        ("cross_entropy_lambda", BINARY, {}),
+    ],
+)
+def test_lightgbm_predicts_the_same(tmp_path, objective, labels, more):
+    settings = {"objective": objective, "verbose": -1, "num_threads": 1, "num_leaves": 7, **more}
+    booster = lightgbm.train(settings, lightgbm.Dataset(ROWS, labels), 10)
+    booster.save_model(tmp_path / "m.txt")
+    expected = booster.predict(ROWS).reshape(len(ROWS), -1)
+    got = answer(LightgbmBackend(), tmp_path, "m.txt")
+    np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
+
+
+def test_categories_and_zeros_that_mean_missing_are_told(tmp_path):
+    settings = {"objective": "binary", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 1}
+    rows = np.nan_to_num(ROWS)
+    rows[:, 0] = CLASSES
+    data = lightgbm.Dataset(rows, BINARY, categorical_feature=[0])
+    lightgbm.train(settings, data, 3).save_model(tmp_path / "a.txt")
+    data = lightgbm.Dataset(rows, BINARY)
+    zeros = {**settings, "zero_as_missing": True}
+    lightgbm.train(zeros, data, 3).save_model(tmp_path / "b.txt")
+    for name in ("a.txt", "b.txt"):
+        with pytest.raises(Unsupported, match="splits by category, and zeros that mean missing"):
+            answer(LightgbmBackend(), tmp_path, name)
