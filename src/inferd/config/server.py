@@ -518,7 +518,6 @@ class ServerConfig:
         "[BACKEND,]SETTING=VALUE. May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
-        acted_on=False,
     )
     backend_directory: str | None = option(
         None,

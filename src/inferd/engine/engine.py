@@ -84,7 +84,9 @@ class Engine:
         options = load_options or LoadOptions()
         self._store = open_store(options.cache)
         steps = Steps(self, self.capacity)
-        loader = Loader(options, models=steps, find=self._catalog.find, store=self._store)
+        loader = Loader(
+            options, models=steps, control=self, find=self._catalog.find, store=self._store
+        )
         self._control = Control(self._catalog, options, loader)
         self._models = self._catalog.models
         self.log = log or Log(LogSettings())

@@ -25,6 +25,7 @@ _BACKENDS = {
     "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
+    "python": "inferd.backends.python.backend:PythonBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 

@@ -14,7 +14,13 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
-from inferd.core.interfaces import Backend, ConcurrentInstance, Instance, Scheduler
+from inferd.core.interfaces import (
+    AsyncInstance,
+    Backend,
+    ConcurrentInstance,
+    Instance,
+    Scheduler,
+)
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
@@ -29,6 +35,7 @@ from inferd.schedulers.held import HeldPace
 from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.policy import MAX_WAITING, UNSET
 from inferd.schedulers.queue import RequestQueue
+from inferd.schedulers.remote import RemoteExecution
 from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
 
@@ -85,6 +92,9 @@ def build_scheduler(
         return ConcurrentScheduler(config.name, concurrent, counts)
 
     def execution_of(numbers: slice) -> Execution:
+        remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
+        if len(remote) == len(alone[numbers]):
+            return RemoteExecution(config.name, remote, counts=counts)
         return Execution(
             config.name,
             alone[numbers],
