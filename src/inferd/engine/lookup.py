@@ -16,6 +16,7 @@ _BACKENDS = {
     "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
+    "tensorrt": "inferd.backends.tensorrt.backend:TensorrtBackend",
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
     "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
     "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
