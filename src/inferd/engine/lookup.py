@@ -17,6 +17,7 @@ _BACKENDS = {
     "mxnet": "inferd.backends.onnx.mxnet:MxnetBackend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
+    "tensorrt": "inferd.backends.tensorrt.backend:TensorrtBackend",
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
     "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
     "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
