@@ -231,6 +231,15 @@ class Scheduler(Protocol):
         ...
 
 
+@runtime_checkable
+class GatheringScheduler(Scheduler, Protocol):
+    """A scheduler that may let requests wait for others."""
+
+    def hurry(self) -> None:
+        """Let requests wait for others no longer, from now on: few will come."""
+        ...
+
+
 class Models(Protocol):
     """The models of the server, as one that calls others sees them; the engine is this.
 

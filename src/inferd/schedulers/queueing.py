@@ -40,12 +40,16 @@ class QueueingScheduler:
         """See Scheduler.stream; there is one answer unless the model is decoupled."""
         return self._one(request)
 
+    def hurry(self) -> None:
+        """See GatheringScheduler.hurry."""
+        self._pace = FixedPace(self._plan.max_batch_size, (), 0)
+        self._advance()
+
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close. Those who still wait when the time is over are refused."""
         give_up_ns = self._clock() + int(timeout_s * 1e9)
         self._quiet = asyncio.get_running_loop().create_future()
-        self._pace = FixedPace(self._plan.max_batch_size, (), 0)  # nobody else will come
-        self._advance()
+        self.hurry()
         await asyncio.wait((self._quiet,), timeout=timeout_s)
         self._refuse_waiting()
         self._alarm.close()
