@@ -33,13 +33,13 @@ Ports = Mapping[str, Spec] | None
 class Signature(msgspec.Struct, frozen=True):
     """What a function takes and gives.
 
-    `inputs` are by the name of the parameter, or in order where it `is_positional`. A function that
-    `is_tuple` gives its outputs as a tuple, even if there is one. `streams`: it gives any number of
-    answers.
+    `inputs` are by the name of the parameter, or in order where it `is_positional`. `outputs` are
+    by the names that the function has for them; one that `is_tuple` gives them as a tuple, even
+    if there is one. `streams`: it gives any number of answers.
     """
 
     inputs: dict[str, Port]
-    outputs: tuple[Port, ...]
+    outputs: dict[str, Port]
     is_positional: bool = False
     is_tuple: bool = False
     streams: bool = False
@@ -61,10 +61,10 @@ class Signature(msgspec.Struct, frozen=True):
         Raises BackendFailed, which names `model` and the output.
         """
         given = self._by_name(value, model)
-        return [port.tensor(given[port.name], model) for port in self.outputs]
+        return [port.tensor(given[name], model) for name, port in self.outputs.items()]
 
     def _by_name(self, value: object, model: str) -> Mapping[str, object]:
-        names = [port.name for port in self.outputs]
+        names = list(self.outputs)
         named = _named_values(value)
         if named is None:
             values = value if isinstance(value, tuple) and self._takes_tuple else (value,)
@@ -118,8 +118,8 @@ def read_signature(
     reader = _Reader(place, batched)
     taken, is_positional = reader.inputs(function, hints, inputs)
     given, is_tuple = reader.outputs(kind.returned, outputs)
-    for ports, what in ((taken.values(), "inputs"), (given, "outputs")):
-        names = [port.name for port in ports]
+    for ports, what in ((taken, "inputs"), (given, "outputs")):
+        names = [port.name for port in ports.values()]
         if len(set(names)) < len(names):
             msg = f"{place} has two {what} of one name"
             raise InvalidConfig(msg)
@@ -178,8 +178,8 @@ class _Reader:
         }
         return ports, is_positional
 
-    def outputs(self, returned: object, given: Ports) -> tuple[tuple[Port, ...], bool]:
-        """Return the ports, and whether they come as a tuple."""
+    def outputs(self, returned: object, given: Ports) -> tuple[dict[str, Port], bool]:
+        """Return the ports by the function's names, and whether they come as a tuple."""
         place = f"{self._place}: what it returns"
         if given is not None:
             named = {name: Annotated[Any, spec] for name, spec in given.items()}
@@ -199,16 +199,16 @@ class _Reader:
         if (get_origin(returned) or returned) is dict:
             msg = f"{place} is a dict; name its outputs with a TypedDict, or with outputs="
             raise InvalidConfig(msg)
-        return (port_of("output", returned, place, batched=self._batched),), False
+        return {"output": port_of("output", returned, place, batched=self._batched)}, False
 
-    def _ports(self, named: Mapping[str, object], place: str) -> tuple[Port, ...]:
+    def _ports(self, named: Mapping[str, object], place: str) -> dict[str, Port]:
         if not named:
             msg = f"{self._place} has no outputs"
             raise InvalidConfig(msg)
-        return tuple(
-            port_of(name, one, f"{place} '{name}'", batched=self._batched)
+        return {
+            name: port_of(name, one, f"{place} '{name}'", batched=self._batched)
             for name, one in named.items()
-        )
+        }
 
     def _input(self, name: str, annotation: object, default: object) -> Port:
         place = f"{self._place}: parameter '{name}'"
