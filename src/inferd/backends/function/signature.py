@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from inferd.backends.function.annotation import SPELLINGS, port_of
+from inferd.backends.function.annotation import SPELLINGS, port_of, unaliased
 from inferd.backends.function.port import Port
 from inferd.backends.function.spec import Spec
 from inferd.core.request import InferRequest
@@ -111,7 +111,7 @@ def read_signature(
     `inputs` and `outputs` stand in for annotations. Raises InvalidConfig.
     """
     hints = _hints(function, place, is_needed=inputs is None or outputs is None)
-    kind = _Kind(function, hints.get("return"))
+    kind = _Kind(function, unaliased(hints.get("return")))
     if kind.streams and batched:
         msg = f"{place} gives any number of answers, so it cannot be batched"
         raise InvalidConfig(msg)
@@ -141,7 +141,7 @@ class _Kind:
         self.is_async = is_coroutine or inspect.isasyncgenfunction(code) or origin in _ASYNC_STREAMS
         self.returned = returned
         if origin in (*_STREAMS, *_ASYNC_STREAMS):
-            self.returned = get_args(returned)[0]
+            self.returned = unaliased(get_args(returned)[0])
 
 
 class _Reader:
