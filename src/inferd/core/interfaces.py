@@ -55,6 +55,9 @@ class Instance(Protocol):
         nobody asked for may be left out, more than asked are dropped later. Any exception fails
         all of `requests`. One that can tell its own work from the framework's sets `computing_ns`
         and `computed_ns` of each request.
+
+        A model with iterative sequences may answer with a Round, and is given the request again;
+        it is asked here even if it is decoupled.
         """
         ...
 
