@@ -78,6 +78,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
+        backend_config=config.backend_config,
         cache=read_cache_config(config.cache_config, os.environ),
         hold=read_hold(os.environ),
     )
