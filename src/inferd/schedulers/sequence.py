@@ -32,6 +32,7 @@ from functools import partial
 from typing import NamedTuple
 
 from inferd.config.hold import NO_HOLD, Hold
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
@@ -100,11 +101,12 @@ class _Step(Waiting, kw_only=True):
 class _Lane:
     """One instance, the sequences in its slots, and their requests that are ready, by slot."""
 
-    __slots__ = ("execution", "is_busy", "is_held", "ready", "sequences")
+    __slots__ = ("execution", "is_busy", "is_held", "is_leaving", "ready", "sequences")
 
     def __init__(self, execution: Execution, *, is_held: bool) -> None:
         self.execution = execution
         self.is_busy = False
+        self.is_leaving = False  # it gets no new sequences, and is closed after the last
         self.is_held = is_held
         self.sequences: dict[int, _Live] = {}
         self.ready: OrderedDict[int, _Step] = OrderedDict()
@@ -128,7 +130,10 @@ class SequenceScheduler:
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
         self._hold = hold = rules.hold
-        self._lanes = [_Lane(execution, is_held=bool(hold)) for execution in executions]
+        lanes = [_Lane(execution, is_held=bool(hold)) for execution in executions]
+        self._lanes = dict(enumerate(lanes))
+        self._next_lane = len(lanes)
+        self._closing: set[asyncio.Task[None]] = set()
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._pace = pace
         self._plan, self._controls, self._states = tensors
@@ -178,7 +183,28 @@ class SequenceScheduler:
             self._end(sequence, self._unloading())
         self._alarm.close()
         left_s = max(0, give_up_ns - self._clock()) / 1e9
-        await asyncio.gather(*(lane.execution.close(left_s) for lane in self._lanes))
+        closes = [lane.execution.close(left_s) for lane in self._lanes.values()]
+        await asyncio.gather(*closes, *self._closing)
+
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow. Those in the backlog get its slots."""
+        number, self._next_lane = self._next_lane, self._next_lane + 1
+        execution = self._some_execution().beside(instance)
+        lane = self._lanes[number] = _Lane(execution, is_held=False)
+        self._slots.open(number)
+        if self._quiet is None:
+            self._advance()
+        else:
+            self._close_lane(lane)
+
+    def shrink(self) -> None:
+        """See Resizable.shrink. It is the instance with the fewest sequences; these go on there."""
+        staying = [(len(o.sequences), n) for n, o in self._lanes.items() if not o.is_leaving]
+        if len(staying) > 1 and self._quiet is None:
+            _, number = min(staying)
+            self._lanes[number].is_leaving = True
+            self._slots.close(number)
+            self._dismiss_if_done(number)
 
     # --- requests come and go ---
 
@@ -248,7 +274,22 @@ class SequenceScheduler:
         return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
 
     def _unloading(self) -> InferdError:
-        return self._lanes[0].execution.unloading()
+        return self._some_execution().unloading()
+
+    def _some_execution(self) -> Execution:
+        return next(iter(self._lanes.values())).execution
+
+    def _dismiss_if_done(self, number: int) -> None:
+        """Close an instance that leaves, when it has no sequence any more."""
+        lane = self._lanes[number]
+        if lane.is_leaving and not lane.sequences and self._quiet is None:
+            del self._lanes[number]
+            self._close_lane(lane)
+
+    def _close_lane(self, lane: _Lane) -> None:
+        closing = asyncio.get_running_loop().create_task(lane.execution.close(0))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     # --- the life of a sequence ---
 
@@ -288,6 +329,7 @@ class SequenceScheduler:
         if sequence.slot is not None:
             del self._lanes[sequence.slot.lane].sequences[sequence.slot.number]
             self._slots.free(sequence.slot)
+            self._dismiss_if_done(sequence.slot.lane)
 
     def _seat(self) -> None:
         """Give free slots to those in the backlog."""
@@ -312,7 +354,7 @@ class SequenceScheduler:
         while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
             self._remove(self._live[self._idle.popitem(last=False)[0]])
         self._seat()
-        due = [self._start_batch(lane, now_ns) for lane in self._lanes]
+        due = [self._start_batch(lane, now_ns) for lane in list(self._lanes.values())]
         due += [queue.next_late_ns() for queue in self._queues]
         due += list(self._idle.values())[:1]
         due_ns = min(filter(None, due), default=0)
@@ -371,7 +413,7 @@ class SequenceScheduler:
         are_enough = waiting_count >= hold.count and backlog_count >= hold.backlog_count
         if self._quiet is None and not are_enough:
             return False
-        for other in self._lanes if self._are_rows else (lane,):
+        for other in self._lanes.values() if self._are_rows else (lane,):
             other.is_held = False
         return True
 
