@@ -106,7 +106,7 @@ $(PEERS): bench/peers/requirements.txt
 FIRST_torch := torch==2.13.0
 EXTRAS_torch := torch
 EXTRAS_tensorflow := tensorflow,openvino
-EXTRAS_classic := litert
+EXTRAS_classic := litert,sklearn
 MORE_classic := xgboost-cpu lightgbm
 
 .venv-%/.installed: pyproject.toml

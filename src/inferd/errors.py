@@ -30,6 +30,8 @@ class InferdError(Exception):
     """The root: anything raised on purpose. Its text is written for the client."""
 
     code = Code.INTERNAL
+    is_lost = False
+    """Whether it says nothing about the request: what ran it went away, another may run it."""
     retry_s = 0
     """After so many seconds it is worth trying again; 0: that is not known."""
 
@@ -43,6 +45,12 @@ class InvalidRequest(InferdError):
     """The request is malformed or does not fit the model: shape, type, missing input, bad body."""
 
     code = Code.INVALID_ARG
+
+
+class UnknownCall(InferdError):
+    """A call that does not say which of several things is wanted, or none of them."""
+
+    code = Code.UNKNOWN
 
 
 class InvalidConfig(InferdError):

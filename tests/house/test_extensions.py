@@ -83,7 +83,7 @@ ROUTES = {
 }
 RPCS = {
     path.rpartition("/")[2]: method
-    for path, method in grpc_methods(Engine(), never, typed_answers=False).items()
+    for path, method in grpc_methods(Engine(), never, typed_answers=False, trtis=TRTIS).items()
 }
 OFFERED = [name for name in SECTIONS if offered(name)]
 WIRE = "".join(path.read_text() for path in (ROOT / "src/inferd/wire").glob("*.py"))

@@ -21,6 +21,7 @@ NEEDS = {
     "test_tensorflow_openvino.py": ("tensorflow", "openvino"),
     "test_openvino.py": ("openvino",),
     "test_litert.py": ("ai_edge_litert",),
+    "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
     "test_trees.py": ("xgboost", "lightgbm"),
 }
 """Test file -> the packages it needs."""

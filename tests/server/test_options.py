@@ -77,6 +77,7 @@ LOAD = {
     "model_control_mode": ("model_control_mode", "explicit"),
     "load_model": ("load_model", ("m", "n")),
     "repository_poll_secs": ("repository_poll_secs", 0.5),
+    "backend_config": ("backend_config", ("python,a=b",)),
 }
 
 

@@ -39,6 +39,8 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("torch_aoti", "pytorch", "model.pt2", ("torch_aoti",)),
     Platform("mxnet_mxnet", "mxnet", "model-symbol.json", ("mxnet_mxnet",)),
     Platform("caffe2_netdef", "caffe2", "model.netdef", ("caffe2_netdef",)),
+    Platform("sklearn_skops", "sklearn", "model.skops", ("sklearn_skops",)),
+    Platform("sklearn_joblib", "sklearn", "model.joblib", ("sklearn_joblib",)),
     Platform("xgboost_ubj", "xgboost", "model.ubj", ("xgboost_ubj",)),
     Platform("xgboost_json", "xgboost", "xgboost.json", ("xgboost_json",)),
     Platform("lightgbm_txt", "lightgbm", "lightgbm.txt", ("lightgbm_txt",)),

@@ -340,7 +340,8 @@ class ServerConfig:
     )
     grpc_max_inflated_bytes: int = option(
         67108864,
-        "Compressed message from a client, once inflated.",
+        "Compressed message from a client, once inflated. On grpcio --grpc-max-message-bytes is "
+        "the limit of all messages, inflated or not.",
         group="gRPC",
         word="BYTES",
         **_COUNT,
@@ -518,7 +519,6 @@ class ServerConfig:
         "[BACKEND,]SETTING=VALUE. May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
-        acted_on=False,
     )
     backend_directory: str | None = option(
         None,

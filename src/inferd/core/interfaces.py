@@ -1,6 +1,7 @@
 """The plugs: what a backend, one loaded copy of a model, and a scheduler must offer."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -8,8 +9,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 
 from inferd.config.model import ModelConfig, RateLimiter
+from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
+
+Answer = InferResponse | InferdError
+Outcome = Sequence[Answer] | InferdError
+"""What became of several requests: an answer for each, or one error for all."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True):
@@ -49,6 +55,9 @@ class Instance(Protocol):
         nobody asked for may be left out, more than asked are dropped later. Any exception fails
         all of `requests`. One that can tell its own work from the framework's sets `computing_ns`
         and `computed_ns` of each request.
+
+        A model with iterative sequences may answer with a Round, and is given the request again;
+        it is asked here even if it is decoupled.
         """
         ...
 
@@ -70,6 +79,55 @@ class DecoupledInstance(Instance, Protocol):
 
         The generator is closed when the client has gone; it then stops at its next yield.
         """
+        ...
+
+
+@runtime_checkable
+class AsyncInstance(Instance, Protocol):
+    """An instance that works elsewhere, and tells the event loop when it has answers.
+
+    Its methods but `execute` are called on the event loop. It says that it `is_free` when it takes
+    an execution; `trouble` is why it will not for some time, "" otherwise. With `retries` requests
+    that were lost with it may run once more. It calls `on_change` whenever one of these changes.
+    """
+
+    is_free: bool
+    trouble: str
+    retries: bool
+    on_change: Callable[[], None]
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Work for `loop` from now on, where this is called; called again it does nothing."""
+        ...
+
+    def begin(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
+        """Run `requests`, and call `finish` on the event loop when all have their answers."""
+        ...
+
+    def cancel(self, requests: Sequence[InferRequest]) -> None:
+        """Note that nobody waits for the answers of `requests` any more."""
+        ...
+
+    def begin_stream(
+        self, request: InferRequest, deliver: Callable[[Answer | None, int], None]
+    ) -> int:
+        """Run `request` on a decoupled model; return a number for it.
+
+        `deliver` is called on the event loop with each answer and its share of how far the model
+        may be ahead, which `credit` gives back, and in the end with None.
+        """
+        ...
+
+    def credit(self, number: int, share: int) -> None:
+        """Let the model be `share` further ahead in the stream of that number."""
+        ...
+
+    def cancel_stream(self, number: int) -> None:
+        """Want no more answers of that stream."""
+        ...
+
+    async def closed(self, timeout_s: float) -> None:
+        """Wait, after close(), until it has ended; after `timeout_s` make it end."""
         ...
 
 
@@ -193,6 +251,15 @@ class Scheduler(Protocol):
         ...
 
 
+@runtime_checkable
+class GatheringScheduler(Scheduler, Protocol):
+    """A scheduler that may let requests wait for others."""
+
+    def hurry(self) -> None:
+        """Let requests wait for others no longer, from now on: few will come."""
+        ...
+
+
 class Models(Protocol):
     """The models of the server, as one that calls others sees them; the engine is this.
 
@@ -205,4 +272,43 @@ class Models(Protocol):
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Return the answers of `request` as they come. Raises InferdError, or while iterating."""
+        ...
+
+
+class ModelControl(Protocol):
+    """What loads and unloads the models of the server; the engine is this."""
+
+    def is_model_ready(self, name: str, version: str) -> bool:
+        """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
+        ...
+
+    async def load(self, request: LoadRequest) -> None:
+        """Load a model, or load it anew. Raises InferdError."""
+        ...
+
+    async def unload(self, request: UnloadRequest) -> None:
+        """Unload a model. Raises InferdError."""
+        ...
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a backend may know of the server it works in.
+
+    `models`, `control` and `loop` are None where there is no server. `load_timeout_s` bounds the
+    opening of an instance. `settings` are those of --backend-config for this backend, and for all.
+    """
+
+    models: Models | None = None
+    control: ModelControl | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    load_timeout_s: float = 3600.0
+    settings: Mapping[str, str] = {}
+
+
+@runtime_checkable
+class ConnectedBackend(Backend, Protocol):
+    """A backend that wants to know its surroundings."""
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """Work in `surroundings` from now on; called once, before all else."""
         ...

@@ -94,6 +94,8 @@ class InferRequest(msgspec.Struct, gc=False):
     them. `has_top_k` says that an output is wanted as classes; the check of the request sets it.
     `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks a
     decoupled model's stream for one last answer without outputs. `spans` is all the shared memory
+    that inputs and wanted outputs refer to, None for the usual request, which has none. `callers`
+    are the models that wait for this request, outermost first, () for one of a client.
     that inputs and wanted outputs refer to, None for the usual request, which has none.
     `copied_bytes` is what large inputs take beside the body they came in, once read from text or
     copied out of shared memory.
@@ -122,6 +124,7 @@ class InferRequest(msgspec.Struct, gc=False):
     empty_final: bool = False
     arrived_ns: int = 0
     spans: list[Span] | None = None
+    callers: tuple[str, ...] = ()
     copied_bytes: int = 0
     batch_size: int = 1
     queued_ns: int = 0
@@ -142,3 +145,14 @@ class InferResponse(msgspec.Struct, gc=False):
     outputs: list[Tensor] = []
     parameters: Parameters = {}
     final: bool = True
+
+
+class Round(InferResponse, gc=False):
+    """What one execution made of a request that may take several (Triton, Iterative Sequences).
+
+    With `again` the model wants the request once more. `answers`, of a decoupled model, are what
+    the client gets now. `outputs` are the states it keeps, nothing else.
+    """
+
+    answers: list[InferResponse] = []
+    again: bool = False

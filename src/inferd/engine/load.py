@@ -23,12 +23,16 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
+    AsyncInstance,
     Backend,
+    ConnectedBackend,
     GivenModel,
     Instance,
+    ModelControl,
     ModelFiles,
     Models,
     Placement,
+    Surroundings,
 )
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
@@ -89,6 +93,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     repository_poll_secs: float = 15.0
     summary_latencies: bool = False
     rate_limits: Limits | None = None
+    backend_config: tuple[str, ...] = ()
     cache: CacheSettings | None = None
     hold: Hold = NO_HOLD
 
@@ -97,7 +102,8 @@ class Loader:
     """Finds models and loads their versions; backends are shared by the models that use them.
 
     Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
-    are kept in `store` by those that want it.
+    are kept in `store` by those that want it. Models that call others do so through `models`, and
+    load and unload them by `control`.
     """
 
     def __init__(
@@ -106,15 +112,18 @@ class Loader:
         models: Models | None = None,
         find: Callable[[str, str], Served] | None = None,
         store: Store | None = None,
+        control: ModelControl | None = None,
     ) -> None:
         self._options = options
         self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
+        self._model_control = control
         self._find = find
         self._gpu_count = gpu_count()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
         self._limiter = RateLimiter(limits) if limits is not None else None
 
@@ -180,9 +189,10 @@ class Loader:
             pairs = instances.open(config)
             for pair in pairs:
                 undo.callback(pair.alone.close)
-            inline = _may_run_inline(config, backend, [pair.alone for pair in pairs])
+            alone = [pair.alone for pair in pairs]
+            inline = _may_run_inline(config, backend, alone)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
-            instances.scheduler = build_scheduler(
+            scheduler = instances.scheduler = build_scheduler(
                 config,
                 pairs,
                 counts,
@@ -191,9 +201,11 @@ class Loader:
                 hold=self._options.hold,
             )
             platform = reported_platform(config)
-            scheduler = instances.scheduler
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
+        for instance in alone:
+            if isinstance(instance, AsyncInstance) and self._loop is not None:
+                self._loop.call_soon_threadsafe(instance.attach, self._loop)
         served.instances = instances
         served.is_on_gpu = any(place.gpu for place in instances.places)
         return served
@@ -229,6 +241,7 @@ class Loader:
         Raises InferdError; for what else a backend raises that is BackendFailed. Texts have no
         path of this machine.
         """
+        self._loop = asyncio.get_running_loop()
         async with self._free_threads:
             for _ in range(self._options.model_load_retry_count):
                 try:
@@ -283,7 +296,31 @@ class Loader:
             backend = self._backends.get(name)
             if backend is None:
                 backend = self._backends[name] = backend_named(name)
+                if isinstance(backend, ConnectedBackend):
+                    backend.connect(self._surroundings(name))
             return backend
+
+    def _surroundings(self, backend: str) -> Surroundings:
+        options = self._options
+        settings = settings_of(backend, options.backend_config)
+        return Surroundings(
+            self._models,
+            self._model_control,
+            self._loop,
+            options.model_load_timeout_secs,
+            settings,
+        )
+
+
+def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
+    """Return what --backend-config says for `backend`: its own settings, and those for all."""
+    found = {}
+    for text in given:
+        owner, comma, setting = text.partition(",")
+        name, _, value = (setting if comma else text).partition("=")
+        if not comma or owner == backend:
+            found[name] = value
+    return found
 
 
 def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> _Result:

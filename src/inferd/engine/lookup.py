@@ -14,15 +14,19 @@ ENTRY_POINTS = "inferd.backends"
 
 _BACKENDS = {
     "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
+    "mxnet": "inferd.backends.onnx.mxnet:MxnetBackend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
+    "tensorrt": "inferd.backends.tensorrt.backend:TensorrtBackend",
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
     "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
+    "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
     "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
     "openvino": "inferd.backends.openvino:OpenvinoBackend",
     "litert": "inferd.backends.litert:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
+    "python": "inferd.backends.python.backend:PythonBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
 
@@ -50,6 +54,7 @@ _EXTRAS = {
     "tensorflow": "tensorflow",
     "openvino": "openvino",
     "litert": "litert",
+    "sklearn": "sklearn",
 }
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
 

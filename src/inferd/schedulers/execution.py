@@ -29,7 +29,6 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.job import (
-    STREAM_AHEAD,
     Answer,
     AwaitedJob,
     Job,
@@ -152,10 +151,12 @@ class Execution:
         instance took the requests, they never run.
         """
         job = AwaitedJob(requests, asyncio.get_running_loop())
+        done = job.waited_for()
         timer = self._submit_to_wait(job, policy)
         try:
-            answers, cpu_ns = await job.waited_for()
+            answers, cpu_ns = await done
         finally:
+            del done  # it may hold an error, whose traceback leads here
             requests[0].answered_ns = self.clock()
             self._abandon(job, timer)
         # A failure may come before the model has done its work: its time says nothing.
@@ -187,6 +188,10 @@ class Execution:
 
         self._submit(StartedJob(requests, asyncio.get_running_loop(), finished, wanted))
 
+    def count_round(self, request: InferRequest, *, failed: bool) -> None:
+        """Count an execution of `request` alone that is not all of its executions."""
+        self._counts.add_shared_execution(request, (request,), failed=failed)
+
     async def stream(
         self, request: InferRequest, policy: QueuePolicy = UNSET
     ) -> AsyncGenerator[InferResponse, None]:
@@ -196,14 +201,14 @@ class Execution:
         waits. Raises InferdError while iterating. Closing the iterator stops the model at its next
         answer.
         """
-        job = StreamJob(request, asyncio.get_running_loop())
+        job = self._stream_job(request)
         timer = self._submit_to_wait(job, policy)
         try:
             while True:
                 answer, share = await job.answers.get()
                 if answer is None:
                     return
-                job.room.release(share)
+                job.give_room(share)
                 if isinstance(answer, InferdError):
                     try:
                         raise answer
@@ -213,7 +218,9 @@ class Execution:
         finally:
             request.answered_ns = self.clock()
             self._abandon(job, timer)
-            job.room.release(STREAM_AHEAD)
+
+    def _stream_job(self, request: InferRequest) -> StreamJob:
+        return StreamJob(request, asyncio.get_running_loop())
 
     async def close(self, timeout_s: float) -> None:
         """Refuse new requests, let those in the threads finish, and close the instances.
@@ -315,11 +322,15 @@ class Execution:
     def _submit(self, job: Job) -> None:
         if self._is_closed:
             raise self.unloading()
-        if len(self._ended) < len(self._instances):
-            self._start_thread(len(self._ended))
         self._job_count += 1
         request = job.requests[0]
         request.queued_ns = request.queued_ns or self.clock()
+        self._place(job)
+
+    def _place(self, job: Job) -> None:
+        """Have the next free instance take `job`."""
+        if len(self._ended) < len(self._instances):
+            self._start_thread(len(self._ended))
         self._jobs.put(job)
 
     def _delay(self, job: Job, _timeout_us: int) -> None:

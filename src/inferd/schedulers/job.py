@@ -14,8 +14,10 @@ from contextlib import closing, suppress
 from copy import copy
 from typing import Protocol
 
+from inferd.core.interfaces import Answer as Answer
 from inferd.core.interfaces import DecoupledInstance, Instance
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.interfaces import Outcome as Outcome
+from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
 
 STREAM_AHEAD = 16
@@ -23,10 +25,6 @@ STREAM_AHEAD = 16
 
 STREAM_AHEAD_BYTES = 1 << 20
 """About how many bytes; it is one answer ahead if that has more."""
-
-Answer = InferResponse | InferdError
-Outcome = Sequence[Answer] | InferdError
-"""What became of several requests: an answer for each, or one error for all."""
 
 
 class Place(Protocol):
@@ -42,12 +40,17 @@ class Place(Protocol):
 
 
 class Job:
-    """Requests that one thread is to run."""
+    """Requests that one thread is to run, or an instance that needs none.
+
+    For the latter `when_abandoned` is set while they run, and called when nobody waits any longer.
+    """
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         self.requests = requests
         self.loop = loop
         self.is_abandoned = False
+        self.was_retried = False
+        self.when_abandoned: Callable[[], None] | None = None
 
     def is_wanted(self) -> bool:
         """Tell whether anybody waits for it still; asked in the thread."""
@@ -56,6 +59,8 @@ class Job:
     def abandon(self) -> None:
         """Nobody waits any longer."""
         self.is_abandoned = True
+        if self.when_abandoned is not None:
+            self.when_abandoned()
 
     def run(self, instance: Instance, place: Place) -> None:
         """Execute in this thread, and hand the outcome to the event loop."""
@@ -146,6 +151,15 @@ class StreamJob(Job):
         super().__init__((request,), loop)
         self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
         self.room = threading.Semaphore(STREAM_AHEAD)
+
+    def give_room(self, share: int) -> None:
+        """Let the model be `share` further ahead."""
+        self.room.release(share)
+
+    def abandon(self) -> None:
+        """See Job.abandon. The model need not wait for room any more."""
+        super().abandon()
+        self.room.release(STREAM_AHEAD)
 
     def run(self, instance: Instance, place: Place) -> None:
         """Iterate in this thread, handing over each answer, never too far ahead."""

@@ -78,6 +78,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         repository_poll_secs=config.repository_poll_secs,
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
+        backend_config=config.backend_config,
         cache=read_cache_config(config.cache_config, os.environ),
         hold=read_hold(os.environ),
     )
@@ -89,8 +90,13 @@ def is_one_port(config: ServerConfig) -> bool:
     return config.allow_http and config.allow_grpc and is_same
 
 
-def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOptions":
-    """Return the options of the gRPC server; `ring` has the API keys, if any are needed."""
+def grpc_options(
+    config: ServerConfig, ring: "KeyRing | None" = None, trtis: "Trtis | None" = None
+) -> "GrpcOptions":
+    """Return the options of the gRPC server; `ring` has the API keys, if any are needed.
+
+    `trtis` is the old API, if it is offered.
+    """
     from inferd.server.access import grpc_access
     from inferd.transport.grpc_options import GrpcOptions
 
@@ -124,6 +130,7 @@ def grpc_options(config: ServerConfig, ring: "KeyRing | None" = None) -> "GrpcOp
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
         access=grpc_access(config, ring),
+        trtis=trtis,
     )
 
 

@@ -247,7 +247,7 @@ class Server:
 
         self._grpc = Http2Server(
             self.engine,
-            grpc_options(self.config, self._ring),
+            grpc_options(self.config, self._ring, self._trtis),
             routes=http.routes,
             max_body_bytes=self.config.http_max_body_bytes,
         )
@@ -258,11 +258,15 @@ class Server:
             if self.config.grpc_transport == "own":
                 from inferd.transport.http2_server import Http2Server
 
-                self._grpc = Http2Server(self.engine, grpc_options(self.config, self._ring))
+                self._grpc = Http2Server(
+                    self.engine, grpc_options(self.config, self._ring, self._trtis)
+                )
             else:
                 from inferd.transport.grpc_server import GrpcServer
 
-                self._grpc = GrpcServer(self.engine, grpc_options(self.config, self._ring))
+                self._grpc = GrpcServer(
+                    self.engine, grpc_options(self.config, self._ring, self._trtis)
+                )
                 await self._probe_grpc_port()
             if files := tls_files(self.config, "grpc"):
                 self._watcher.read("the TLS files of gRPC", self._grpc.read_tls, *files)

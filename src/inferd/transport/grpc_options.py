@@ -6,6 +6,7 @@ import msgspec
 
 from inferd.errors import InvalidConfig
 from inferd.transport.access import OPEN, Access
+from inferd.transport.trtis import Trtis
 
 
 class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +17,8 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     medium or high; answers are compressed with what the client accepts. The keepalive and
     connection age settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a
     certificate signed by `root_cert`. Those from `max_connections` to `max_connection_idle_ms` are
-    for our own transport, grpcio has none of them.
+    for our own transport, grpcio has none of them. `trtis` is the old API, None where it is not
+    offered.
     """
 
     typed_answers: bool
@@ -46,6 +48,7 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     handshake_timeout_s: float
     max_connection_idle_ms: int | None
     access: Access = OPEN
+    trtis: Trtis | None = None
 
     @property
     def has_tls(self) -> bool:

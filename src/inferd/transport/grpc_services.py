@@ -18,6 +18,7 @@ from inferd.errors import (
 )
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
+from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
 from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_options import GrpcOptions
@@ -26,10 +27,12 @@ from inferd.transport.grpc_shared_memory import SharedMemoryMethods
 from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_stream import StreamMethods
 from inferd.transport.grpc_trace import TraceMethods
+from inferd.transport.grpc_trtis import TRTIS_API_OF, TrtisMethods
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
 from inferd.transport.overload import copied_bytes
 from inferd.transport.tracing import begin_grpc, finish_when_sent
+from inferd.transport.trtis import Trtis
 from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
 from inferd.wire.inline import NotFast
@@ -63,12 +66,15 @@ def grpc_methods(
     *,
     typed_answers: bool,
     forward: HeaderForward | None = None,
+    trtis: Trtis | None = None,
+    access: Access = OPEN,
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
     A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
     request in typed contents is answered in typed contents. `forward` chooses the metadata of an
-    inference that become its parameters.
+    inference that become its parameters. `trtis` is the old API, where it is offered; of `access`
+    it asks what guards several groups at once.
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
@@ -81,6 +87,8 @@ def grpc_methods(
     }
     methods = {f"/{V2_SERVICE}/{rpc}": method for rpc, method in v2.items()}
     methods.update(_Health(engine, pause).methods())
+    if trtis is not None:
+        methods.update(TrtisMethods(trtis, forward, access).methods())
     reflection = [f"grpc.reflection.{version}.ServerReflection" for version in _REFLECTION]
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
@@ -97,11 +105,19 @@ def port_methods(
     """
     where, secret = "--grpc-header-forward-pattern", options.access.secret_names
     forward = HeaderForward.of(options.header_forward_pattern, where, secret)
-    ours = grpc_methods(engine, pause, typed_answers=options.typed_answers, forward=forward)
+    access = options.access
+    ours = grpc_methods(
+        engine,
+        pause,
+        typed_answers=options.typed_answers,
+        forward=forward,
+        trtis=options.trtis,
+        access=access,
+    )
     methods = {}
     for path, method in (*ours.items(), *more.items()):
-        api = API_OF.get(path.rpartition("/")[2], "inference")
-        guard = options.access.guard(api)
+        api = TRTIS_API_OF.get(path) or API_OF.get(path.rpartition("/")[2], "inference")
+        guard = access.guard(api)
         methods[path] = method._replace(guard=guard, is_inference=api == "inference")
     return methods
 

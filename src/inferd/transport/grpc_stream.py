@@ -76,10 +76,10 @@ class StreamMethods:
         return InferStream(self, messages, call).answers()
 
 
-class _Asked:
+class Asked:
     """One request under way: from its message until its last answer has been sent."""
 
-    __slots__ = ("engine", "outcome", "request", "request_id", "size_bytes", "trace")
+    __slots__ = ("about", "engine", "outcome", "request", "request_id", "size_bytes", "trace")
 
     def __init__(self, engine: Engine, size_bytes: int) -> None:
         self.engine: Engine | TracedEngine = engine
@@ -88,10 +88,11 @@ class _Asked:
         self.request_id = ""
         self.trace: Trace | None = None
         self.outcome: Outcome | None = None  # of one that waits in line
+        self.about: Any = None  # what another codec remembers of it
 
 
 class InferStream:
-    """One call of ModelStreamInfer."""
+    """One call of ModelStreamInfer; other protocols bring `decode`, `answer_once` and `fail`."""
 
     def __init__(self, methods: StreamMethods, messages: AsyncIterator[bytes], call: Call) -> None:
         self._methods = methods
@@ -99,14 +100,14 @@ class InferStream:
         self._call = call
         self._ends_at_error = ("triton_grpc_error", "true") in call.metadata
         forward = methods.forward
-        self._forwarded = forward.chosen(call.metadata) if forward is not None else {}
-        self._asked: set[_Asked] = set()
+        self.forwarded = forward.chosen(call.metadata) if forward is not None else {}
+        self._asked: set[Asked] = set()
         self._size_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         # Requests to models that answer once, in their order, until their answers are ready.
-        self._line: deque[_Asked] = deque()
+        self._line: deque[Asked] = deque()
         # What is to be sent; None: there is nothing more to send for that request.
-        self._ready: deque[tuple[_Asked, Outcome | None, bool]] = deque()
+        self._ready: deque[tuple[Asked, Outcome | None, bool]] = deque()
         self._may_read = asyncio.Event()
         self._has_room = asyncio.Event()
         self._waiter: asyncio.Future[None] | None = None
@@ -163,17 +164,17 @@ class InferStream:
         )
 
     async def _begin(self, data: bytes) -> None:
-        asked = _Asked(self._methods.engine, len(data))
+        asked = Asked(self._methods.engine, len(data))
         self._asked.add(asked)
         self._size_bytes += asked.size_bytes
         self._call.hold(asked.size_bytes)
         try:
-            request = await self._decoded(data, asked)
+            request = await self.decode(data, asked)
             is_decoupled = asked.engine.is_decoupled(request.model, request.version)
         except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
             if asked.request is None:
                 asked.request_id = v2_grpc.request_id(data)
-            asked.outcome = self._failed(asked, error)
+            asked.outcome = self.fail(asked, error)
             self._line.append(asked)
             self._advance()
             return
@@ -181,7 +182,7 @@ class InferStream:
             self._start(self._answer_often(asked, request))
             return
         self._line.append(asked)
-        running = self._answer_once(asked, request)
+        running = self.answer_once(asked, request)
         try:
             waits_for = running.send(None)
         except StopIteration as done:
@@ -190,7 +191,8 @@ class InferStream:
         else:
             self._start(self._answer_later(asked, running, waits_for))
 
-    async def _decoded(self, data: bytes, asked: _Asked) -> InferRequest:
+    async def decode(self, data: bytes, asked: Asked) -> InferRequest:
+        """Return the request in `data`, and note it in `asked`."""
         methods = self._methods
         decode = partial(v2_grpc.decode_infer_request, resolve=methods.engine.regions.span)
         try:
@@ -200,28 +202,33 @@ class InferStream:
             request.copied_bytes = copied_bytes(request, data)
         asked.request, asked.request_id = request, request.id
         request.arrived_ns = monotonic_ns()
-        tracer = methods.engine.tracer
-        if tracer.is_on and (trace := begin_grpc(tracer, request.model, self._call)):
+        self.begin_trace(asked, request)
+        if self.forwarded:
+            add_forwarded(request, self.forwarded)
+        return request
+
+    def begin_trace(self, asked: Asked, request: InferRequest) -> None:
+        """Have the engine trace a request that is to be traced."""
+        engine = self._methods.engine
+        if engine.tracer.is_on and (trace := begin_grpc(engine.tracer, request.model, self._call)):
             asked.trace = trace
-            asked.engine = TracedEngine(methods.engine, trace)
+            asked.engine = TracedEngine(engine, trace)
             trace.stamp(moments.GRPC_WAITREAD_START)
             trace.stamp(moments.GRPC_WAITREAD_END)
-        if self._forwarded:
-            add_forwarded(request, self._forwarded)
-        return request
 
     # --- answers ---
 
-    async def _answer_once(self, asked: _Asked, request: InferRequest) -> Outcome:
+    async def answer_once(self, asked: Asked, request: InferRequest) -> Outcome:
+        """Return the answer to a request of a model that gives one."""
         try:
             response = await asked.engine.infer(request)
             response.final = True
             return self._encoded(request, response)
         except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
-            return self._failed(asked, error)
+            return self.fail(asked, error)
 
     async def _answer_later(
-        self, asked: _Asked, running: Coroutine[Any, Any, Outcome], waits_for: Any
+        self, asked: Asked, running: Coroutine[Any, Any, Outcome], waits_for: Any
     ) -> None:
         asked.outcome = await resume(running, waits_for)
         self._advance()
@@ -233,7 +240,7 @@ class InferStream:
             asked = line.popleft()
             self._put(asked, asked.outcome, is_last=True)
 
-    async def _answer_often(self, asked: _Asked, request: InferRequest) -> None:
+    async def _answer_often(self, asked: Asked, request: InferRequest) -> None:
         try:
             is_final = False
             async with aclosing(asked.engine.stream(request)) as responses:
@@ -245,10 +252,10 @@ class InferStream:
                 last = InferResponse(request.model, "", request.id)
                 self._put(asked, self._encoded(request, last))
         except Exception as error:  # noqa: BLE001  told to the client, or raised by `answers`
-            self._put(asked, self._failed(asked, error))
+            self._put(asked, self.fail(asked, error))
         self._put(asked, None, is_last=True)
 
-    def _put(self, asked: _Asked, outcome: Outcome | None, *, is_last: bool = False) -> None:
+    def _put(self, asked: Asked, outcome: Outcome | None, *, is_last: bool = False) -> None:
         self._ready.append((asked, outcome, is_last))
         if len(self._ready) >= MAX_READY:
             self._has_room.clear()
@@ -258,7 +265,7 @@ class InferStream:
         typed = self._methods.typed_answers
         return v2_grpc.encode_stream_response(request, response, mirror_typed=typed)
 
-    def _failed(self, asked: _Asked, error: Exception) -> Outcome:
+    def fail(self, asked: Asked, error: Exception) -> Outcome:
         """Return how the client is told of `error`; the model is named if it has run."""
         if asked.trace is not None:
             asked.trace.fail(error)
@@ -274,7 +281,7 @@ class InferStream:
 
     # --- ends ---
 
-    def _end(self, asked: _Asked) -> None:
+    def _end(self, asked: Asked) -> None:
         """Take note that the last answer to a request has been sent."""
         self._asked.discard(asked)
         self._size_bytes -= asked.size_bytes

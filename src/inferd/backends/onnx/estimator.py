@@ -1,0 +1,87 @@
+"""Estimator: a scikit-learn model from a file that may not run code, or is allowed to."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from inferd.config.model import ModelConfig
+from inferd.errors import BackendFailed, InvalidConfig, Unsupported, foreign_text
+
+ALLOW_PICKLE = "inferd_allow_pickle"
+"""The config parameter that lets a model file be a pickle, which can run any code."""
+
+TRUSTED = "inferd_trusted_types"
+"""The config parameter that lists types, separated by commas, a skops file may have."""
+
+PICKLES = (".joblib", ".pkl", ".pickle")
+
+# Types that hold numbers alone, which skops leaves for its callers to judge.
+_HARMLESS = re.compile(
+    r"sklearn\.(tree\._tree\.Tree|_loss\.(link|loss)\.\w+|"
+    r"neural_network\._stochastic_optimizers\.\w+|"
+    r"ensemble\._hist_gradient_boosting\.predictor\.TreePredictor|"
+    r"ensemble\._hist_gradient_boosting\.binning\._BinMapper|"
+    r"neighbors\._(kd|ball)_tree\.(KD|Ball)Tree(64|32)?)"
+)
+
+
+def load_estimator(file: Path, config: ModelConfig) -> Any:
+    """Return the estimator in `file`. Raises InvalidConfig, Unsupported, BackendFailed."""
+    what = f"'{file.name}'"
+    if file.suffix in PICKLES:
+        _check_allowed(config, what)
+        import joblib
+
+        return _loaded(lambda: joblib.load(file), what)
+    import skops.io
+
+    return _loaded(lambda: skops.io.load(file, trusted=_trusted(skops.io, file, config)), what)
+
+
+def _loaded(load: Any, what: str) -> Any:
+    try:
+        estimator = load()
+    except (InvalidConfig, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        msg = f"{what} cannot be loaded: {foreign_text(error)}"
+        raise BackendFailed(msg) from error
+    if not callable(getattr(estimator, "predict", None)):
+        msg = f"{what} holds a {type(estimator).__name__}, which cannot predict"
+        raise InvalidConfig(msg)
+    return estimator
+
+
+def _check_allowed(config: ModelConfig, what: str) -> None:
+    text = config.parameters.get(ALLOW_PICKLE, "false").lower()
+    if text not in ("true", "1"):
+        msg = (
+            f"{what} is a pickle, which can run any code when it is loaded; set parameter "
+            f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"
+        )
+        raise Unsupported(msg)
+
+
+def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:
+    listed = {name.strip() for name in config.parameters.get(TRUSTED, "").split(",")}
+    flagged = list(io.get_untrusted_types(file=file))
+    unknown = [name for name in flagged if name not in listed and not _HARMLESS.fullmatch(name)]
+    if unknown:
+        msg = (
+            f"'{file.name}' has types that are not trusted: {', '.join(sorted(unknown)[:5])}; "
+            f"parameter {TRUSTED} may list those that you trust"
+        )
+        raise InvalidConfig(msg)
+    return flagged
+
+
+def feature_count(estimator: Any) -> int:
+    """Return how many columns the estimator takes. Raises InvalidConfig when it does not tell."""
+    count = getattr(estimator, "n_features_in_", None)
+    if not isinstance(count, int | np.integer):
+        msg = f"a {type(estimator).__name__} does not tell how many features it takes"
+        raise InvalidConfig(msg)
+    return int(count)

@@ -1,0 +1,156 @@
+"""SklearnBackend: scikit-learn models, converted to ONNX when they load, else run as they are.
+
+Converted, a small model takes 5 µs where scikit-learn takes 70 to 3000. What cannot be converted,
+or does not come out the same on a few rows, is run by scikit-learn itself.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from inferd.backends.onnx.converted import ConvertedBackend
+from inferd.backends.onnx.estimator import feature_count, load_estimator
+from inferd.backends.onnx.settings import onnxruntime
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import Array, ArrayInstance
+from inferd.core.interfaces import Instance, ModelFiles, Placement
+from inferd.core.signature import Declared, Signature, check_config, complete_config
+from inferd.errors import Unsupported
+from inferd.tensor.dtype import DataType, datatype_of
+
+INPUT, PREDICT, PROBABILITY = "input", "predict", "predict_proba"
+"""What the tensors are called; the input as the configuration names it."""
+
+_RENAMED = {"label": PREDICT, "variable": PREDICT, "probabilities": PROBABILITY}
+_TOLERANCE = 1e-4
+
+
+class SklearnBackend(ConvertedBackend):
+    """Runs .skops files, and pickles where the configuration allows them."""
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        super().__init__(default_max_batch_size)
+        for package in ("sklearn", "skl2onnx", "skops"):  # imported with the first model
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(name=package)
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete. The input is FP32 [features]."""
+        try:
+            return super().complete(files, config)
+        except NotConvertible:
+            signature = Native(load_estimator(files.file, config), config).signature
+            completed = complete_config(config, signature, self._default_max_batch_size)
+            check_config(completed, signature)
+            return completed
+
+    def open(  # type: ignore[override]
+        self, files: ModelFiles, config: ModelConfig, placement: Placement
+    ) -> Instance:
+        """See Backend.open."""
+        try:
+            return super().open(files, config, placement)
+        except NotConvertible:
+            native = Native(load_estimator(files.file, config), config)
+            check_config(config, native.signature)
+            return ArrayInstance(config, files.version, native.run)
+
+    def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
+        estimator = load_estimator(files.file, config)
+        native = Native(estimator, config)
+        try:
+            content = _onnx(estimator, native.input_name, native.count)
+            _check_same(native, content)
+        except NotConvertible:
+            raise
+        except Exception as error:
+            raise NotConvertible(str(error)) from error
+        return content
+
+
+class NotConvertible(Unsupported):
+    """The model has to be run by scikit-learn itself."""
+
+
+class Native:
+    """An estimator as scikit-learn runs it."""
+
+    def __init__(self, estimator: Any, config: ModelConfig) -> None:
+        self.estimator = estimator
+        self.count = feature_count(estimator)
+        self.input_name = config.input[0].name if config.input else INPUT
+        has = callable(getattr(estimator, "predict_proba", None))
+        self.outputs = [PREDICT, *([PROBABILITY] if has else [])]
+        zeros = np.zeros((1, self.count), np.float32)
+        found = self.run({self.input_name: zeros}, self.outputs)
+        image = Declared(self.input_name, "float32", (-1, self.count), DataType.FP32)
+        declared = {
+            name: Declared(name, str(array.dtype), (-1, *array.shape[1:]), datatype_of(array.dtype))
+            for name, array in zip(self.outputs, found, strict=True)
+        }
+        self.signature = Signature({self.input_name: image}, {}, declared)
+
+    def run(self, feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
+        """Return what the estimator says, probabilities as FP32. See inferd.core.arrays.Run."""
+        rows = feed[self.input_name]
+        arrays = []
+        for name in names:
+            if name == PREDICT:
+                told = np.asarray(self.estimator.predict(rows))
+                single = told.dtype == np.float64
+                arrays.append(told.astype(np.float32) if single else _texts(told))
+            else:
+                arrays.append(np.asarray(self.estimator.predict_proba(rows), np.float32))
+        return arrays
+
+
+def _texts(array: Array) -> Array:
+    return array.astype(object) if array.dtype.kind in "US" else array
+
+
+def _onnx(estimator: Any, input_name: str, count: int) -> bytes:
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
+
+    model = convert_sklearn(
+        estimator,
+        initial_types=[(input_name, FloatTensorType([None, count]))],
+        options={id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None,
+        target_opset={"": 18, "ai.onnx.ml": 3},
+    )
+    names = {output.name: _RENAMED.get(output.name, "") for output in model.graph.output}
+    if not all(names.values()):
+        msg = f"it has outputs {', '.join(names)}"
+        raise NotConvertible(msg)
+    for node in model.graph.node:
+        node.output[:] = [names.get(name, name) for name in node.output]
+        node.input[:] = [names.get(name, name) for name in node.input]
+    for output in model.graph.output:
+        output.name = names[output.name]
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _check_same(native: Native, content: bytes) -> None:
+    """Raise NotConvertible unless the converted model says the same of a few rows."""
+    options = onnxruntime().SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime().InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    rows = np.random.default_rng(0).normal(size=(32, native.count)).astype(np.float32)
+    feed = {native.input_name: rows}
+    names = [output.name for output in session.get_outputs()]
+    expected = native.run(feed, native.outputs)
+    if names != native.outputs:
+        msg = f"it gives {', '.join(names)}, not {', '.join(native.outputs)}"
+        raise NotConvertible(msg)
+    for name, got, wanted in zip(names, session.run(names, feed), expected, strict=True):
+        same = (
+            np.allclose(got.reshape(wanted.shape), wanted, rtol=_TOLERANCE, atol=_TOLERANCE)
+            if wanted.dtype.kind == "f"
+            else np.array_equal(got.reshape(wanted.shape), wanted)
+        )
+        if not same:
+            msg = f"its {name} is not the same as scikit-learn's"
+            raise NotConvertible(msg)

@@ -1,0 +1,1 @@
+"""The python backend: models that are a class in a model.py."""

@@ -1,0 +1,168 @@
+"""PythonBackend: model.py files, each instance in a worker process of its own."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.supervisor import Plan
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import parse_json, to_json
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.errors import InvalidConfig
+
+TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
+"""The config parameter that bounds one execution; a worker that takes longer is killed."""
+
+RETRY_PARAMETER = "inferd_retry_lost_requests"
+"""The config parameter that lets requests run once more when their worker process has ended."""
+
+MEMORY_PARAMETER = "inferd_memory_limit_bytes"
+"""The config parameter that bounds the data of a worker process."""
+
+ARENA_SETTING = "shm-default-byte-size"
+"""The setting of --backend-config=python,... with the bytes of shared memory, each way."""
+
+MOST_SETTING = "shm-growth-limit-byte-size"
+"""The setting with the most bytes beyond those."""
+
+START_SETTING = "stub-timeout-seconds"
+"""The setting that bounds the start of a worker, its model's initialize included."""
+
+_MARK = b"auto_complete_config"
+_CLASS = b"class TritonPythonModel"
+
+
+class PythonBackend:
+    """Runs classes TritonPythonModel."""
+
+    bounded = False
+    concurrent = False
+
+    def __init__(self) -> None:
+        self._surroundings = Surroundings()
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._surroundings = surroundings
+
+    def environment(self, files: ModelFiles, config: ModelConfig) -> Environment:
+        """Return the interpreter of a model. Raises InferdError."""
+        del files, config
+        return Environment()
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete; what auto_complete_config says, asked in a process of its own.
+
+        A file that defines the class and does not mention that method is not asked.
+        """
+        _check_file(files)
+        source = files.file.read_bytes()
+        if _MARK not in source and _CLASS in source:
+            return config
+        instance = WorkerInstance(self._plan(files, config, Placement("auto_complete"), "complete"))
+        try:
+            completed = instance.start()
+        finally:
+            instance.close()
+        if completed is None:
+            return config
+        return _merged(config, parse_json(completed, "auto_complete_config"))
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
+        """See Backend.open. Raises InferdError with file and line of what the model raises."""
+        _check_file(files)
+        instance = WorkerInstance(self._plan(files, config, placement, "run"))
+        instance.start()
+        return instance
+
+    def _plan(
+        self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
+    ) -> Plan:
+        surroundings = self._surroundings
+        settings = surroundings.settings
+        start_s = _number(config, START_SETTING, settings.get(START_SETTING, ""))
+        sizes = Sizes(
+            arena=_pages(_number(config, ARENA_SETTING, settings.get(ARENA_SETTING, ""))),
+            most=int(_number(config, MOST_SETTING, settings.get(MOST_SETTING, ""))) or Sizes.most,
+            memory=int(_parameter(config, MEMORY_PARAMETER)),
+        )
+        environment = self.environment(files, config)
+
+        def make(told: Callable[[str, bool], None]) -> Process:
+            return Process(config.name, environment, sizes, told)
+
+        return Plan(
+            model=config.name,
+            version=files.version,
+            settings=_settings(files, config, placement, task),
+            make=make,
+            start_timeout_s=min(
+                start_s or surroundings.load_timeout_s, surroundings.load_timeout_s
+            ),
+            timeout_s=_parameter(config, TIMEOUT_PARAMETER),
+            retries=config.parameters.get(RETRY_PARAMETER, "").lower() in ("true", "yes", "1"),
+        )
+
+
+def _settings(
+    files: ModelFiles, config: ModelConfig, placement: Placement, task: str
+) -> dict[str, Any]:
+    return {
+        "task": task,
+        "file": str(files.file),
+        "folder": str(files.folder),
+        "version_folder": str(files.version_folder),
+        "args": {
+            "model_config": json.dumps(to_json(config)),
+            "model_instance_kind": "GPU" if placement.gpu else "CPU",
+            "model_instance_device_id": str(placement.device_id),
+            "model_instance_name": placement.name,
+            "model_repository": str(files.folder),
+            "model_version": str(files.version),
+            "model_name": config.name,
+        },
+    }
+
+
+def _merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
+    """Return `config` with what auto_complete_config may change."""
+    return replace(
+        config,
+        input=completed.input,
+        output=completed.output,
+        max_batch_size=completed.max_batch_size,
+        dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
+        decoupled=completed.decoupled,
+    )
+
+
+def _check_file(files: ModelFiles) -> None:
+    if not files.file.is_file():
+        place = f"{files.version_folder.name}/{files.file.name}"
+        msg = f"model '{files.folder.name}': there is no file '{place}' in the model's folder"
+        raise InvalidConfig(msg)
+
+
+def _parameter(config: ModelConfig, name: str) -> float:
+    return _number(config, name, config.parameters.get(name, ""))
+
+
+def _number(config: ModelConfig, name: str, text: str) -> float:
+    """Return the number in `text`, 0 for none. Raises InvalidConfig."""
+    try:
+        number = float(text or 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 2**53:
+        msg = f"model '{config.name}': {name} is '{text}', expected a number of 0 or more"
+        raise InvalidConfig(msg)
+    return number
+
+
+def _pages(size: float) -> int:
+    """Return the next multiple of 64 KiB, the default for 0."""
+    return max(1, -(-int(size) // (64 << 10))) * (64 << 10) if size else Sizes.arena

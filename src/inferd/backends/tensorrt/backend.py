@@ -1,0 +1,92 @@
+"""TensorrtBackend: plans of TensorRT, on the GPU they were built for."""
+
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+from weakref import WeakValueDictionary
+
+from inferd.backends.tensorrt.device import Device, find_device
+from inferd.backends.tensorrt.plan import Plan, load_plan, tensorrt
+from inferd.backends.tensorrt.run import PlanRun
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import ArrayInstance
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.signature import check_config, complete_config
+from inferd.errors import InvalidConfig, Unsupported
+
+
+class TensorrtBackend:
+    """Runs .plan files. Each instance has its own context, stream and memory over one engine."""
+
+    bounded = True
+    concurrent = False
+    joins = True
+
+    def __init__(
+        self,
+        find: Callable[[int], Device | None] = find_device,
+        runtime: Callable[[], ModuleType] = tensorrt,
+    ) -> None:
+        self._find = find
+        self._runtime = runtime
+        self._plans: WeakValueDictionary[Any, Plan] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete. Raises Unsupported without a GPU."""
+        device = self._device(config, 0)
+        try:
+            plan = self._plan(files, config, device, 0)
+            completed = complete_config(config, plan.signature, plan.max_batch_size or 1)
+            check_config(completed, plan.signature)
+        finally:
+            device.close()
+        return completed
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
+        """See Backend.open. Raises Unsupported without a GPU."""
+        if any(tensor.optional for tensor in config.input):
+            msg = f"model '{config.name}': a plan has no optional inputs"
+            raise InvalidConfig(msg)
+        device = self._device(config, placement.device_id)
+        try:
+            plan = self._plan(files, config, device, placement.device_id)
+            check_config(config, plan.signature)
+            runs = PlanRun(plan, device, config)
+        except BaseException:
+            device.close()
+            raise
+        scalars = plan.signature.scalars(config)
+        return ArrayInstance(config, files.version, runs.run, scalars=scalars, close=runs.close)
+
+    def _device(self, config: ModelConfig, device_id: int) -> Device:
+        device = self._find(device_id)
+        if device is None:
+            msg = (
+                f"model '{config.name}' is a TensorRT plan: it needs an NVIDIA GPU and its driver, "
+                f"and this machine shows no GPU {device_id}"
+            )
+            raise Unsupported(msg)
+        return device
+
+    def _plan(self, files: ModelFiles, config: ModelConfig, device: Device, number: int) -> Plan:
+        stat = files.file.stat()
+        key = (str(files.file), stat.st_mtime_ns, stat.st_size, number)
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                with device.current():
+                    plan = load_plan(self._import(config), files.file, config)
+                self._plans[key] = plan
+        return plan
+
+    def _import(self, config: ModelConfig) -> ModuleType:
+        try:
+            return self._runtime()
+        except ModuleNotFoundError as error:
+            msg = (
+                f"model '{config.name}': backend 'tensorrt' needs the Python package "
+                f"'{error.name}': pip install 'inferd[tensorrt]'"
+            )
+            raise Unsupported(msg) from error

@@ -1,0 +1,186 @@
+"""Device: the few calls of NVIDIA's driver that a plan takes; all that needs a GPU is here.
+
+The driver's own library is called directly, as it is wherever a GPU is and needs no package.
+Nothing of TensorRT may be touched before `find_device` has found one: without a GPU its runtime
+ends the process when it is given a plan.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from inferd.errors import BackendFailed
+
+_LIBRARY = "libcuda.so.1"
+_Address = ctypes.c_uint64
+_Pointer = ctypes.c_void_p
+
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cuInit": (ctypes.c_uint,),
+    "cuDeviceGetCount": (ctypes.POINTER(ctypes.c_int),),
+    "cuDeviceGet": (ctypes.POINTER(ctypes.c_int), ctypes.c_int),
+    "cuDevicePrimaryCtxRetain": (ctypes.POINTER(_Pointer), ctypes.c_int),
+    "cuDevicePrimaryCtxRelease_v2": (ctypes.c_int,),
+    "cuCtxPushCurrent_v2": (_Pointer,),
+    "cuCtxPopCurrent_v2": (ctypes.POINTER(_Pointer),),
+    "cuStreamCreate": (ctypes.POINTER(_Pointer), ctypes.c_uint),
+    "cuStreamSynchronize": (_Pointer,),
+    "cuStreamDestroy_v2": (_Pointer,),
+    "cuMemAlloc_v2": (ctypes.POINTER(_Address), ctypes.c_size_t),
+    "cuMemFree_v2": (_Address,),
+    "cuMemHostAlloc": (ctypes.POINTER(_Pointer), ctypes.c_size_t, ctypes.c_uint),
+    "cuMemFreeHost": (_Pointer,),
+    "cuMemcpyHtoDAsync_v2": (_Address, _Pointer, ctypes.c_size_t, _Pointer),
+    "cuMemcpyDtoHAsync_v2": (_Pointer, _Address, ctypes.c_size_t, _Pointer),
+    "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+}
+
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no waiting for the default stream
+
+
+class Device(Protocol):
+    """One GPU. Addresses are numbers; every call but `current` is made inside `current`."""
+
+    def current(self) -> Any:
+        """Return a context in which the calling thread uses this GPU."""
+        ...
+
+    def stream(self) -> int:
+        """Return a new stream."""
+        ...
+
+    def wait(self, stream: int) -> None:
+        """Wait until all that was put on `stream` is done."""
+        ...
+
+    def close_stream(self, stream: int) -> None:
+        """Free a stream."""
+        ...
+
+    def allocate(self, size_bytes: int) -> int:
+        """Return memory of the GPU."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Free what `allocate` gave."""
+        ...
+
+    def allocate_host(self, size_bytes: int) -> int:
+        """Return pinned memory of the CPU."""
+        ...
+
+    def free_host(self, address: int) -> None:
+        """Free what `allocate_host` gave."""
+        ...
+
+    def copy_in(self, to: int, host: int, size_bytes: int, stream: int) -> None:
+        """Put a copy from CPU to GPU on `stream`."""
+        ...
+
+    def copy_out(self, host: int, source: int, size_bytes: int, stream: int) -> None:
+        """Put a copy from GPU to CPU on `stream`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the GPU."""
+        ...
+
+
+def find_device(device_id: int, load: Any = ctypes.CDLL) -> Device | None:
+    """Return GPU `device_id`, or None where there is no driver or no such GPU."""
+    try:
+        library = load(_LIBRARY)
+    except OSError:
+        return None
+    driver = _Driver(library)
+    try:
+        driver.call("cuInit", 0)
+        count = ctypes.c_int()
+        driver.call("cuDeviceGetCount", ctypes.byref(count))
+        return CudaDevice(driver, device_id) if device_id < count.value else None
+    except BackendFailed:
+        return None
+
+
+class _Driver:
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        for name, types in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = types, ctypes.c_int
+
+    def call(self, name: str, *args: Any) -> None:
+        """Call a function of the driver. Raises BackendFailed with its name of the error."""
+        if status := getattr(self._library, name)(*args):
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorName(status, ctypes.byref(text))
+            word = (text.value or b"an unknown error").decode()
+            msg = f"the GPU's driver answers {name} with {word}"
+            raise BackendFailed(msg)
+
+
+class CudaDevice:
+    """A Device of NVIDIA, by its primary context, which CUDA's own runtime uses too."""
+
+    def __init__(self, driver: _Driver, device_id: int) -> None:
+        self._driver = driver
+        self._device = ctypes.c_int()
+        self._context = _Pointer()
+        driver.call("cuDeviceGet", ctypes.byref(self._device), device_id)
+        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """See Device.current."""
+        self._driver.call("cuCtxPushCurrent_v2", self._context)
+        try:
+            yield
+        finally:
+            self._driver.call("cuCtxPopCurrent_v2", ctypes.byref(_Pointer()))
+
+    def stream(self) -> int:
+        """See Device.stream."""
+        made = _Pointer()
+        self._driver.call("cuStreamCreate", ctypes.byref(made), _NON_BLOCKING)
+        return made.value or 0
+
+    def wait(self, stream: int) -> None:
+        """See Device.wait. The interpreter lock is not held meanwhile."""
+        self._driver.call("cuStreamSynchronize", stream)
+
+    def close_stream(self, stream: int) -> None:
+        """See Device.close_stream."""
+        self._driver.call("cuStreamDestroy_v2", stream)
+
+    def allocate(self, size_bytes: int) -> int:
+        """See Device.allocate."""
+        made = _Address()
+        self._driver.call("cuMemAlloc_v2", ctypes.byref(made), max(1, size_bytes))
+        return made.value
+
+    def free(self, address: int) -> None:
+        """See Device.free."""
+        self._driver.call("cuMemFree_v2", address)
+
+    def allocate_host(self, size_bytes: int) -> int:
+        """See Device.allocate_host."""
+        made = _Pointer()
+        self._driver.call("cuMemHostAlloc", ctypes.byref(made), max(1, size_bytes), 0)
+        return made.value or 0
+
+    def free_host(self, address: int) -> None:
+        """See Device.free_host."""
+        self._driver.call("cuMemFreeHost", address)
+
+    def copy_in(self, to: int, host: int, size_bytes: int, stream: int) -> None:
+        """See Device.copy_in."""
+        self._driver.call("cuMemcpyHtoDAsync_v2", to, host, size_bytes, stream)
+
+    def copy_out(self, host: int, source: int, size_bytes: int, stream: int) -> None:
+        """See Device.copy_out."""
+        self._driver.call("cuMemcpyDtoHAsync_v2", host, source, size_bytes, stream)
+
+    def close(self) -> None:
+        """See Device.close."""
+        self._driver.call("cuDevicePrimaryCtxRelease_v2", self._device)

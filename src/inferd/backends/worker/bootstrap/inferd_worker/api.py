@@ -1,0 +1,143 @@
+"""What model.py imports as triton_python_backend_utils."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import current
+from .config import (
+    TRITON_STRING_TO_NUMPY,
+    ModelConfig,
+    get_input_config_by_name,
+    get_output_config_by_name,
+    numpy_to_triton_type,
+    triton_string_to_numpy,
+    triton_to_numpy_type,
+    using_decoupled_model_transaction_policy,
+)
+from .datatype import decode_strings, encode_strings
+from .error import TritonError, TritonModelException
+from .log import Logger
+from .metric import Metric, MetricFamily
+from .request import (
+    MEMORY_CPU,
+    MEMORY_GPU,
+    RELEASE_ALL,
+    RELEASE_RESCHEDULE,
+    SEQUENCE_END,
+    SEQUENCE_START,
+    InferenceRequest,
+    InferenceTrace,
+    PreferredMemory,
+)
+from .response import FINAL, InferenceResponse, InferenceResponseSender
+from .tensor import Tensor
+
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = SEQUENCE_START
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = SEQUENCE_END
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL
+TRITONSERVER_REQUEST_RELEASE_ALL = RELEASE_ALL
+TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = RELEASE_RESCHEDULE
+TRITONSERVER_MEMORY_CPU = MEMORY_CPU
+TRITONSERVER_MEMORY_GPU = MEMORY_GPU
+
+
+def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Tensor | None:
+    """Return the input called `name`, or None."""
+    for tensor in inference_request.inputs():
+        if tensor.name() == name:
+            return tensor
+    return None
+
+
+def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) -> Tensor | None:
+    """Return the output called `name`, or None."""
+    for tensor in inference_response.output_tensors():
+        if tensor.name() == name:
+            return tensor
+    return None
+
+
+def serialize_byte_tensor(input_tensor: Any) -> Any:
+    """Return the elements of an array of strings, each behind its length of 4 bytes."""
+    if not input_tensor.size:
+        return b""
+    return encode_strings(input_tensor)
+
+
+def deserialize_bytes_tensor(encoded_tensor: Any) -> Any:
+    """Return the elements behind their lengths, as a flat array of bytes objects."""
+    elements = decode_strings(encoded_tensor)
+    array = np.empty(len(elements), dtype=np.object_)
+    array[:] = elements
+    return array
+
+
+deserialize_byte_tensor = deserialize_bytes_tensor
+
+
+def get_model_dir() -> str:
+    """Return the folder of the version that is served."""
+    return current.worker().version_folder
+
+
+def load_model(model_name: str, config: str = "", files: dict[str, Any] | None = None) -> None:
+    """Load a model of this server, or load it anew; only where clients may, too.
+
+    `config` is JSON, `files` contents by path (a "file:" before it is dropped).
+    """
+    sent = {
+        name.removeprefix("file:"): bytes(content).hex() for name, content in (files or {}).items()
+    }
+    current.worker().calls.command("load", model_name, config, sent)
+
+
+def unload_model(model_name: str, unload_dependents: bool = False) -> None:
+    """Unload a model of this server."""
+    current.worker().calls.command("unload", model_name, bool(unload_dependents))
+
+
+def is_model_ready(model_name: str, model_version: str = "") -> bool:
+    """Tell whether a model of this server, or a version of it, can be called."""
+    return bool(current.worker().calls.command("is_ready", model_name, str(model_version)))
+
+
+__all__ = [
+    "TRITONSERVER_MEMORY_CPU",
+    "TRITONSERVER_MEMORY_GPU",
+    "TRITONSERVER_REQUEST_FLAG_SEQUENCE_END",
+    "TRITONSERVER_REQUEST_FLAG_SEQUENCE_START",
+    "TRITONSERVER_REQUEST_RELEASE_ALL",
+    "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE",
+    "TRITONSERVER_RESPONSE_COMPLETE_FINAL",
+    "TRITON_STRING_TO_NUMPY",
+    "InferenceRequest",
+    "InferenceResponse",
+    "InferenceResponseSender",
+    "InferenceTrace",
+    "Logger",
+    "Metric",
+    "MetricFamily",
+    "ModelConfig",
+    "PreferredMemory",
+    "Tensor",
+    "TritonError",
+    "TritonModelException",
+    "deserialize_byte_tensor",
+    "deserialize_bytes_tensor",
+    "get_input_config_by_name",
+    "get_input_tensor_by_name",
+    "get_model_dir",
+    "get_output_config_by_name",
+    "get_output_tensor_by_name",
+    "is_model_ready",
+    "load_model",
+    "numpy_to_triton_type",
+    "serialize_byte_tensor",
+    "triton_string_to_numpy",
+    "triton_to_numpy_type",
+    "unload_model",
+    "using_decoupled_model_transaction_policy",
+]

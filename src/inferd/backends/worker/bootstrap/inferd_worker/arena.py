@@ -1,0 +1,170 @@
+"""Arena: shared memory that one process writes and another reads, block by block.
+
+It is one file without a name, a memfd, mapped for good by both. Blocks are taken where the first
+hole is large enough, so one request after the other finds the same few pages, warm in the cache;
+a ring would walk through all of them, and whoever kept one block would hold up the rest. What
+finds no hole gets a region of its own behind the end, which is unmapped, and its memory given
+back, when it is released.
+
+Who receives a block sees it as an array. When that array and all views of it are gone the block
+is noted as released, and the next packet to the sender says so.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from collections import deque
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .packet import ALIGN
+
+_PAGE = mmap.ALLOCATIONGRANULARITY
+
+
+class ArenaFull(Exception):
+    """There is no room, and no more may be taken."""
+
+
+class Arena:
+    """The blocks of the file `fd`, which this process takes and writes.
+
+    `size` bytes are mapped for good; `most` more may be in regions of their own.
+    """
+
+    def __init__(self, fd: int, size: int, most: int) -> None:
+        self.size = size
+        self._fd = fd
+        self._most = most
+        self._view = memoryview(mmap.mmap(fd, size))
+        self._holes = [(0, size)]  # start, length; by start
+        self._taken: dict[int, int] = {}
+        self._regions: dict[int, mmap.mmap] = {}
+        self._end = size
+        self._region_bytes = 0
+
+    def take(self, size: int) -> tuple[int, memoryview]:
+        """Return a block: its offset, and the memory to write. Raises ArenaFull."""
+        length = (size + ALIGN - 1) & -ALIGN
+        holes = self._holes
+        for index, (start, free) in enumerate(holes):
+            if free >= length:
+                if free == length:
+                    del holes[index]
+                else:
+                    holes[index] = (start + length, free - length)
+                self._taken[start] = length
+                return start, self._view[start : start + size]
+        return self._take_region(size)
+
+    def give(self, offset: int) -> None:
+        """Take a released block back; one that is not taken is passed over."""
+        if offset in self._regions:
+            self._give_region(offset)
+            return
+        length = self._taken.pop(offset, 0)
+        if not length:
+            return
+        holes = self._holes
+        index = 0
+        for index, (start, _) in enumerate(holes):  # noqa: B007  few: most blocks live shortly
+            if start > offset:
+                break
+        else:
+            index = len(holes)
+        end = offset + length
+        if index < len(holes) and holes[index][0] == end:
+            end += holes.pop(index)[1]
+        if index and sum(holes[index - 1]) == offset:
+            index -= 1
+            offset = holes.pop(index)[0]
+        holes.insert(index, (offset, end - offset))
+
+    @property
+    def taken_count(self) -> int:
+        """How many blocks are out."""
+        return len(self._taken) + len(self._regions)
+
+    def _take_region(self, size: int) -> tuple[int, memoryview]:
+        length = -(-size // _PAGE) * _PAGE
+        if self._region_bytes + length > self._most:
+            msg = f"{size} bytes find no room: {self._region_bytes} of {self._most} are in use"
+            raise ArenaFull(msg)
+        offset = self._end
+        try:
+            os.ftruncate(self._fd, max(offset + length, os.fstat(self._fd).st_size))
+            region = mmap.mmap(self._fd, length, offset=offset)
+        except (OSError, ValueError) as error:
+            msg = f"{size} bytes find no room: {error}"
+            raise ArenaFull(msg) from error
+        self._end += length
+        self._region_bytes += length
+        self._regions[offset] = region
+        return offset, memoryview(region)[:size]
+
+    def _give_region(self, offset: int) -> None:
+        region = self._regions.pop(offset)
+        self._region_bytes -= len(region)
+        region.madvise(mmap.MADV_REMOVE)
+        if not self._regions:
+            self._end = self.size
+
+
+class Received:
+    """The blocks of the other side's arena, the file `fd`, as they arrive here."""
+
+    def __init__(self, fd: int, size: int, *, writable: bool) -> None:
+        self._fd = fd
+        self._size = size
+        self._access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self._map = mmap.mmap(fd, size, access=self._access)
+        self._alive: dict[int, tuple[int, Any]] = {}
+        self._released: deque[int] = deque()
+
+    def block(self, offset: int, size: int) -> np.ndarray[Any, Any]:
+        """Return the bytes of a block; it is released when nothing refers to them any more.
+
+        Raises ValueError for what is no block.
+        """
+        if offset < 0 or size <= 0 or offset in self._alive:
+            raise ValueError(f"there is no block of {size} bytes at {offset}")
+        if offset + size <= self._size:
+            array = np.ndarray((size,), np.uint8, self._map, offset)
+        else:
+            if offset % _PAGE or offset + size > os.fstat(self._fd).st_size:
+                raise ValueError(f"there is no block of {size} bytes at {offset}")
+            region = mmap.mmap(self._fd, size, access=self._access, offset=offset)
+            array = np.ndarray((size,), np.uint8, region)
+        self._alive[offset] = size, weakref.ref(array, partial(self._release, offset))
+        return array
+
+    def released(self) -> list[int]:
+        """Return the offsets of the blocks released since the last call."""
+        offsets: list[int] = []
+        while self._released:
+            offset = self._released.popleft()
+            self._alive.pop(offset, None)
+            offsets.append(offset)
+        return offsets
+
+    def put_back(self, offsets: list[int]) -> None:
+        """Have `offsets`, which could not be told after all, returned again."""
+        self._released.extend(offsets)
+
+    @property
+    def released_count(self) -> int:
+        """How many blocks the next call of `released` returns."""
+        return len(self._released)
+
+    @property
+    def is_much(self) -> bool:
+        """Whether what was released is worth a packet of its own."""
+        released = [self._alive[offset][0] for offset in tuple(self._released)]
+        return bool(sum(released) * 4 > self._size)
+
+    def _release(self, offset: int, _: Any) -> None:
+        self._released.append(offset)  # in whatever thread let go of it last

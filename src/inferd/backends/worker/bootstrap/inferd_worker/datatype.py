@@ -1,0 +1,77 @@
+"""Datatypes: their names in packets and configurations, their numbers, their numpy twins."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+NUMPY: dict[str, Any] = {
+    "BOOL": np.dtype("?"),
+    "UINT8": np.dtype("u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype("i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+    "BYTES": np.dtype("O"),
+    "BF16": np.dtype("<u2"),
+}
+"""Name in packets -> dtype; BF16 shows as the bit patterns."""
+
+NUMBERS = {name: number for number, name in enumerate(NUMPY, 1)}
+"""Name in packets -> number in ModelConfig's DataType."""
+
+NAMES = {dtype: name for name, dtype in NUMPY.items() if name != "BF16"}
+
+_LENGTH = struct.Struct("<I")
+
+
+def name_of(dtype: Any) -> str:
+    """Return the name of the datatype that holds arrays of `dtype`. Raises TypeError."""
+    if dtype.kind in "OSU":
+        return "BYTES"
+    name = NAMES.get(dtype.newbyteorder("<"))
+    if name is None:
+        raise TypeError(f"numpy dtype {dtype} has no counterpart among the protocol's datatypes")
+    return name
+
+
+def config_name(name: str) -> str:
+    """Return how configurations call the datatype `name`: TYPE_FP32."""
+    return "TYPE_STRING" if name == "BYTES" else f"TYPE_{name}"
+
+
+def encode_strings(array: Any) -> bytes:
+    """Return the elements of an object, bytes or str array, each behind its length.
+
+    str is encoded as UTF-8, what is neither by its str().
+    """
+    parts = []
+    for element in array.ravel().tolist():
+        raw = element if isinstance(element, bytes) else str(element).encode()
+        parts.append(_LENGTH.pack(len(raw)))
+        parts.append(raw)
+    return b"".join(parts)
+
+
+def decode_strings(data: Any) -> list[bytes]:
+    """Return the elements behind their lengths in the buffer `data`. Raises ValueError."""
+    view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    elements, offset, end = [], 0, len(view)
+    while offset < end:
+        if end - offset < _LENGTH.size:
+            raise ValueError("the data ends within the length of an element")
+        size = _LENGTH.unpack_from(view, offset)[0]
+        offset += _LENGTH.size
+        if size > end - offset:
+            raise ValueError(f"an element says it has {size} bytes, {end - offset} are left")
+        elements.append(bytes(view[offset : offset + size]))
+        offset += size
+    return elements

@@ -1,0 +1,56 @@
+"""Errors as model.py raises and returns them."""
+
+from __future__ import annotations
+
+import enum
+
+
+class _ErrorCode(enum.IntEnum):
+    """Why something failed, by Triton's names."""
+
+    UNKNOWN = 0
+    INTERNAL = 1
+    NOT_FOUND = 2
+    INVALID_ARG = 3
+    UNAVAILABLE = 4
+    UNSUPPORTED = 5
+    ALREADY_EXISTS = 6
+    CANCELLED = 7
+
+    def __str__(self) -> str:
+        return f"__ErrorCode.{self.name}"
+
+
+class TritonError:
+    """An error to be put into an InferenceResponse."""
+
+    UNKNOWN = _ErrorCode.UNKNOWN
+    INTERNAL = _ErrorCode.INTERNAL
+    NOT_FOUND = _ErrorCode.NOT_FOUND
+    INVALID_ARG = _ErrorCode.INVALID_ARG
+    UNAVAILABLE = _ErrorCode.UNAVAILABLE
+    UNSUPPORTED = _ErrorCode.UNSUPPORTED
+    ALREADY_EXISTS = _ErrorCode.ALREADY_EXISTS
+    CANCELLED = _ErrorCode.CANCELLED
+
+    def __init__(self, message: str, code: int = _ErrorCode.INTERNAL) -> None:
+        self._message = str(message)
+        self._code = _ErrorCode(code)
+
+    def code(self) -> _ErrorCode:
+        """Return why, one of the constants of this class."""
+        return self._code
+
+    def message(self) -> str:
+        """Return the text."""
+        return self._message
+
+    def __str__(self) -> str:
+        return self._message
+
+    def __repr__(self) -> str:
+        return f"TritonError({self._message!r}, {self._code})"
+
+
+class TritonModelException(Exception):
+    """What a model raises, and what is raised in it when it uses something wrongly."""

@@ -1,0 +1,191 @@
+"""Line: the worker's end of the socket to the server.
+
+No thread of its own reads it: that would cost every request a change of threads. Whoever waits
+for something reads until it has come, and hands on what is for others; one of those that wait
+reads, the others sleep. What nobody waits for, cancellations and returned memory, is read when
+somebody asks or needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+import numpy as np
+
+from . import packet
+from .arena import Arena, ArenaFull, Received
+
+if TYPE_CHECKING:
+    import socket
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, check_circular=False).encode
+_ZEROS = bytes(packet.ALIGN)
+
+
+class LineClosed(Exception):
+    """The server has gone, or has hung up."""
+
+
+class Payload:
+    """Bytes of tensors on their way into a packet."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, Any]] = []
+        self.size = 0
+
+    def add(self, data: Any) -> tuple[int, int]:
+        """Add a buffer; return its offset and size."""
+        view = memoryview(data)
+        offset, size = self.size, view.nbytes
+        if size:
+            if view.format != "B" or view.ndim != 1:
+                view = view.cast("B")
+            self.parts.append((offset, view))
+            self.size = packet.aligned(offset + size)
+        return offset, size
+
+
+class Line:
+    """Reads and sends packets; any thread may do either.
+
+    `receive` is called with kind, document and data of each packet, by whoever reads it, one
+    after another; after it `changed` is notified.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        arena: Arena,
+        received: Received,
+        receive: Callable[[int, Any, Any], None],
+    ) -> None:
+        self._socket = sock
+        self._arena = arena
+        self._received = received
+        self._receive = receive
+        self._sending = threading.Lock()
+        self.changed = threading.Condition(threading.Lock())
+        self._is_reading = False
+        self._buffer = bytearray(packet.MAX_PACKET)
+        self._view = memoryview(self._buffer)
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for; see `look`."""
+        return self._socket.fileno()
+
+    def wait(self, is_done: Callable[[], Any], timeout_s: float | None = None) -> bool:
+        """Read until `is_done()`; tell whether it is. Raises LineClosed."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self.changed:
+            while not is_done():
+                if self.is_closed:
+                    raise LineClosed
+                left_s = None if deadline is None else deadline - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    return False
+                if self._is_reading:
+                    self.changed.wait(left_s)
+                else:
+                    self._read(left_s)
+            return True
+
+    def look(self) -> None:
+        """Read what has come, without waiting."""
+        with self.changed:
+            while not self._is_reading and not self.is_closed and self._read(0):
+                pass
+
+    def _read(self, timeout_s: float | None) -> bool:
+        """Read a packet; called with `changed` held, which is let go of meanwhile."""
+        self._is_reading = True
+        self.changed.release()
+        size = -1
+        try:
+            if timeout_s is None or self._poll.poll(timeout_s * 1000):
+                size = self._socket.recv_into(self._buffer)
+        except OSError:
+            size = 0
+        finally:
+            self.changed.acquire()
+            self._is_reading = False
+            if size == 0:
+                self.is_closed = True
+            self.changed.notify_all()
+        if size > 0:
+            self._dispatch(size)
+        return size > 0
+
+    def _dispatch(self, size: int) -> None:
+        kind, document_size, offset, payload_size = packet.HEADER.unpack_from(self._buffer)
+        if offset == packet.INLINE:
+            data: Any = self._view[packet.HEADER.size : size]
+        else:
+            data = self._received.block(offset, payload_size)
+        document = json.loads(bytes(data[:document_size]))
+        if document[0]:
+            with self._sending:
+                for block in document[0]:
+                    self._arena.give(block)
+        start = packet.aligned(document_size)
+        tensors = None
+        if start < payload_size:
+            # The buffer is written again by the next packet; a block is nobody else's.
+            is_inline = offset == packet.INLINE
+            tensors = (
+                np.frombuffer(bytearray(data[start:]), np.uint8) if is_inline else data[start:]
+            )
+        del data
+        self._receive(kind, document, tensors)
+
+    def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
+        """Send a packet; `document` is without its first element. Raises ArenaFull, LineClosed."""
+        with self._sending:
+            released = self._received.released()
+            text = _encode([released, *document]).encode()
+            start = packet.aligned(len(text))
+            size = start + payload.size if payload is not None and payload.size else len(text)
+            if size <= packet.INLINE_BYTES:
+                parts = [packet.HEADER.pack(kind, len(text), packet.INLINE, size), text]
+                if payload is not None and payload.size:
+                    parts.append(_ZEROS[: start - len(text)])
+                    for _offset, view in payload.parts:
+                        parts.append(view)
+                        parts.append(_ZEROS[: packet.aligned(len(view)) - len(view)])
+                whole = b"".join(parts)
+            else:
+                try:
+                    whole = self._in_block(kind, text, size, payload)
+                except ArenaFull:
+                    self._received.put_back(released)
+                    raise
+            try:
+                self._socket.sendall(whole)
+            except OSError as error:
+                raise LineClosed from error
+
+    def _in_block(self, kind: int, text: bytes, size: int, payload: Payload | None) -> bytes:
+        offset, block = self._arena.take(size)
+        block[: len(text)] = text
+        start = packet.aligned(len(text))
+        for at, view in payload.parts if payload is not None else ():
+            block[start + at : start + at + len(view)] = view
+        return packet.HEADER.pack(kind, len(text), offset, size)
+
+    def release(self, *, lazily: bool = False) -> None:
+        """Tell the server which of its blocks are free; `lazily` only if that is much."""
+        if self._received.released_count and (not lazily or self._received.is_much):
+            self.send(packet.RELEASE, [])
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a packet can be sent without waiting for one that is being sent."""
+        return not self._sending.locked()

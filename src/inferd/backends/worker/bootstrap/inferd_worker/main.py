@@ -1,0 +1,52 @@
+"""The main program of a worker process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+
+from . import api, current
+from .arena import Arena, Received
+from .worker import Worker
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> None:
+    """Run the worker that `arguments` describe.
+
+    They are the numbers: socket, arena to read, arena to write, their size, the most bytes beyond
+    it, the server's process, the most bytes of data (0: any).
+    """
+    sock, incoming, outgoing, size, most, parent, memory = map(int, arguments)
+    _die_with(parent)
+    _limit(memory)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server says when it is over
+    for fd in (sock, incoming, outgoing):
+        os.set_inheritable(fd, False)
+    received = Received(incoming, size, writable=True)
+    worker = Worker(socket.socket(fileno=sock), Arena(outgoing, size, most), received)
+    current.set_worker(worker)
+    sys.modules["triton_python_backend_utils"] = api
+    worker.run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads the model left behind keep nobody
+
+
+def _die_with(parent: int) -> None:
+    """Have the system kill this process when the thread that started it ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that
+        os._exit(1)
+
+
+def _limit(memory: int) -> None:
+    if memory:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))

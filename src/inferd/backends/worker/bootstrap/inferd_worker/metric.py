@@ -1,0 +1,91 @@
+"""MetricFamily and Metric: a model's own numbers among the server's metrics."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from typing import TYPE_CHECKING
+
+from . import current, packet
+from .error import TritonModelException
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_numbers = itertools.count(1)
+
+
+class _Kind(enum.IntEnum):
+    COUNTER = 0
+    GAUGE = 1
+    HISTOGRAM = 2
+
+
+class MetricFamily:
+    """Metrics of one name, kind and description that differ in their labels."""
+
+    COUNTER = _Kind.COUNTER
+    GAUGE = _Kind.GAUGE
+    HISTOGRAM = _Kind.HISTOGRAM
+
+    def __init__(self, name: str, description: str, kind: int) -> None:
+        self._name = name
+        self._kind = _Kind(kind)
+        current.worker().calls.command("metric_family", name, description, self._kind.name.lower())
+
+    def Metric(  # noqa: N802
+        self, labels: dict[str, str] | None = None, buckets: Sequence[float] | None = None
+    ) -> Metric:
+        """Return the metric with `labels`; a histogram needs its `buckets`."""
+        if self._kind is _Kind.HISTOGRAM:
+            if not buckets:
+                raise TritonModelException(f"a histogram needs buckets: '{self._name}'")
+        elif buckets:
+            raise TritonModelException(f"only a histogram has buckets, '{self._name}' is none")
+        return Metric(self._name, self._kind, labels or {}, buckets)
+
+
+class Metric:
+    """One metric; made by MetricFamily.Metric."""
+
+    def __init__(
+        self, family: str, kind: int, labels: dict[str, str], buckets: Sequence[float] | None
+    ) -> None:
+        self._kind = kind
+        self._number = next(_numbers)
+        current.worker().calls.command(
+            "metric",
+            self._number,
+            family,
+            {str(key): str(value) for key, value in labels.items()},
+            [float(bound) for bound in buckets] if buckets else None,
+        )
+
+    def increment(self, value: float) -> None:
+        """Add `value`, to a counter 0 or more."""
+        if self._kind == _Kind.HISTOGRAM:
+            raise TritonModelException("a histogram observes, it is not incremented")
+        if self._kind == _Kind.COUNTER and value < 0:
+            raise TritonModelException(f"a counter only grows, {value} is negative")
+        self._send("increment", value)
+
+    def set(self, value: float) -> None:
+        """Set a gauge."""
+        if self._kind != _Kind.GAUGE:
+            raise TritonModelException("only a gauge can be set")
+        self._send("set", value)
+
+    def observe(self, value: float) -> None:
+        """Count one more value of a histogram."""
+        if self._kind != _Kind.HISTOGRAM:
+            raise TritonModelException("only a histogram observes")
+        self._send("observe", value)
+
+    def value(self) -> float:
+        """Return the value, all instances of the model together."""
+        if self._kind == _Kind.HISTOGRAM:
+            raise TritonModelException("a histogram has no single value")
+        return float(current.worker().calls.command("metric_value", self._number))
+
+    def _send(self, verb: str, value: float) -> None:
+        current.worker().line.send(packet.METRIC, [self._number, verb, float(value)])

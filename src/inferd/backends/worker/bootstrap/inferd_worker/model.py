@@ -1,0 +1,78 @@
+"""The model's own code: imported, and its failures told with file and line."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+import types
+from typing import Any
+
+from .error import TritonModelException
+
+MAX_TEXT = 2000
+
+
+class ModelFailed(Exception):
+    """The model's code failed, or is not as it must be; the text is for clients."""
+
+
+def import_class(file: str, version_folder: str, folder: str) -> Any:
+    """Return the class TritonPythonModel of `file`. Raises ModelFailed.
+
+    The module is called <version>.<stem> and is part of a package, so that it may import its
+    neighbours by `from . import x`.
+    """
+    sys.path[:0] = [""]
+    sys.path += [version_folder, folder]
+    version = os.path.basename(version_folder)
+    package = types.ModuleType(version)
+    package.__path__ = [version_folder]
+    sys.modules[version] = package
+    name = f"{version}.{os.path.splitext(os.path.basename(file))[0]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not os.path.isfile(file):
+        raise ModelFailed(f"there is no file {shown(file, folder)}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        raise ModelFailed(told(error, folder)) from error
+    found = getattr(module, "TritonPythonModel", None)
+    if not isinstance(found, type):
+        raise ModelFailed(f"{shown(file, folder)} defines no class TritonPythonModel")
+    if not callable(getattr(found, "execute", None)):
+        raise ModelFailed(f"class TritonPythonModel in {shown(file, folder)} has no method execute")
+    return found
+
+
+def told(error: BaseException, folder: str) -> str:
+    """Return type and text of `error`, and where in the model's folder it came from."""
+    if isinstance(error, TritonModelException):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        text = f"{type(error).__name__}: {error.msg}"
+        return f"{text[:MAX_TEXT]} ({shown(error.filename, folder)}, line {error.lineno})"
+    text = text.replace(folder + os.sep, "")
+    if len(text) > MAX_TEXT:
+        text = f"{text[: MAX_TEXT // 2]} ... {text[-MAX_TEXT // 2 :]}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.startswith(folder + os.sep):
+            return f"{text} ({shown(frame.filename, folder)}, line {frame.lineno}, in {frame.name})"
+    return text
+
+
+def full(error: BaseException) -> str:
+    """Return the traceback, for the log."""
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+def shown(file: str, folder: str) -> str:
+    """Return `file` as seen from the model's folder: no path of this machine."""
+    if file.startswith(folder + os.sep):
+        return file[len(folder) + 1 :]
+    return os.path.basename(file)

@@ -1,0 +1,73 @@
+"""Open: a request that has come and still may be answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .error import TritonModelException
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+WINDOW = 16
+"""So many answers, or WINDOW_BYTES of them, may be under way before the model has to wait."""
+
+WINDOW_BYTES = 1 << 20
+
+
+class Open:
+    """What is known of one request: whether it was cancelled, and what was sent."""
+
+    __slots__ = (
+        "__weakref__",
+        "_worker",
+        "depth",
+        "has_sender",
+        "is_cancelled",
+        "is_closed",
+        "number",
+        "outputs",
+        "room",
+        "sent_count",
+    )
+
+    def __init__(self, worker: Worker, number: int, outputs: list[str] | None) -> None:
+        self._worker = worker
+        self.number = number
+        self.outputs = outputs
+        self.is_cancelled = False
+        self.is_closed = False  # its last answer was sent
+        self.has_sender = False
+        self.sent_count = 0
+        self.room = WINDOW
+
+    def look(self) -> bool:
+        """Tell whether it was cancelled, as far as the server has said by now."""
+        if not self.is_cancelled and not self.is_closed:
+            self._worker.line.look()
+        return self.is_cancelled
+
+    def send(self, response: Any, *, is_final: bool) -> None:
+        """Send an answer, or only that there are no more. Raises TritonModelException."""
+        worker = self._worker
+        if not worker.is_decoupled:
+            if self.sent_count and response is not None:
+                raise TritonModelException(
+                    "the response was sent already; only a decoupled model may send several"
+                )
+            if response is None and not self.sent_count:
+                raise TritonModelException(
+                    "the final flag came before a response; only a decoupled model may send none"
+                )
+            if self.is_closed:
+                return  # the flag behind the one response
+            is_final = True
+        elif self.is_closed:
+            raise TritonModelException("the final response of this request was sent already")
+        self.sent_count += response is not None
+        self.is_closed = is_final
+        worker.send_answer(self, response, is_final=is_final)
+
+    def __del__(self) -> None:
+        if not self.is_closed:
+            self._worker.drop(self.number)

@@ -1,0 +1,216 @@
+"""InferenceRequest: what a model is asked, and what it asks other models."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import current
+from .error import TritonModelException
+from .response import InferenceResponse, InferenceResponseSender, checked_parameters
+from .tensor import Tensor, read_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .open import Open
+
+SEQUENCE_START, SEQUENCE_END = 1, 2
+RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
+MEMORY_CPU, MEMORY_GPU = 0, 1
+
+
+class PreferredMemory:
+    """Where the outputs of a called model should lie; here that is the CPU's memory."""
+
+    __slots__ = ("_device_id", "_type")
+
+    def __init__(self, preferred_memory_type: int, preferred_device_id: int = 0) -> None:
+        if preferred_memory_type not in (MEMORY_CPU, MEMORY_GPU):
+            raise TritonModelException(
+                f"memory type {preferred_memory_type!r} is neither TRITONSERVER_MEMORY_CPU nor "
+                f"TRITONSERVER_MEMORY_GPU"
+            )
+        self._type = preferred_memory_type
+        self._device_id = preferred_device_id
+
+
+class InferenceTrace:
+    """The trace a request belongs to; `context` is its OpenTelemetry context, if it has one."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: str | None = None) -> None:
+        self._context = context
+
+    def get_context(self) -> str | None:
+        """Return the context."""
+        return self._context
+
+
+class InferenceRequest:
+    """A request: one that has come to this model, or one to be sent to another by exec."""
+
+    __slots__ = (
+        "_correlation_id",
+        "_flags",
+        "_id",
+        "_inputs",
+        "_model",
+        "_open",
+        "_outputs",
+        "_parameters",
+        "_preferred",
+        "_priority",
+        "_release_flags",
+        "_sender",
+        "_timeout",
+        "_trace",
+        "_version",
+    )
+
+    def __init__(
+        self,
+        request_id: str = "",
+        correlation_id: int | str = 0,
+        inputs: Iterable[Tensor] = (),
+        requested_output_names: Iterable[str] = (),
+        model_name: str = "",
+        model_version: int = -1,
+        flags: int = 0,
+        timeout: int = 0,
+        preferred_memory: PreferredMemory | None = None,
+        trace: InferenceTrace | None = None,
+        parameters: dict[str, Any] | str | None = None,
+    ) -> None:
+        self._inputs = _listed(inputs, Tensor, "inputs")
+        self._outputs = _listed(requested_output_names, str, "requested_output_names")
+        if not model_name:
+            raise TritonModelException("model_name of an InferenceRequest should not be empty")
+        self._id = request_id
+        self._correlation_id = correlation_id
+        self._model = model_name
+        self._version = model_version
+        self._flags = flags
+        self._timeout = timeout
+        self._priority = 0
+        self._preferred = preferred_memory
+        self._trace = trace or InferenceTrace()
+        self._parameters = checked_parameters(parameters) or {}
+        self._open: Open | None = None
+        self._sender: InferenceResponseSender | None = None
+        self._release_flags = RELEASE_ALL
+
+    @classmethod
+    def _arrived(cls, one: Open, document: list[Any], data: Any) -> InferenceRequest:
+        """Return the request that a packet describes."""
+        request = cls.__new__(cls)
+        _, request._id, inputs, request._outputs, parameters, more = document
+        request._inputs = [read_tensor(described, data) for described in inputs]
+        request._parameters = parameters or {}
+        if more:
+            request._correlation_id, request._flags, request._timeout, request._priority = more
+        else:
+            request._correlation_id = request._flags = request._timeout = request._priority = 0
+        request._model, request._version = "", -1
+        request._preferred = None
+        request._trace = InferenceTrace()
+        request._open = one
+        request._sender = None
+        request._release_flags = RELEASE_ALL
+        return request
+
+    def inputs(self) -> list[Tensor]:
+        """Return the inputs; optional ones that were not given are not there."""
+        return self._inputs
+
+    def request_id(self) -> str:
+        """Return what the client calls the request."""
+        return self._id
+
+    def correlation_id(self) -> int | str:
+        """Return the sequence it belongs to, 0 for none."""
+        return self._correlation_id
+
+    def flags(self) -> int:
+        """Return TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, added up."""
+        return self._flags
+
+    def set_flags(self, flags: int) -> None:
+        """Set the flags."""
+        self._flags = flags
+
+    def timeout(self) -> int:
+        """Return the timeout in microseconds, 0 for none."""
+        return self._timeout
+
+    def priority(self) -> int:
+        """Return the priority level, 0 for the model's default."""
+        return self._priority
+
+    def parameters(self) -> str:
+        """Return the parameters as JSON."""
+        return json.dumps(self._parameters)
+
+    def requested_output_names(self) -> list[str]:
+        """Return the outputs that are wanted: all of them when none were asked for by name."""
+        if self._outputs is None:
+            self._outputs = list(current.worker().output_names)
+        return self._outputs
+
+    def preferred_memory(self) -> PreferredMemory | None:
+        """Return where the outputs should lie."""
+        return self._preferred
+
+    def trace(self) -> InferenceTrace:
+        """Return the trace it belongs to."""
+        return self._trace
+
+    def is_cancelled(self) -> bool:
+        """Tell whether the client has given it up."""
+        return self._open.look() if self._open is not None else False
+
+    def get_response_sender(self) -> InferenceResponseSender:
+        """Return what sends its responses. Once it is taken execute returns None."""
+        if self._open is None:
+            raise TritonModelException("only a request that has come has a response sender")
+        if self._sender is None:
+            self._sender = InferenceResponseSender(self._open)
+            self._open.has_sender = True
+        return self._sender
+
+    def set_release_flags(self, flags: int) -> None:
+        """Set what becomes of the request after execute: RELEASE_ALL, or _RESCHEDULE."""
+        if flags not in (RELEASE_ALL, RELEASE_RESCHEDULE):
+            raise TritonModelException(f"release flags {flags!r} are not known")
+        self._release_flags = flags
+
+    def exec(self, decoupled: bool = False) -> InferenceResponse | Iterator[InferenceResponse]:
+        """Run it on the model it names and return the response; errors are in the response.
+
+        `decoupled` returns an iterator over any number of responses.
+        """
+        response: InferenceResponse | Iterator[InferenceResponse]
+        response = current.worker().calls.run(self, decoupled=decoupled)
+        return response
+
+    def async_exec(self, decoupled: bool = False) -> Any:
+        """Return an awaitable of what exec returns; several may run at once."""
+        return current.worker().calls.run_async(self, decoupled=decoupled)
+
+    def __repr__(self) -> str:
+        return f"InferenceRequest(id={self._id!r}, inputs={self._inputs!r})"
+
+
+def _listed(given: Any, kind: type, what: str) -> list[Any]:
+    if given is None:
+        raise TritonModelException(f"{what} of an InferenceRequest should not be empty")
+    items = list(given)
+    for item in items:
+        if item is None:
+            raise TritonModelException(f"an item of {what} should not be empty")
+        if not isinstance(item, kind):
+            raise TritonModelException(
+                f"an item of {what} is a {type(item).__name__}, expected {kind.__name__}"
+            )
+    return items

@@ -1,0 +1,106 @@
+"""InferenceResponse, and the sender through which any number of them goes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .error import TritonError, TritonModelException
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .open import Open
+
+FINAL = 1
+"""TRITONSERVER_RESPONSE_COMPLETE_FINAL."""
+
+
+class InferenceResponse:
+    """One answer: tensors, or an error in their place."""
+
+    __slots__ = ("_error", "_parameters", "_tensors", "id", "model_name", "model_version")
+
+    def __init__(
+        self,
+        output_tensors: Iterable[Tensor] = (),
+        error: TritonError | None = None,
+        parameters: dict[str, Any] | None = None,
+    ) -> None:
+        self._tensors = list(output_tensors) if output_tensors is not None else []
+        for tensor in self._tensors:
+            if not isinstance(tensor, Tensor):
+                raise TritonModelException(
+                    f"output_tensors of an InferenceResponse holds a {type(tensor).__name__}, "
+                    f"expected Tensor"
+                )
+        if error is not None and not isinstance(error, TritonError):
+            raise TritonModelException(
+                f"error of an InferenceResponse is a {type(error).__name__}, expected TritonError"
+            )
+        self._error = error
+        self._parameters = checked_parameters(parameters)
+        self.id = self.model_name = self.model_version = ""
+
+    def output_tensors(self) -> list[Tensor]:
+        """Return the tensors."""
+        return self._tensors
+
+    def has_error(self) -> bool:
+        """Tell whether it is an error."""
+        return self._error is not None
+
+    def error(self) -> TritonError | None:
+        """Return the error, if it is one."""
+        return self._error
+
+    def parameters(self) -> str:
+        """Return the parameters as JSON."""
+        return json.dumps(self._parameters or {})
+
+
+def checked_parameters(parameters: Any) -> dict[str, Any] | None:
+    """Return `parameters`, which may come as JSON. Raises TritonModelException for odd values."""
+    if isinstance(parameters, str):
+        parameters = json.loads(parameters or "{}")
+    if not parameters:
+        return None
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, (bool, int, float, str)):
+            raise TritonModelException(
+                f"parameter {name!r} is a {type(value).__name__}; names are texts, values are "
+                f"texts, numbers or booleans"
+            )
+    return dict(parameters)
+
+
+class InferenceResponseSender:
+    """Sends the answers of one request, from any thread."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self, one: Open) -> None:
+        self._open = one
+
+    def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
+        """Send a response, the last one with TRITONSERVER_RESPONSE_COMPLETE_FINAL, or only that.
+
+        Waits while the client is far behind. Raises TritonModelException when nothing may be sent
+        any more, or for a response that is none.
+        """
+        if flags not in (0, FINAL):
+            raise TritonModelException(
+                f"flags {flags!r} are not known: 0, or TRITONSERVER_RESPONSE_COMPLETE_FINAL"
+            )
+        if response is None and not flags:
+            raise TritonModelException("send takes a response, or the final flag, or both")
+        if response is not None and not isinstance(response, InferenceResponse):
+            raise TritonModelException(
+                f"send takes an InferenceResponse, got {type(response).__name__}"
+            )
+        self._open.send(response, is_final=bool(flags))
+
+    def is_cancelled(self) -> bool:
+        """Tell whether the client has given the request up."""
+        return self._open.look()

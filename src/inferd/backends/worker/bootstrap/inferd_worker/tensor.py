@@ -1,0 +1,143 @@
+"""Tensor as model.py sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .datatype import NUMBERS, NUMPY, decode_strings, encode_strings, name_of
+from .dlpack import CPU, from_capsule, to_capsule
+from .error import TritonModelException
+
+if TYPE_CHECKING:
+    from .line import Payload
+
+
+class Tensor:
+    """A named tensor in the memory of the CPU.
+
+    `numpy_array` is not copied before the response is sent. An array of objects, bytes or str
+    becomes a tensor of strings.
+    """
+
+    __slots__ = ("_array", "_data", "_datatype", "_name", "_shape")
+
+    def __init__(self, name: str, numpy_array: Any) -> None:
+        if not name or not isinstance(name, str):
+            raise TritonModelException(f"a Tensor needs a name, got {name!r}")
+        if not isinstance(numpy_array, np.ndarray):
+            raise TritonModelException(
+                f"Tensor '{name}' needs a numpy array, got {type(numpy_array).__name__}"
+            )
+        try:
+            self._datatype = name_of(numpy_array.dtype)
+        except TypeError as error:
+            raise TritonModelException(f"Tensor '{name}': {error}") from None
+        self._name = name
+        self._array: Any = numpy_array
+        self._shape: tuple[int, ...] = numpy_array.shape
+        self._data: Any = None
+
+    @classmethod
+    def _of(cls, name: str, datatype: str, array: Any) -> Tensor:
+        tensor = cls.__new__(cls)
+        tensor._name, tensor._datatype, tensor._array = name, datatype, array
+        tensor._shape, tensor._data = array.shape, None
+        return tensor
+
+    def name(self) -> str:
+        """Return the name."""
+        return self._name
+
+    def shape(self) -> list[int]:
+        """Return the shape, the batch dim included."""
+        return list(self._shape)
+
+    def triton_dtype(self) -> int:
+        """Return the number of the datatype in ModelConfig's DataType."""
+        return NUMBERS[self._datatype]
+
+    def is_cpu(self) -> bool:
+        """Tell whether the CPU can read it: always."""
+        return True
+
+    def as_numpy(self) -> Any:
+        """Return the elements as an array that may be written; strings are objects of bytes.
+
+        Raises TritonModelException for BF16, which numpy has not; DLPack has.
+        """
+        if self._datatype == "BF16":
+            raise TritonModelException(
+                f"tensor '{self._name}' is BF16, which numpy does not know; use to_dlpack()"
+            )
+        return self._elements()
+
+    def _elements(self) -> Any:
+        if self._array is None:
+            if self._datatype == "BYTES":
+                elements = decode_strings(self._data)
+                array = np.empty(len(elements), dtype=object)
+                array[:] = elements
+                self._array = array.reshape(self._shape)
+            else:
+                data = self._data if len(self._data) else b""
+                self._array = np.ndarray(self._shape, NUMPY[self._datatype], data)
+            self._data = None
+        return self._array
+
+    def to_dlpack(self) -> Any:
+        """Return a DLPack capsule over the same memory. Not for strings."""
+        if self._datatype == "BYTES":
+            raise TritonModelException(
+                f"tensor '{self._name}' holds strings, which DLPack does not know"
+            )
+        self._array = np.ascontiguousarray(self._elements()).reshape(self._shape)
+        return to_capsule(self._array, self._datatype)
+
+    @staticmethod
+    def from_dlpack(name: str, tensor: Any) -> Tensor:
+        """Return a Tensor over the memory of `tensor`, a DLPack capsule or what has __dlpack__.
+
+        What lies on a device and can be moved by `cpu()` is moved.
+        """
+        if not name:
+            raise TritonModelException("a Tensor needs a name, got an empty one")
+        device = getattr(tensor, "__dlpack_device__", None)
+        if device is not None and device()[0] != CPU and hasattr(tensor, "cpu"):
+            tensor = tensor.cpu()
+        capsule = tensor.__dlpack__() if hasattr(tensor, "__dlpack__") else tensor
+        return Tensor._of(name, *from_capsule(capsule))
+
+    def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+        if stream not in (None, -1):
+            raise TritonModelException("the tensor lies in the CPU's memory: there are no streams")
+        return self.to_dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+    def __repr__(self) -> str:
+        return f"Tensor({self._name!r}, {self._datatype} {list(self._shape)})"
+
+
+def read_tensor(described: list[Any], data: Any) -> Tensor:
+    """Return the tensor that a packet describes, over the `data` of the packet."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._name, tensor._datatype, shape, offset, size = described
+    tensor._shape = tuple(shape)
+    tensor._data = data[offset : offset + size] if size else b""
+    tensor._array = None
+    return tensor
+
+
+def write_tensor(tensor: Tensor, payload: Payload) -> list[Any]:
+    """Return how a packet describes `tensor`, whose bytes are added to `payload`."""
+    data: Any = tensor._data
+    array: Any = tensor._array
+    if array is not None and tensor._datatype == "BYTES":
+        data = encode_strings(array)
+    elif array is not None:
+        data = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    offset, size = payload.add(data)
+    return [tensor._name, tensor._datatype, list(tensor._shape), offset, size]

@@ -1,0 +1,377 @@
+"""Worker: runs one instance of a Python model for the server at the other end of the line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import time
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from . import packet
+from .arena import Arena, ArenaFull, Received
+from .calls import Calls
+from .config import ModelConfig, using_decoupled_model_transaction_policy
+from .error import TritonError, TritonModelException
+from .line import Line, LineClosed, Payload
+from .model import ModelFailed, full, import_class, shown, told
+from .open import WINDOW, WINDOW_BYTES, Open
+from .request import RELEASE_RESCHEDULE, InferenceRequest
+from .response import InferenceResponse
+from .tensor import write_tensor
+
+if TYPE_CHECKING:
+    import socket
+
+INTERNAL = int(TritonError.INTERNAL)
+CANCELLED = int(TritonError.CANCELLED)
+ERROR_LEVEL = 2
+
+
+class Worker:
+    """One model, from its first packet to its last.
+
+    `opens` are the requests that may still be answered, by number.
+    """
+
+    def __init__(self, sock: socket.socket, arena: Arena, received: Received) -> None:
+        self.line = Line(sock, arena, received, self._receive)
+        self.calls = Calls(self)
+        self.is_decoupled = False
+        self.is_starting = True
+        self.output_names: list[str] = []
+        self.version_folder = ""
+        self.folder = ""
+        self.depth: list[str] = []
+        self._opens: dict[int, Any] = {}
+        self._inbox: deque[tuple[list[Any], Any]] = deque()
+        self._orphans: deque[int] = deque()
+        self._is_ending = False
+        self._model: Any = None
+        self._place = ""
+        self._name = ""
+
+    # --- the life of the process ---
+
+    def run(self) -> None:
+        """Start, execute until the server says that it is enough, and finalize."""
+        try:
+            self.line.wait(lambda: self._inbox)
+            settings = self._inbox.popleft()[0][1]
+            if not self._start(settings) or settings["task"] == "complete":
+                return
+            if inspect.iscoroutinefunction(self._model.execute):
+                asyncio.run(self._serve_async())
+            else:
+                self._serve()
+        except LineClosed:
+            pass
+        self._finalize()
+
+    def _start(self, settings: dict[str, Any]) -> bool:
+        self.folder, self.version_folder = settings["folder"], settings["version_folder"]
+        self._name = settings["args"]["model_name"]
+        file = settings["file"]
+        done = None
+        try:
+            kind = import_class(file, self.version_folder, self.folder)
+            if settings["task"] == "complete":
+                done = _complete(kind, json.loads(settings["args"]["model_config"]))
+            else:
+                self._initialize(kind, file, settings["args"])
+        except ModelFailed as error:
+            cause = error.__cause__
+            self._fail(str(error), full(cause) if cause is not None else "")
+            return False
+        except BaseException as error:  # noqa: BLE001  SystemExit, too
+            self._fail(told(error, self.folder), full(error))
+            return False
+        self.is_starting = False
+        self.line.send(packet.READY, [done])
+        return True
+
+    def _fail(self, text: str, trace: str) -> None:
+        if trace:
+            self.log(ERROR_LEVEL, trace)
+        self.line.send(packet.FAILED, [INTERNAL, text])
+
+    def _initialize(self, kind: Any, file: str, args: dict[str, str]) -> None:
+        config = json.loads(args["model_config"])
+        self.is_decoupled = using_decoupled_model_transaction_policy(config)
+        self.output_names = [output["name"] for output in config.get("output", ())]
+        line = getattr(getattr(kind.execute, "__code__", None), "co_firstlineno", 0)
+        self._place = f"execute in {shown(file, self.folder)}, line {line},"
+        self._model = kind()
+        if hasattr(self._model, "initialize"):
+            self._model.initialize(args)
+
+    def _serve(self) -> None:
+        line, inbox = self.line, self._inbox
+        while True:
+            line.wait(lambda: inbox or self._is_ending)
+            if self._is_ending and not inbox:
+                return
+            self._execute()
+            line.release(lazily=True)
+
+    async def _serve_async(self) -> None:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        tasks: set[asyncio.Task[None]] = set()
+        self.calls.loop = loop
+
+        def wake() -> None:
+            self.line.look()
+            while self._inbox:
+                task = loop.create_task(self._execute_async())
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            if self._is_ending or self.line.is_closed:
+                ended.set()
+
+        loop.add_reader(self.line.fileno(), wake)
+        wake()  # a batch may have come with the first packet
+        await ended.wait()
+        loop.remove_reader(self.line.fileno())
+        for task in tasks:
+            task.cancel()
+
+    def _finalize(self) -> None:
+        if self._model is None or not hasattr(self._model, "finalize"):
+            return
+        try:
+            self._model.finalize()
+        except BaseException as error:  # noqa: BLE001  the process ends anyway
+            with contextlib.suppress(LineClosed):
+                self.log(ERROR_LEVEL, "finalize failed: " + full(error))
+
+    # --- what comes ---
+
+    def _receive(self, kind: int, document: list[Any], data: Any) -> None:
+        if kind in (packet.EXECUTE, packet.START):
+            self._inbox.append((document, data))
+        elif kind == packet.REPLY:
+            self.calls.reply(document, data)
+        elif kind == packet.FINALIZE:
+            self._is_ending = True
+        elif kind == packet.CANCEL:
+            for number in document[1]:
+                if (one := self._open(number)) is not None:
+                    one.is_cancelled = True
+                    one.room = WINDOW
+        elif kind == packet.CREDIT:
+            for number, count in document[1]:
+                if (one := self._open(number)) is not None:
+                    one.room += count
+
+    def _open(self, number: int) -> Open | None:
+        reference = self._opens.get(number)
+        return reference() if reference is not None else None
+
+    # --- executions ---
+
+    def _take(self) -> tuple[int, list[Open], list[InferenceRequest]]:
+        (_, batch, documents, self.depth), data = self._inbox.popleft()
+        opens, requests = [], []
+        for document in documents:
+            one = Open(self, document[0], document[3])
+            self._opens[one.number] = weakref.ref(one)
+            opens.append(one)
+            requests.append(InferenceRequest._arrived(one, document, data))
+        return batch, opens, requests
+
+    def _execute(self) -> None:
+        batch, opens, requests = self._take()
+        began_ns = time.perf_counter_ns()
+        responses: Any = None
+        failed = ""
+        try:
+            responses = self._model.execute(requests)
+        except BaseException as error:  # noqa: BLE001  sys.exit() in a model ends nothing
+            failed = self._told(error)
+        ended_ns = time.perf_counter_ns()
+        self._settle(batch, (began_ns, ended_ns), opens, requests, responses, failed)
+
+    async def _execute_async(self) -> None:
+        batch, opens, requests = self._take()
+        began_ns = time.perf_counter_ns()
+        if self.is_decoupled:  # the next one may come
+            self.line.send(packet.RESULT, [batch, began_ns, began_ns, []])
+            batch = 0
+        responses: Any = None
+        failed = ""
+        try:
+            responses = await self._model.execute(requests)
+        except BaseException as error:  # noqa: BLE001
+            failed = self._told(error)
+        ended_ns = time.perf_counter_ns()
+        self._settle(batch, (began_ns, ended_ns), opens, requests, responses, failed)
+
+    def _told(self, error: BaseException) -> str:
+        if not isinstance(error, TritonModelException):
+            self.log(ERROR_LEVEL, full(error))
+        return told(error, self.folder)
+
+    def _settle(
+        self,
+        batch: int,
+        times: tuple[int, int],
+        opens: list[Open],
+        requests: list[InferenceRequest],
+        responses: Any,
+        failed: str,
+    ) -> None:
+        """Send what became of a batch. Requests whose sender was taken are answered by that."""
+        failed = failed or self._complaint(opens, requests, responses)
+        if failed:
+            failed = f"model '{self._name}' failed: {failed}"
+            responses = [InferenceResponse(error=TritonError(failed)) for _ in opens]
+        elif responses is None:
+            responses = [None] * len(opens)
+        requests.clear()  # what they hold is released, unless the model keeps it
+        payload = Payload()
+        answers = []
+        for one, response in zip(opens, responses):
+            if response is not None and not one.is_closed:
+                one.is_closed = True
+                answers.append(self._answer(one, response, payload, is_final=True))
+                self._opens.pop(one.number, None)
+        try:
+            self._send_result(batch, times, answers, payload)
+        except (ArenaFull, TritonModelException) as error:
+            answers = [[one.number, None, [INTERNAL, str(error)], None, True, 1] for one in opens]
+            self._send_result(batch, times, answers, None)
+
+    def _send_result(
+        self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
+    ) -> None:
+        if batch:
+            self.line.send(packet.RESULT, [batch, *times, answers], payload)
+        elif answers:
+            self.line.send(packet.ANSWER, [answers], payload)
+        if self._orphans:
+            self._tell_orphans()
+
+    def _complaint(
+        self, opens: list[Open], requests: list[InferenceRequest], responses: Any
+    ) -> str:
+        """Return what is wrong with the `responses` of execute, "" for nothing."""
+        what = ""
+        if self.is_decoupled:
+            if responses is not None:
+                what = (
+                    f"returned a {type(responses).__name__}; a decoupled model sends its "
+                    f"responses and returns None"
+                )
+        elif responses is None:
+            if not all(one.has_sender or one.is_closed for one in opens):
+                what = f"returned None, expected a list of {len(opens)} InferenceResponse"
+        elif not isinstance(responses, (list, tuple)):
+            what = (
+                f"returned a {type(responses).__name__}, expected a list of {len(opens)} "
+                f"InferenceResponse"
+            )
+        elif len(responses) != len(opens):
+            what = f"returned {len(responses)} responses to {len(opens)} requests"
+        else:
+            what = _odd_item(opens, requests, responses)
+        return f"{self._place} {what}" if what else ""
+
+    def _answer(self, one: Open, response: Any, payload: Payload, *, is_final: bool) -> list[Any]:
+        """Return how a packet describes an answer; None is one without anything."""
+        if response is None:
+            return [one.number, None, None, None, is_final, 1]
+        error = response._error
+        if error is not None:
+            return [one.number, None, [int(error.code()), error.message()], None, is_final, 1]
+        size = payload.size
+        wanted = one.outputs
+        outputs = [
+            write_tensor(tensor, payload)
+            for tensor in response._tensors
+            if wanted is None or tensor._name in wanted
+        ]
+        share = min(1 + (payload.size - size) * WINDOW // WINDOW_BYTES, WINDOW)
+        return [one.number, outputs, None, response._parameters, is_final, share]
+
+    # --- answers by a sender ---
+
+    def send_answer(self, one: Open, response: Any, *, is_final: bool) -> None:
+        """Send one answer, when there is room for it. See Open.send."""
+        if is_final:
+            self._opens.pop(one.number, None)
+        payload = Payload()
+        answer = self._answer(one, response, payload, is_final=is_final)
+        share = answer[5]
+        if self.is_decoupled:
+            if one.room < share and not one.is_cancelled:
+                self.line.wait(lambda: one.room >= share or one.is_cancelled)
+            one.room -= share
+        try:
+            self.line.send(packet.ANSWER, [[answer]], payload)
+        except ArenaFull as error:
+            told = [INTERNAL, f"the response is too large: {error}"]
+            self.line.send(packet.ANSWER, [[[one.number, None, told, None, is_final, share]]])
+        if self._orphans:
+            self._tell_orphans()
+
+    def drop(self, number: int) -> None:
+        """Note that nobody can answer that request any more; called by the garbage collector."""
+        self._opens.pop(number, None)
+        self._orphans.append(number)
+        if self.line.is_free:
+            self._tell_orphans()
+
+    def _tell_orphans(self) -> None:
+        text = (
+            f"model '{self._name}' failed: {self._place} let go of the request without sending "
+            f"its final response"
+        )
+        while self._orphans:
+            number = self._orphans.popleft()
+            try:
+                self.line.send(packet.ANSWER, [[[number, None, [INTERNAL, text], None, True, 1]]])
+            except LineClosed:
+                return
+
+    def log(self, level: int, text: str) -> None:
+        """Have the server log `text`: 0 info, 1 warning, 2 error, 3 verbose."""
+        self.line.send(packet.LOG, [level, text[:MAX_LOGGED]])
+
+
+MAX_LOGGED = 64 << 10
+
+
+def _odd_item(opens: list[Open], requests: list[InferenceRequest], responses: Any) -> str:
+    for one, request, response in zip(opens, requests, responses):
+        if response is None:
+            if request._release_flags == RELEASE_RESCHEDULE:
+                return "asks for a request to be rescheduled, which needs iterative_sequence"
+            if not one.has_sender and not one.is_closed:
+                return "returned a list that holds None, expected InferenceResponse"
+        elif not isinstance(response, InferenceResponse):
+            return (
+                f"returned a list that holds a {type(response).__name__}, expected "
+                f"InferenceResponse"
+            )
+        elif one.is_closed:
+            return "returned a response to a request that was answered by its response sender"
+    return ""
+
+
+def _complete(kind: Any, config: dict[str, Any]) -> str | None:
+    """Return the configuration that auto_complete_config gives, as JSON; None without one."""
+    method = getattr(kind, "auto_complete_config", None)
+    if method is None:
+        return None
+    given = ModelConfig(config)
+    completed = method(given)
+    if not isinstance(completed, ModelConfig):
+        raise TritonModelException(
+            f"auto_complete_config returned a {type(completed).__name__}, expected the "
+            f"ModelConfig it was given"
+        )
+    return json.dumps(completed.as_dict())

@@ -1,0 +1,143 @@
+"""Commands: programs that make environments, run with a deadline, their output in the log."""
+
+import logging
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from inferd.errors import BackendFailed, InvalidConfig
+
+log = logging.getLogger("inferd.backends")
+
+MAX_TOLD = 12
+"""So many of the last lines are told when a program fails."""
+
+MAX_LOGGED = 2000
+"""So many lines go to the log."""
+
+MAX_LINE = 500
+
+_READ_BYTES = 64 << 10
+_LOOK_S = 0.2
+
+_USER = re.compile(r"(?<=://)[^\s/@]+@")
+_QUERY = re.compile(r"(://[^\s?#]+)[?#][^\s'\"`)]*")
+_PATH = re.compile(r"(?:file://|(?<![\w.:/]))(?:/[^\s/'\"`:,;()]+)+/(?=[^\s/])")
+
+
+def run_command(
+    command: Sequence[str],
+    place: str,
+    *,
+    folder: Path,
+    timeout_s: float,
+    variables: Mapping[str, str],
+) -> str:
+    """Run `command` in `folder` and return the last line it printed.
+
+    Each line goes to the log, after `place`. Raises InvalidConfig with the last lines when it
+    fails, BackendFailed when it takes too long: then it ends, and so does all it has started.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        msg = f"{place}: {Path(command[0]).name} cannot be started: {error.strerror}"
+        raise InvalidConfig(msg) from error
+    printed = _Printed(place)
+    try:
+        is_done = _follow(process, printed, time.monotonic() + timeout_s)
+    finally:
+        _end(process)
+    if not is_done:
+        msg = f"{place} took longer than {timeout_s:g} s; the last that was said: {printed}"
+        raise BackendFailed(msg)
+    if process.returncode:
+        msg = f"{place} failed: {printed}"
+        raise InvalidConfig(msg)
+    return printed.last[-1] if printed.last else ""
+
+
+def told(line: str) -> str:
+    """Return a line as clients may see it: no names, passwords or tokens of URLs, no paths."""
+    line = _QUERY.sub(r"\1", _USER.sub("", line))
+    return _PATH.sub("", line)[:MAX_LINE]
+
+
+class _Printed:
+    """What a program prints: all of it for the log, the last lines for who asked."""
+
+    def __init__(self, place: str) -> None:
+        self.last: deque[str] = deque(maxlen=MAX_TOLD)
+        self._place = place
+        self._rest = b""
+        self._count = 0
+
+    def __str__(self) -> str:
+        return "; ".join(map(told, self.last)) or "nothing"
+
+    def add(self, data: bytes) -> None:
+        """Take what comes, up to the last line's end."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._tell(line)
+        self._rest = self._rest[-_READ_BYTES:]
+
+    def end(self) -> None:
+        """Take what had no end."""
+        self._tell(self._rest)
+        self._rest = b""
+
+    def _tell(self, line: bytes) -> None:
+        text = line.decode(errors="replace").strip()
+        if not text:
+            return
+        self.last.append(text)
+        self._count += 1
+        if self._count <= MAX_LOGGED:
+            log.info("%s: %s", self._place, _QUERY.sub(r"\1", _USER.sub("", text))[:MAX_LINE])
+
+
+def _follow(process: "subprocess.Popen[bytes]", printed: _Printed, deadline_s: float) -> bool:
+    """Read until the program has ended, and return True; False if that takes too long."""
+    assert process.stdout is not None
+    fd = process.stdout.fileno()
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            if selector.select(min(left_s, _LOOK_S)):
+                if data := os.read(fd, _READ_BYTES):
+                    printed.add(data)
+                    continue
+                break
+            if process.poll() is not None:  # what it has started keeps the pipe open
+                break
+    printed.end()
+    try:
+        process.wait(max(0.0, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.stdout is not None
+    process.stdout.close()

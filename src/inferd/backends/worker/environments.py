@@ -1,0 +1,195 @@
+"""Environments: which interpreter runs a model, told by its configuration and its folder.
+
+EXECUTION_ENV_PATH names an environment, packed or not, as for Triton. A requirements.txt or a
+pyproject.toml in the model's folder says what is to be in one: it is made when the model loads,
+and kept for the next time. Else a model runs on the server's own interpreter.
+"""
+
+import hashlib
+import os
+import platform
+import sys
+import tomllib
+from pathlib import Path
+
+from inferd.backends.worker.archive import Limits, unpack
+from inferd.backends.worker.command import run_command
+from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.interpreter import environment_in, try_out
+from inferd.backends.worker.kept import Kept
+from inferd.backends.worker.uv import Uv, find_uv
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import ModelFiles
+from inferd.errors import InvalidConfig
+
+PATH_PARAMETER = "EXECUTION_ENV_PATH"
+"""The config parameter that names an environment: its folder, or an archive of it."""
+
+PYTHON_PARAMETER = "inferd_python"
+"""The config parameter that says which Python an environment is made of: a version or a path."""
+
+CHOICE_PARAMETER = "inferd_environment"
+"""The config parameter that, as "server", has a model run on the server's own interpreter."""
+
+MODEL_FOLDER = "$$TRITON_MODEL_DIRECTORY"
+"""What stands for the model's folder in EXECUTION_ENV_PATH."""
+
+REQUIREMENTS = "requirements.txt"
+PROJECT = "pyproject.toml"
+VERSION_FILE = ".python-version"
+
+DEFAULT_TIMEOUT_S = 1800.0
+"""So long it may take to make an environment."""
+
+_MAX_FILE_BYTES = 1 << 20
+_LAYOUT = b"1"  # of the folders that are kept: another number makes all of them anew
+
+
+class Environments:
+    """Finds and makes environments; those it makes are kept in `cache`.
+
+    Everything here waits for the disk, and for programs: it is for a thread.
+    """
+
+    def __init__(self, cache: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._kept = Kept(cache)
+        self._timeout_s = timeout_s
+
+    def resolve(self, files: ModelFiles, config: ModelConfig) -> Environment:
+        """Return what runs the model that lies in `files`.
+
+        Raises InvalidConfig for an environment that is not there, does not work or cannot be made,
+        Unsupported without uv, BackendFailed when it takes too long, Unavailable when another load
+        that makes it does.
+        """
+        model = f"model '{config.name}'"
+        given = config.parameters.get(PATH_PARAMETER, "")
+        if given:
+            return self._given(files.folder, given, f"{model}: {PATH_PARAMETER}")
+        choice = config.parameters.get(CHOICE_PARAMETER, "auto")
+        if choice not in ("auto", "server"):
+            msg = f"{model}: parameter {CHOICE_PARAMETER} is '{choice}', expected auto or server"
+            raise InvalidConfig(msg)
+        source = None if choice == "server" else _source(files, model)
+        if source is None:
+            return Environment()
+        return self._made(source, config.parameters.get(PYTHON_PARAMETER, ""), model)
+
+    # --- those that are given ---
+
+    def _given(self, folder: Path, text: str, place: str) -> Environment:
+        path = folder / text.replace(MODEL_FOLDER, str(folder))
+        place = f"{place} '{path.name}'"
+        if path.is_dir():
+            environment = environment_in(path, place)
+            try_out(environment, place)
+            return environment
+        if not path.is_file():
+            msg = f"{place} is not there: expected the folder of an environment, or an archive"
+            raise InvalidConfig(msg)
+        state = path.stat()
+        key = _key(str(path.resolve()).encode(), state.st_size, state.st_mtime_ns)
+
+        def make(target: Path) -> None:
+            unpack(path, target, Limits(timeout_s=self._timeout_s), place)
+            self._finish(_top(target), place)
+
+        kept = self._kept.folder(key, make, self._timeout_s, place)
+        return environment_in(_top(kept), place)
+
+    def _finish(self, folder: Path, place: str) -> None:
+        """Have conda put the paths right that it packed, and try the environment out."""
+        environment = environment_in(folder, place)
+        program = folder / "bin" / "conda-unpack"
+        if program.is_file():
+            run_command(
+                (str(environment.python), str(program)),
+                place,
+                folder=folder,
+                timeout_s=self._timeout_s,
+                variables=environment.all_variables(),
+            )
+        try_out(environment, place)
+
+    # --- those that are made ---
+
+    def _made(self, source: Path, python: str, model: str) -> Environment:
+        place = f"{model}: the environment of its {source.name}"
+        content = source.read_bytes()
+        uv = Uv(find_uv(place), self._timeout_s)
+        wanted = python or _wanted_python(source, content)
+        interpreter = uv.interpreter(wanted, source.parent, place)
+        state = interpreter.stat()
+        key = _key(content, source.name, interpreter, state.st_size, state.st_mtime_ns)
+
+        def make(target: Path) -> None:
+            uv.make(target, interpreter, source, place)
+            try_out(environment_in(target, place), place)
+
+        folder = self._kept.folder(key, make, self._timeout_s, place)
+        return environment_in(folder, place)
+
+
+def default_cache() -> Path:
+    """Return where environments are kept unless somebody says otherwise."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "inferd" / "environments"
+
+
+def _source(files: ModelFiles, model: str) -> Path | None:
+    """Return the file that says what the environment is to hold, None when there is none.
+
+    A pyproject.toml that only sets up tools is none, and neither is what lies beside a bare file:
+    that is somebody's project. Raises InvalidConfig.
+    """
+    if files.folder == files.version_folder:
+        return None
+    requirements, project = files.folder / REQUIREMENTS, files.folder / PROJECT
+    found = [requirements] if requirements.is_file() else []
+    if project.is_file() and "project" in _table(project, model):
+        found.append(project)
+    if len(found) > 1:
+        msg = f"{model} has a {REQUIREMENTS} and a {PROJECT} with a project; keep one of them"
+        raise InvalidConfig(msg)
+    for path in found:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            msg = f"{model}: its {path.name} has more than {_MAX_FILE_BYTES} bytes"
+            raise InvalidConfig(msg)
+    return found[0] if found else None
+
+
+def _table(project: Path, model: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(project.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{model}: its {PROJECT} is not TOML: {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _wanted_python(source: Path, content: bytes) -> str:
+    """Return the Python that the folder of `source` asks for, else the server's own."""
+    file = source.parent / VERSION_FILE
+    if file.is_file():
+        lines = file.read_text(encoding="utf-8", errors="replace").split()
+        if lines:
+            return lines[0]
+    if source.name == PROJECT:
+        project = tomllib.loads(content.decode())["project"]
+        wanted = project.get("requires-python") if isinstance(project, dict) else None
+        if isinstance(wanted, str) and wanted:
+            return wanted
+    return sys.executable
+
+
+def _key(content: bytes, *parts: object) -> str:
+    mark = hashlib.sha256(_LAYOUT)
+    for part in (content, *(str(one).encode() for one in (platform.machine(), *parts))):
+        mark.update(hashlib.sha256(part).digest())
+    return mark.hexdigest()[:32]
+
+
+def _top(folder: Path) -> Path:
+    """Return where an environment begins: in `folder`, or in the only one in it."""
+    inside = [one for one in folder.iterdir() if one.is_dir()]
+    has_one = len(inside) == 1 and not (folder / "bin").is_dir()
+    return inside[0] if has_one else folder

@@ -1,0 +1,364 @@
+"""WorkerInstance: an instance of a model that lives in a process of its own.
+
+It is asked on the event loop (see AsyncInstance) and costs no thread there: a request becomes a
+packet, and the packet that comes back its answer. When the process ends those in it are told why.
+"""
+
+import asyncio
+import concurrent.futures
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.link import Payload
+from inferd.backends.worker.message import (
+    Answer,
+    Answers,
+    Result,
+    describe_request,
+    response_of,
+)
+from inferd.backends.worker.supervisor import Plan, Supervisor
+from inferd.core.interfaces import Outcome
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError, Unavailable
+
+Deliver = Callable[[InferResponse | InferdError | None, int], None]
+"""Takes an answer and its share of the stream's window, in the end None."""
+
+CREDIT_AT = 8
+"""So much of the window must have been taken before the worker is told."""
+
+
+class Lost(Unavailable):
+    """The worker process ended while the request was in it."""
+
+    is_lost = True
+
+
+class _Batch:
+    """Requests that are executed together."""
+
+    __slots__ = ("answers", "finish", "is_executing", "missing", "requests", "timer")
+
+    def __init__(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
+        self.requests = requests
+        self.finish = finish
+        self.answers: list[InferResponse | InferdError | None] = [None] * len(requests)
+        self.missing = len(requests)
+        self.is_executing = True
+        self.timer: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        """Hand over the answers, of which none is missing."""
+        self.finish([answer for answer in self.answers if answer is not None])
+
+
+class _Stream:
+    """A request to a decoupled model; `deliver` gets its answers."""
+
+    __slots__ = ("deliver", "request", "taken")
+
+    def __init__(self, request: InferRequest, deliver: Deliver) -> None:
+        self.request = request
+        self.deliver = deliver
+        self.taken = 0
+
+
+class WorkerInstance(Supervisor):
+    """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
+
+    `receive_other` gets the packets that are neither answers nor the start: kind, document, data.
+    """
+
+    bounded = False
+
+    def __init__(
+        self, plan: Plan, receive_other: Callable[[int, memoryview, Any], None] | None = None
+    ) -> None:
+        super().__init__(plan)
+        self.retries = plan.retries
+        self._receive_other = receive_other
+        self._version = str(plan.version)
+        self._numbers = 0
+        self._batches: dict[int, _Batch] = {}
+        self._places: dict[int, tuple[_Batch, int]] = {}
+        self._streams: dict[int, _Stream] = {}
+        self._executing: _Batch | None = None
+        self._result = msgspec.json.Decoder(Result).decode
+
+    # --- requests ---
+
+    def begin(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
+        """See AsyncInstance.begin."""
+        payload = Payload()
+        batch = _Batch(requests, finish)
+        documents = []
+        number = self._numbers
+        for index, request in enumerate(requests):
+            number += 1
+            documents.append(describe_request(number, request, payload))
+            self._places[number] = batch, index
+        self._numbers = number
+        self._batches[number] = batch
+        if not self._send_batch(number, batch, documents, payload):
+            del self._batches[number]
+            for one in documents:
+                del self._places[one[0]]
+            self.is_free = True
+            finish(self._too_large(payload))
+
+    def begin_stream(self, request: InferRequest, deliver: Deliver) -> int:
+        """See AsyncInstance.begin_stream."""
+        payload = Payload()
+        self._numbers += 1
+        number = self._numbers
+        batch = _Batch((), lambda _: None)
+        self._batches[number] = batch
+        self._streams[number] = _Stream(request, deliver)
+        documents = [describe_request(number, request, payload)]
+        if not self._send_batch(number, batch, documents, payload):
+            del self._batches[number], self._streams[number]
+            self.is_free = True
+            deliver(self._too_large(payload), 0)
+            deliver(None, 0)
+        return number
+
+    def _send_batch(
+        self, number: int, batch: _Batch, documents: list[Any], payload: Payload
+    ) -> bool:
+        link, plan = self._link, self.plan
+        assert link is not None
+        self.is_free = False
+        callers: tuple[str, ...] = ()
+        for request in batch.requests:
+            callers = max(callers, request.callers, key=len)
+        try:
+            link.send(packet.EXECUTE, [number, documents, callers], payload)
+        except ArenaFull:
+            return False
+        self._executing = batch
+        if plan.timeout_s and self._loop is not None:
+            batch.timer = self._loop.call_later(plan.timeout_s, self._time_out)
+        return True
+
+    def _too_large(self, payload: Payload) -> InferdError:
+        msg = (
+            f"model '{self.plan.model}': {payload.size} bytes of inputs find no room in the memory "
+            f"shared with its worker process"
+        )
+        return Unavailable(msg)
+
+    def _time_out(self) -> None:
+        if self._process is not None:
+            self._process.kill(
+                f"was killed: an execution took longer than {self.plan.timeout_s:g} s"
+            )
+
+    def cancel(self, requests: Sequence[InferRequest]) -> None:
+        """See AsyncInstance.cancel."""
+        wanted = {id(request) for request in requests}
+        numbers = [
+            number
+            for number, (batch, index) in self._places.items()
+            if id(batch.requests[index]) in wanted
+        ]
+        if numbers and self._link is not None:
+            self._link.send(packet.CANCEL, [numbers])
+
+    def cancel_stream(self, number: int) -> None:
+        """See AsyncInstance.cancel_stream."""
+        if self._streams.pop(number, None) is not None and self._link is not None:
+            self._link.send(packet.CANCEL, [[number]])
+
+    def credit(self, number: int, share: int) -> None:
+        """See AsyncInstance.credit."""
+        stream = self._streams.get(number)
+        if stream is None or self._link is None:
+            return
+        stream.taken += share
+        if stream.taken >= CREDIT_AT:
+            self._link.send(packet.CREDIT, [[[number, stream.taken]]])
+            stream.taken = 0
+
+    # --- packets ---
+
+    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+        link = self._link
+        assert link is not None
+        if kind == packet.RESULT:
+            result = self._result(document)
+            if result.released:
+                link.give(result.released)
+            self._take_result(result, data)
+        elif kind == packet.ANSWER:
+            answers = msgspec.json.decode(document, type=Answers)
+            link.give(answers.released)
+            for answer in answers.answers:
+                self._take_answer(answer, data)
+        elif not self._receive_common(kind, document) and self._receive_other is not None:
+            self._receive_other(kind, document, data)
+        link.release()
+
+    @property
+    def _is_executing(self) -> bool:
+        return self._executing is not None
+
+    def _lose(self, told: str) -> None:
+        batches, streams = self._batches, self._streams
+        self._batches, self._streams = {}, {}
+        self._places.clear()
+        self._executing = None
+        for batch in batches.values():
+            if batch.timer is not None:
+                batch.timer.cancel()
+            batch.finish(Lost(told))
+        for stream in streams.values():
+            stream.deliver(Lost(told), 0)
+            stream.deliver(None, 0)
+
+    def _take_result(self, result: Result, data: Any) -> None:
+        batch = self._batches.get(result.batch)
+        if batch is None:
+            return
+        self._has_answered = True
+        if batch.timer is not None:
+            batch.timer.cancel()
+        self._executing = None
+        for request in batch.requests:
+            request.computing_ns = result.began_ns
+            request.computed_ns = result.ended_ns
+        self.is_free = not self._is_closing
+        for answer in result.answers:
+            self._take_answer(answer, data)
+        batch.is_executing = False
+        if not batch.missing:
+            del self._batches[result.batch]
+            if batch.requests:
+                batch.end()
+        self.on_change()
+
+    def _take_answer(self, answer: Answer, data: Any) -> None:
+        stream = self._streams.get(answer.number)
+        if stream is not None:
+            self._stream_answer(stream, answer, data)
+            return
+        place = self._places.pop(answer.number, None)
+        if place is None:
+            return
+        batch, index = place
+        batch.answers[index] = response_of(answer, data, batch.requests[index], self._version)
+        batch.missing -= 1
+        if not batch.missing and not batch.is_executing:
+            # The senders were slower than execute.
+            numbers = [number for number, one in self._batches.items() if one is batch]
+            for number in numbers:
+                del self._batches[number]
+            batch.end()
+
+    def _stream_answer(self, stream: _Stream, answer: Answer, data: Any) -> None:
+        if answer.outputs is not None or answer.error is not None:
+            response = response_of(answer, data, stream.request, self._version)
+            is_nothing = answer.is_final and not isinstance(response, InferdError)
+            if not (is_nothing and answer.outputs == [] and not answer.parameters):
+                stream.deliver(response, answer.share)
+        if answer.is_final:
+            del self._streams[answer.number]
+            stream.deliver(None, 0)
+
+    def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
+        """Send a packet that is no request, if the process is there. Raises ArenaFull."""
+        if self._link is not None:
+            self._link.send(kind, document, payload)
+
+    def give(self, offsets: list[int]) -> None:
+        """Take back the blocks that a packet says are released."""
+        if self._link is not None:
+            self._link.give(offsets)
+
+    # --- for those who call in a thread of their own ---
+
+    def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
+        """See Instance.execute. Raises Unavailable when the process has ended."""
+        done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._begin_when_free, requests, done)
+            outcome = done.result()
+        else:
+            self.begin(requests, done.set_result)
+            self._read_until(done.done)
+            outcome = done.result()
+        if isinstance(outcome, InferdError):
+            raise outcome
+        return outcome
+
+    def _begin_when_free(
+        self, requests: Sequence[InferRequest], done: "concurrent.futures.Future[Outcome]"
+    ) -> None:
+        assert self._loop is not None
+        if self.is_free:
+            self.begin(requests, done.set_result)
+        elif self.trouble or self._is_closing:
+            done.set_result(Unavailable(self.trouble or "the model is being unloaded"))
+        else:
+            self._loop.call_later(0.005, self._begin_when_free, requests, done)
+
+    def _read_until(self, is_done: Callable[[], bool]) -> None:
+        link, process, timeout_s = self._link, self._process, self.plan.timeout_s
+        if link is None or process is None:
+            msg = f"model '{self.plan.model}' has no worker process"
+            raise Unavailable(msg)
+        began_s = time.monotonic()
+        while not is_done():
+            if not link.wait(0.2) and process.has_ended.is_set():
+                msg = f"the worker process of model '{self.plan.model}' {process.reason}"
+                raise Lost(msg)
+            if timeout_s and time.monotonic() - began_s > timeout_s:
+                self._time_out()
+
+    def stream(self, request: InferRequest) -> Iterator[InferResponse]:
+        """See DecoupledInstance.stream."""
+        answers: queue.SimpleQueue[tuple[InferResponse | InferdError | None, int]]
+        answers = queue.SimpleQueue()
+
+        def deliver(answer: InferResponse | InferdError | None, share: int) -> None:
+            answers.put((answer, share))
+
+        loop = self._loop
+        if loop is None:
+            number = self.begin_stream(request, deliver)
+        else:
+            number = asyncio.run_coroutine_threadsafe(
+                self._begin_stream(request, deliver), loop
+            ).result()
+        try:
+            while True:
+                if loop is None:
+                    self._read_until(lambda: not answers.empty())
+                answer, share = answers.get()
+                if answer is None:
+                    return
+                if isinstance(answer, InferdError):
+                    raise answer
+                yield answer
+                self._from_thread(self.credit, number, share)
+        finally:
+            self._from_thread(self.cancel_stream, number)
+
+    async def _begin_stream(self, request: InferRequest, deliver: Deliver) -> int:
+        while not self.is_free:
+            if self.trouble or self._is_closing:
+                raise Unavailable(self.trouble or "the model is being unloaded")
+            await asyncio.sleep(0.005)
+        return self.begin_stream(request, deliver)
+
+    def _from_thread(self, function: Callable[..., None], *arguments: Any) -> None:
+        if self._loop is None:
+            function(*arguments)
+        else:
+            self._loop.call_soon_threadsafe(function, *arguments)

@@ -1,0 +1,192 @@
+"""Link: the server's end of the line to a worker process. Nothing here waits."""
+
+import asyncio
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
+
+_encode = msgspec.json.Encoder().encode
+_ZEROS = bytes(packet.ALIGN)
+
+
+class Payload:
+    """Bytes of tensors on their way into a packet."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, memoryview]] = []
+        self.size = 0
+
+    def add(self, view: memoryview) -> tuple[int, int]:
+        """Add a flat buffer; return its offset and size."""
+        offset, size = self.size, len(view)
+        if size:
+            self.parts.append((offset, view))
+            self.size = packet.aligned(offset + size)
+        return offset, size
+
+
+class Link:
+    """Sends packets to a worker, and hands those that come to `receive`: kind, document, data.
+
+    Until `attach` whoever needs something calls `wait`, in one thread; afterwards the event loop
+    reads, and all happens there. `lost` is called when the other end is closed, or says what it
+    must not.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        arena: Arena,
+        received: Received,
+        receive: Callable[[int, memoryview, Any], None],
+        lost: Callable[[], None],
+    ) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._arena = arena
+        self._received = received
+        self._receive = receive
+        self._lost = lost
+        self._buffer = bytearray(packet.MAX_PACKET)
+        self._view = memoryview(self._buffer)
+        self._backlog: deque[bytes] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the event loop read from now on; called there."""
+        self._loop = loop
+        loop.add_reader(self._socket, self.read)
+        if self._backlog:
+            loop.add_writer(self._socket, self._write)
+
+    def close(self) -> None:
+        """Read and send no more."""
+        self._is_closed = True
+        self._backlog.clear()
+        if self._loop is not None:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a packet and read it; tell whether one came. Not for an event loop."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._backlog else 0))
+        if not poll.poll(timeout_s * 1000):
+            return False
+        if self._backlog:
+            self._write()
+        self.read()
+        return True
+
+    def read(self) -> None:
+        """Read one packet, if there is one."""
+        try:
+            size = self._socket.recv_into(self._buffer)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        if not size or self._is_closed:
+            self._hang_up()
+            return
+        try:
+            self._dispatch(size)
+        except (ValueError, msgspec.MsgspecError):
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if not self._is_closed:
+            self.close()
+            self._lost()
+
+    def _dispatch(self, size: int) -> None:
+        kind, document_size, offset, payload_size = packet.HEADER.unpack_from(self._buffer)
+        start = packet.aligned(document_size)
+        if offset == packet.INLINE:
+            view = self._view[packet.HEADER.size : size]
+            document = view[:document_size]
+            data: Any = bytes(view[start:]) if start < payload_size else b""
+        else:
+            block: Any = self._received.block(offset, payload_size)
+            document = memoryview(block)[:document_size]
+            data = block[start:]
+            del block
+        self._receive(kind, document, data)
+
+    def give(self, offsets: list[int]) -> None:
+        """Take back the blocks that the worker has released."""
+        for offset in offsets:
+            self._arena.give(offset)
+
+    def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
+        """Send a packet; `document` is without its first element. Raises ArenaFull."""
+        released = self._received.released()
+        text = _encode([released, *document])
+        tensors = payload.size if payload is not None else 0
+        start = packet.aligned(len(text))
+        size = start + tensors if tensors else len(text)
+        if size <= packet.INLINE_BYTES:
+            parts: list[bytes | memoryview] = [
+                packet.HEADER.pack(kind, len(text), packet.INLINE, size),
+                text,
+            ]
+            if tensors:
+                assert payload is not None
+                parts.append(_ZEROS[: start - len(text)])
+                for _, view in payload.parts:
+                    parts.append(view)
+                    parts.append(_ZEROS[: -len(view) & (packet.ALIGN - 1)])
+            whole = b"".join(parts)
+        else:
+            try:
+                at, block = self._arena.take(size)
+            except BaseException:
+                self._received.put_back(released)
+                raise
+            block[: len(text)] = text
+            for offset, view in payload.parts if payload is not None else ():
+                block[start + offset : start + offset + len(view)] = view
+            whole = packet.HEADER.pack(kind, len(text), at, size)
+        self._put(whole)
+
+    def release(self) -> None:
+        """Tell the worker which of its blocks are free, if that is much."""
+        if self._received.released_count and self._received.is_much:
+            self.send(packet.RELEASE, [])
+
+    def _put(self, whole: bytes) -> None:
+        if not self._backlog and not self._is_closed:
+            try:
+                self._socket.send(whole)
+            except BlockingIOError:
+                pass
+            except OSError:
+                return  # it is told by `lost`
+            else:
+                return
+        self._backlog.append(whole)
+        if self._loop is not None and not self._is_closed:
+            self._loop.add_writer(self._socket, self._write)
+
+    def _write(self) -> None:
+        while self._backlog:
+            try:
+                self._socket.send(self._backlog[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._backlog.clear()
+                break
+            self._backlog.popleft()
+        if self._loop is not None:
+            self._loop.remove_writer(self._socket)

@@ -1,0 +1,199 @@
+"""Messages: requests and answers as the documents of packets say them."""
+
+from typing import Any
+
+import msgspec
+
+from inferd.backends.worker.link import Payload
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import (
+    AlreadyExists,
+    BackendFailed,
+    Cancelled,
+    Code,
+    InferdError,
+    InvalidRequest,
+    ModelNotFound,
+    Unavailable,
+    Unsupported,
+)
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Parameters, Tensor
+
+SEQUENCE_START, SEQUENCE_END = 1, 2
+
+Described = tuple[str, DataType, tuple[int, ...], int, int]
+"""A tensor: name, datatype, shape, and where its bytes lie in the data of the packet."""
+
+
+class UnknownFailure(InferdError):
+    """The model says that it does not know why."""
+
+    code = Code.UNKNOWN
+
+
+ERRORS: tuple[type[InferdError], ...] = (
+    UnknownFailure,
+    BackendFailed,
+    ModelNotFound,
+    InvalidRequest,
+    Unavailable,
+    Unsupported,
+    AlreadyExists,
+    Cancelled,
+)
+"""By the numbers of TritonError's codes."""
+
+
+class Answer(msgspec.Struct, array_like=True, gc=False):
+    """One answer of the worker, to request `number`; `share` is its part of the stream's window."""
+
+    number: int
+    outputs: list[Described] | None
+    error: tuple[int, str] | None
+    parameters: Parameters | None
+    is_final: bool
+    share: int
+
+
+class Result(msgspec.Struct, array_like=True, gc=False):
+    """RESULT: a batch was executed, between two times of time.perf_counter_ns."""
+
+    released: list[int]
+    batch: int
+    began_ns: int
+    ended_ns: int
+    answers: list[Answer]
+
+
+class Answers(msgspec.Struct, array_like=True, gc=False):
+    """ANSWER: answers of a response sender."""
+
+    released: list[int]
+    answers: list[Answer]
+
+
+class Called(msgspec.Struct, array_like=True):
+    """A request that the model makes of another one."""
+
+    model: str
+    version: int | str
+    id: str
+    inputs: list[Described]
+    outputs: list[str] | None
+    parameters: Parameters | None
+    correlation_id: int | str
+    flags: int
+    timeout_us: int
+    priority: int
+
+
+class Call(msgspec.Struct, array_like=True):
+    """CALL: request `number` of the worker itself, made while `callers` wait for each other."""
+
+    released: list[int]
+    number: int
+    request: Called
+    is_decoupled: bool
+    callers: list[str]
+
+
+class Command(msgspec.Struct, array_like=True):
+    """COMMAND: the worker wants something else done."""
+
+    released: list[int]
+    number: int
+    verb: str
+    arguments: list[Any]
+
+
+class Note(msgspec.Struct, array_like=True):
+    """CREDIT and HANG_UP of a call."""
+
+    released: list[int]
+    number: int
+
+
+class Logged(msgspec.Struct, array_like=True):
+    """LOG: 0 info, 1 warning, 2 error, 3 verbose."""
+
+    released: list[int]
+    level: int
+    text: str
+
+
+class Metered(msgspec.Struct, array_like=True):
+    """METRIC: a change of the worker's metric `number`."""
+
+    released: list[int]
+    number: int
+    verb: str
+    value: float
+
+
+class Started(msgspec.Struct, array_like=True):
+    """READY, and RELEASE."""
+
+    released: list[int]
+    done: str | None = None
+
+
+class Failed(msgspec.Struct, array_like=True):
+    """FAILED."""
+
+    released: list[int]
+    code: int
+    text: str
+
+
+def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
+    """Return how a packet describes `tensor`, whose bytes go into `payload`."""
+    offset, size = payload.add(tensor.view())
+    return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
+
+
+def describe_request(number: int, request: InferRequest, payload: Payload) -> tuple[Any, ...]:
+    """Return how a packet describes `request`."""
+    more: tuple[Any, ...] | None = None
+    sequence = request.sequence
+    if sequence is not None or request.timeout_us or request.priority:
+        id: int | str = 0
+        flags = 0
+        if sequence is not None:
+            id = sequence.id
+            flags = SEQUENCE_START * sequence.start + SEQUENCE_END * sequence.end
+        more = (id, flags, request.timeout_us, request.priority)
+    return (
+        number,
+        request.id,
+        [described(tensor, payload) for tensor in request.inputs],
+        [wanted.name for wanted in request.outputs] or None,
+        request.parameters or None,
+        more,
+    )
+
+
+def tensors_of(outputs: list[Described], data: Any) -> list[Tensor]:
+    """Return the tensors that a packet describes: views of its data."""
+    return [
+        Tensor(name, datatype, shape, data[offset : offset + size] if size else b"")
+        for name, datatype, shape, offset, size in outputs
+    ]
+
+
+def response_of(
+    answer: Answer, data: Any, request: InferRequest, version: str
+) -> InferResponse | InferdError:
+    """Return what the worker answers to `request`."""
+    if answer.error is not None:
+        code, text = answer.error
+        kind = ERRORS[code] if 0 <= code < len(ERRORS) else BackendFailed
+        return kind(text)
+    return InferResponse(
+        request.model,
+        version,
+        request.id,
+        tensors_of(answer.outputs or [], data),
+        answer.parameters or {},
+        answer.is_final,
+    )

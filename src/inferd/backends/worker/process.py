@@ -1,0 +1,260 @@
+"""Process: one worker process, from its start to its end, and what it prints.
+
+A thread of its own starts it, passes on what it prints, and waits for its end. The thread lives
+as long as the process: the system kills a worker whose starting thread has ended, so a server
+that is killed leaves none behind.
+
+The worker leads a session of its own, so that a Ctrl-C meant for the server does not reach it,
+and whatever it has started itself is killed with it. It inherits three descriptors: its end of
+the socket and the two arenas.
+"""
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
+from inferd.backends.worker.environment import Environment
+from inferd.errors import BackendFailed, Unsupported
+
+BOOTSTRAP = Path(__file__).parent / "bootstrap"
+PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from inferd_worker.main import main; main(sys.argv[2:9])"
+)
+"""What Python runs when the model needs nothing of inferd."""
+
+MAX_LINE = 8 << 10
+MAX_LINES_PER_S = 200
+"""What a worker prints beyond that is counted, not logged."""
+
+_READ_BYTES = 64 << 10
+_LAST_READS = 16  # of what is still in the pipes when the process has ended
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The arenas of a worker: bytes mapped for good, and the most beyond that; each way.
+
+    `memory` is the most bytes of data the process may have, 0 for any.
+    """
+
+    arena: int = 64 << 20
+    most: int = 4 << 30
+    memory: int = 0
+
+
+class Process:
+    """A worker process. `told` gets each line it prints, and whether that was to stderr.
+
+    `ended` is called with the `reason`, once, in the process's own thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        environment: Environment,
+        sizes: Sizes,
+        told: Callable[[str, bool], None],
+        program: str = PROGRAM,
+    ) -> None:
+        if sys.platform != "linux":
+            msg = f"model '{name}': models in processes of their own need Linux"
+            raise Unsupported(msg)
+        self._name = name
+        self._environment = environment
+        self._program = program
+        self._sizes = sizes
+        self._told = told
+        self._started = threading.Event()
+        self._failed: OSError | None = None
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self.reason = ""
+        self.ended: Callable[[str], None] = lambda _: None
+        self.has_ended = threading.Event()
+        self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = _memory(name, sizes.arena), _memory(name, sizes.arena)
+        self._fds: tuple[int, ...] = (self._other.fileno(), ours, theirs)
+        self.arena = Arena(ours, sizes.arena, sizes.most)
+        self.received = Received(theirs, sizes.arena, writable=False)
+
+    def start(self) -> None:
+        """Start it. Raises BackendFailed when there is no such interpreter."""
+        threading.Thread(target=self._keep, name=f"{self._name}-worker", daemon=True).start()
+        self._started.wait()
+        if self._failed is not None:
+            self._close()
+            python = self._environment.python.name
+            msg = f"model '{self._name}': {python} cannot be started: {self._failed.strerror}"
+            raise BackendFailed(msg) from self._failed
+
+    def kill(self, reason: str) -> None:
+        """End it, and all it has started, now; `reason` is why, for those who wait for it."""
+        with self._lock:
+            if self._popen is None or self._popen.returncode is not None:
+                return
+            self.reason = self.reason or reason
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._popen.pid if self._popen is not None else 0
+
+    def _keep(self) -> None:
+        try:
+            popen = self._spawn()
+        except OSError as error:
+            self._failed = error
+            self._started.set()
+            return
+        self._popen = popen
+        self._other.close()
+        self._started.set()
+        self._follow(popen)
+        with self._lock:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(popen.pid, signal.SIGKILL)  # what it started and left
+            popen.wait()
+        self.reason = self.reason or _told(popen.returncode)
+        self.has_ended.set()
+        self.ended(self.reason)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        environment, sizes = self._environment, self._sizes
+        numbers = (*self._fds, sizes.arena, sizes.most, os.getpid(), sizes.memory)
+        path = [str(BOOTSTRAP), *environment.path]
+        program = f"import sys; sys.path[:0] = {path[1:]!r}; " if environment.path else ""
+        arguments = ["-c", program + self._program, path[0], *map(str, numbers), self._name]
+        return subprocess.Popen(
+            [str(environment.python), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=self._fds,
+            start_new_session=True,
+            env=environment.all_variables(),
+        )
+
+    def _follow(self, popen: "subprocess.Popen[bytes]") -> None:
+        """Pass on what the process prints, until it has ended; who it started may live on."""
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        pid_fd = os.pidfd_open(popen.pid)
+        lines = {
+            pipe.fileno(): _Lines(self._told, is_error=pipe is popen.stderr)
+            for pipe in (popen.stdout, popen.stderr)
+        }
+        poll = select.poll()
+        poll.register(pid_fd, select.POLLIN)
+        for fd in lines:
+            os.set_blocking(fd, False)
+            poll.register(fd, select.POLLIN)
+        has_ended = False
+        while not has_ended:
+            for fd, _ in poll.poll():
+                if fd == pid_fd:
+                    has_ended = True
+                elif not lines[fd].read(fd):
+                    poll.unregister(fd)
+        for fd, one in lines.items():
+            for _ in range(_LAST_READS):
+                if not one.read(fd):
+                    break
+            one.end()
+        os.close(pid_fd)
+        popen.stdout.close()
+        popen.stderr.close()
+
+    def close(self) -> None:
+        """Let go of the descriptors, when the process has ended or could not be started."""
+        self._close()
+
+    def _close(self) -> None:
+        self.socket.close()
+        self._other.close()
+        for fd in self._fds[1:]:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._fds = self._fds[:1]
+
+
+class _Lines:
+    """Cuts what a pipe gives into lines, none too long and not too many."""
+
+    def __init__(self, told: Callable[[str, bool], None], *, is_error: bool) -> None:
+        self._told = told
+        self._is_error = is_error
+        self._rest = b""
+        self._second = 0
+        self._count = 0
+        self._dropped_count = 0
+
+    def read(self, fd: int) -> bool:
+        """Pass on what is there; tell whether there may be more."""
+        try:
+            data = os.read(fd, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._tell(line)
+        if len(self._rest) > MAX_LINE:
+            self._tell(self._rest)
+            self._rest = b""
+        return bool(data)
+
+    def end(self) -> None:
+        """Pass on the last line, and how many were too many."""
+        if self._rest:
+            self._tell(self._rest)
+        self._tell_dropped()
+
+    def _tell(self, line: bytes) -> None:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._tell_dropped()
+            self._second, self._count = second, 0
+        self._count += 1
+        if self._count > MAX_LINES_PER_S:
+            self._dropped_count += 1
+            return
+        text = line[:MAX_LINE].decode(errors="replace").rstrip()
+        if text:
+            self._told(text, self._is_error)
+
+    def _tell_dropped(self) -> None:
+        if self._dropped_count:
+            self._told(f"{self._dropped_count} more lines were printed", self._is_error)
+            self._dropped_count = 0
+
+
+def _memory(name: str, size: int) -> int:
+    """Return a file without a name that can grow and not shrink: no read of it can fail."""
+    fd = os.memfd_create(f"inferd-{name}"[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return fd
+
+
+def _told(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,315 @@
+"""Supervisor: keeps one worker process running.
+
+When the process ends another is started, at once the first time, later and later when that does
+not help. Starting takes as long as the model's initialize, so that is done in a thread; from then
+on the event loop reads what the process sends.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.link import Link
+from inferd.backends.worker.message import Failed, Logged, Started
+from inferd.backends.worker.process import Process
+from inferd.errors import BackendFailed, InferdError, Unavailable
+
+log = logging.getLogger("inferd.model")
+
+FINALIZE_S = 30.0
+"""So long a model may take to finalize when nobody says how long."""
+
+GRACE_S = 1.0
+"""So long a process may take to end after its socket has closed."""
+
+CALM_S = 10.0
+"""A process that has lived so long, or has answered, was no failure to start."""
+
+FIRST_DELAY_S, MOST_DELAY_S = 0.25, 60.0
+
+PATIENCE = 3
+"""After so many failures in a row requests are refused until a process has come up."""
+
+_LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.DEBUG)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How one worker is run: `settings` is the document of START.
+
+    `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start. With `retries` what was
+    lost with a process runs once more.
+    """
+
+    model: str
+    version: int
+    settings: dict[str, Any]
+    make: Callable[[Callable[[str, bool], None]], Process]
+    start_timeout_s: float
+    timeout_s: float = 0.0
+    retries: bool = False
+
+
+class Supervisor:
+    """The life of one worker. What it is for is in a class built on this one.
+
+    `is_free`, `trouble` and `on_change` are those of AsyncInstance.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.on_change: Callable[[], None] = lambda: None
+        self.is_free = False
+        self.trouble = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process: Process | None = None
+        self._link: Link | None = None
+        self._started: Started | InferdError | None = None
+        self._has_answered = False
+        self._failures = 0
+        self._born_s = 0.0
+        self._is_closing = False
+        self._closed = threading.Event()
+
+    # --- what it is for ---
+
+    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+        """Take a packet."""
+        raise NotImplementedError
+
+    def _lose(self, told: str) -> None:
+        """Tell those who wait that the process has ended."""
+        raise NotImplementedError
+
+    @property
+    def _is_executing(self) -> bool:
+        raise NotImplementedError
+
+    # --- start and end ---
+
+    def start(self) -> str | None:
+        """Start the process and wait until its model is ready; return what it says then.
+
+        Not for an event loop. Raises InferdError.
+        """
+        plan = self.plan
+        process = plan.make(self._log_line)
+        link = Link(process.socket, process.arena, process.received, self._receive, self._lost)
+        self._started = None
+        process.ended = self._note_end
+        self._process, self._link = process, link
+        self._born_s = time.monotonic()
+        try:
+            process.start()
+            link.send(packet.START, [plan.settings])
+            return self._wait_for_start(process, link)
+        except BaseException:
+            process.kill("was given up")
+            process.has_ended.wait(FINALIZE_S)
+            link.close()
+            process.close()
+            raise
+
+    def _wait_for_start(self, process: Process, link: Link) -> str | None:
+        plan = self.plan
+        deadline_s = self._born_s + plan.start_timeout_s
+        while self._started is None:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                msg = (
+                    f"model '{plan.model}': its worker process was not ready within "
+                    f"{plan.start_timeout_s:g} s; what it does at that time is initialize"
+                )
+                raise BackendFailed(msg)
+            if self._is_closing:
+                msg = f"model '{plan.model}' is being unloaded"
+                raise Unavailable(msg)
+            if not link.wait(min(left_s, 0.2)) and process.has_ended.is_set():
+                self._lost()
+        started = self._started
+        if isinstance(started, InferdError):
+            raise started
+        self.is_free = True
+        return started.done
+
+    def _lost(self) -> None:
+        """The other end of the line is closed: the process has ended, or will be made to."""
+        process = self._process
+        assert process is not None
+        if self._started is None:
+            if not process.has_ended.wait(GRACE_S):
+                process.kill("closed its socket")
+                process.has_ended.wait(FINALIZE_S)
+            msg = f"model '{self.plan.model}': its worker process {process.reason} at the start"
+            self._started = BackendFailed(msg)
+        elif self._loop is not None:
+            self._loop.call_later(GRACE_S, process.kill, "closed its socket")
+
+    def _note_end(self, reason: str) -> None:
+        """Called in the process's own thread, at its end."""
+        if self._is_closing:
+            self._closed.set()
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._bury, reason)
+            except RuntimeError:  # the loop has closed
+                self._closed.set()
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See AsyncInstance.attach."""
+        if self._loop is not None:
+            return
+        self._loop = loop
+        assert self._link is not None
+        self._link.attach(loop)
+        process = self._process
+        if process is not None and process.has_ended.is_set():
+            self._bury(process.reason)
+        else:
+            self.on_change()
+
+    def close(self) -> None:
+        """Have the model finalize; what still runs ends with an error. See Instance.close."""
+        self._is_closing = True
+        self.is_free = False
+        process, link = self._process, self._link
+        if process is None or link is None or process.has_ended.is_set():
+            self._closed.set()
+            return
+        if self._is_executing or self._loop is None:
+            process.kill("was unloaded")
+        else:
+            link.send(packet.FINALIZE, [])
+        threading.Thread(target=self._end_in_time, args=(process, FINALIZE_S), daemon=True).start()
+
+    def _end_in_time(self, process: Process, timeout_s: float) -> None:
+        if not process.has_ended.wait(timeout_s):
+            process.kill(f"did not finalize within {timeout_s:g} s")
+            process.has_ended.wait()
+        self._closed.set()
+        if self._loop is None:
+            process.close()
+
+    async def closed(self, timeout_s: float) -> None:
+        """See AsyncInstance.closed."""
+        deadline_s = time.monotonic() + timeout_s
+        process = self._process
+        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
+            await asyncio.sleep(0.005)
+        if process is not None and not self._closed.is_set():
+            process.kill("did not finalize in time")
+
+    # --- the process has ended ---
+
+    def _bury(self, reason: str) -> None:
+        """Tell those who wait, and start another one."""
+        process, link = self._process, self._link
+        if process is None or link is None:
+            return
+        self._process = self._link = None
+        self.is_free = False
+        link.close()
+        process.close()
+        told = f"the worker process of model '{self.plan.model}' {reason}"
+        if not self._is_closing:
+            log.error("%s", told)
+        is_calm = self._has_answered or time.monotonic() - self._born_s > CALM_S
+        self._failures = 0 if is_calm else self._failures + 1
+        if not self._is_closing:
+            self._start_again(told)
+        self._lose(f"{told} while the request was in it")
+        self.on_change()
+
+    def _start_again(self, why: str) -> None:
+        assert self._loop is not None
+        delay_s = 0.0
+        if self._failures:
+            delay_s = min(FIRST_DELAY_S * 2 ** (self._failures - 1), MOST_DELAY_S)
+        if self._failures >= PATIENCE:
+            self.trouble = f"{why}; the next start is in {delay_s:g} s"
+        self._loop.call_later(delay_s, self._start_in_thread)
+
+    def _start_in_thread(self) -> None:
+        if self._is_closing:
+            return
+        threading.Thread(
+            target=self._restart, name=f"{self.plan.model}-restart", daemon=True
+        ).start()
+
+    def _restart(self) -> None:
+        loop = self._loop
+        assert loop is not None
+        error: InferdError | None = None
+        try:
+            self._started = None
+            self._loop = None  # until it is ready this thread reads
+            self.start()
+        except InferdError as failed:
+            error = failed
+        finally:
+            self._loop = loop
+        try:
+            loop.call_soon_threadsafe(self._restarted, error)
+        except RuntimeError:  # the loop has closed
+            if self._process is not None:
+                self._process.kill("was given up")
+
+    def _restarted(self, error: InferdError | None) -> None:
+        if error is not None:
+            self._process = self._link = None
+            self.is_free = False
+            self._failures += 1
+            if not self._is_closing:
+                log.error("%s", error.message)
+                self._start_again(error.message)
+                self.on_change()
+            return
+        process, link, loop = self._process, self._link, self._loop
+        assert process is not None
+        assert link is not None
+        assert loop is not None
+        if self._is_closing:
+            process.kill("was unloaded")
+            return
+        log.info("model '%s' has a new worker process", self.plan.model)
+        self.trouble = ""
+        self._has_answered = False
+        link.attach(loop)
+        if process.has_ended.is_set():
+            self._bury(process.reason)
+        else:
+            self.on_change()
+
+    # --- what it says ---
+
+    def _receive_common(self, kind: int, document: memoryview) -> bool:
+        """Take a packet of those that every worker sends; tell whether it was one."""
+        link = self._link
+        assert link is not None
+        if kind in (packet.READY, packet.RELEASE):
+            started = msgspec.json.decode(document, type=Started)
+            link.give(started.released)
+            if kind == packet.READY:
+                self._started = started
+        elif kind == packet.FAILED:
+            failed = msgspec.json.decode(document, type=Failed)
+            self._started = BackendFailed(f"model '{self.plan.model}': {failed.text}")
+        elif kind == packet.LOG:
+            logged = msgspec.json.decode(document, type=Logged)
+            link.give(logged.released)
+            self._log(_LEVELS[logged.level & 3], logged.text)
+        else:
+            return False
+        return True
+
+    def _log_line(self, line: str, is_error: bool) -> None:  # noqa: FBT001
+        self._log(logging.WARNING if is_error else logging.INFO, line)
+
+    def _log(self, level: int, text: str) -> None:
+        log.log(level, "model '%s': %s", self.plan.model, text)

@@ -1,0 +1,226 @@
+"""RemoteExecution: an Execution whose instances work elsewhere and answer to the event loop.
+
+Requests wait here until an instance is free. Nothing is handed to a thread and nothing back: an
+instance takes them on the event loop, and there its answers come. An instance whose process has
+ended takes nothing until it has another; meanwhile requests wait, or go to other instances. When
+none of them will come up soon, all that wait are refused with the reason.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+from inferd.core.interfaces import Answer, AsyncInstance, Opened, Outcome
+from inferd.core.request import InferRequest
+from inferd.errors import Cancelled, InferdError, Unavailable
+from inferd.observe.stats import Counts
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import Job, StreamJob, miscounted, twin
+
+END_S = 5.0
+"""So long an instance may take to end, though the one who closes it has no more time."""
+
+
+class RemoteExecution(Execution):
+    """See Execution. `instances` are asynchronous."""
+
+    def __init__(
+        self, name: str, instances: Sequence[AsyncInstance], *, counts: Counts | None = None
+    ) -> None:
+        super().__init__(name, instances, may_run_inline=False, counts=counts)
+        self._remote = instances
+        self._running: dict[Job, AsyncInstance] = {}
+        self._leaving: list[AsyncInstance] = []  # closed when what they run has ended
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._quiet: asyncio.Future[None] | None = None
+        for instance in instances:
+            instance.on_change = self._advance
+
+    def run_inline(self, requests: Sequence[InferRequest]) -> None:
+        """See Execution.run_inline: nothing runs on the event loop."""
+        del requests
+
+    async def close(self, timeout_s: float) -> None:
+        """See Execution.close."""
+        self._is_closed = True
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        if self._running or self._jobs:
+            self._quiet = loop.create_future()
+            await asyncio.wait((self._quiet,), timeout=timeout_s)
+        self._refuse_waiting(self.unloading())
+        self._remote = [*self._remote, *self._leaving]
+        for instance in self._remote:
+            instance.attach(loop)
+            instance.close()
+        left_s = max(deadline_s - loop.time(), END_S)
+        await asyncio.gather(*(instance.closed(left_s) for instance in self._remote))
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=left_s)
+
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow."""
+        remote = instance.alone
+        assert isinstance(remote, AsyncInstance)
+        if self._is_closed:
+            self._let_go(remote)
+            return
+        remote.on_change = self._advance
+        remote.attach(asyncio.get_running_loop())
+        self._remote = [*self._remote, remote]
+        self.instance_count += 1
+        self._advance()
+
+    def shrink(self) -> None:
+        """See Resizable.shrink. One that is free goes at once."""
+        if self.instance_count == 1 or self._is_closed:
+            return
+        self.instance_count -= 1
+        busy = set(map(id, self._running.values()))
+        going = next((one for one in self._remote if id(one) not in busy), self._remote[-1])
+        self._remote = [one for one in self._remote if one is not going]
+        self._leaving.append(going)
+        self._let_go_if_done(going)
+
+    def beside(self, instance: Opened) -> "RemoteExecution":
+        """See Execution.beside."""
+        assert isinstance(instance.alone, AsyncInstance)
+        return RemoteExecution(self.name, [instance.alone], counts=self._counts)
+
+    def _let_go_if_done(self, instance: AsyncInstance) -> None:
+        is_leaving = any(one is instance for one in self._leaving)
+        if is_leaving and not any(one is instance for one in self._running.values()):
+            self._leaving = [one for one in self._leaving if one is not instance]
+            self._let_go(instance)
+
+    def _let_go(self, instance: AsyncInstance) -> None:
+        instance.on_change = lambda: None
+        loop = asyncio.get_running_loop()
+        instance.attach(loop)
+        instance.close()
+        closing = loop.create_task(instance.closed(END_S))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _stream_job(self, request: InferRequest) -> StreamJob:
+        return _RemoteStreamJob(request, asyncio.get_running_loop(), self)
+
+    def _place(self, job: Job) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            for instance in self._remote:
+                instance.attach(self._loop)
+        self._jobs.put(job)
+        self._advance(job)
+
+    def _advance(self, newest: Job | None = None) -> None:
+        """Give free instances what waits, of which `newest` may have come just now."""
+        jobs = self._jobs
+        while jobs:
+            for instance in self._remote:
+                if instance.is_free:
+                    break
+            else:
+                self._look_for_trouble(newest)
+                break
+            self._begin_next(instance)
+        if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
+            self._quiet.set_result(None)
+
+    def _look_for_trouble(self, newest: Job | None) -> None:
+        """Refuse what would wait in vain, or for itself."""
+        troubles = [instance.trouble for instance in self._remote]
+        if all(troubles):
+            self._refuse_waiting(Unavailable(f"model '{self.name}' cannot run: {troubles[0]}"))
+            return
+        if newest is None:
+            return
+        callers = next((one.callers for one in newest.requests if self.name in one.callers), None)
+        if callers is not None and self._jobs.remove(newest):
+            self.note_ended()
+            way = " -> ".join((*callers, self.name))
+            msg = f"model '{self.name}' is called while all its instances wait for that call: {way}"
+            newest.refuse(Unavailable(msg))
+
+    def _refuse_waiting(self, error: InferdError | None = None) -> None:
+        while (job := self._jobs.take()) is not None:
+            self._jobs.wait()
+            self.note_ended()
+            job.refuse(twin(error) if error is not None else self.unloading())
+
+    def _begin_next(self, instance: AsyncInstance) -> None:
+        self._jobs.wait()  # the signal that came with the job
+        job = self._jobs.take()
+        if job is None:
+            return
+        if not job.is_wanted():
+            self.note_ended()
+            job.finish(Cancelled("nobody waits for the request"), 0)
+            return
+        job.requests[0].started_ns = self.clock()
+        self._running[job] = instance
+        if isinstance(job, _RemoteStreamJob):
+            job.begin(instance)
+            return
+        job.when_abandoned = partial(instance.cancel, job.requests)
+        instance.begin(job.requests, partial(self._finish, job, instance))
+
+    def _finish(self, job: Job, instance: AsyncInstance, outcome: Outcome) -> None:
+        self._running.pop(job, None)
+        self._let_go_if_done(instance)
+        job.when_abandoned = None
+        if isinstance(outcome, InferdError):
+            if instance.retries and not job.was_retried and outcome.is_lost:
+                job.was_retried = True
+                self._jobs.put(job)  # the instance tells when it is free
+                return
+        elif len(outcome) != len(job.requests):
+            outcome = miscounted(self.name, len(outcome), len(job.requests))
+        job.requests[0].ended_ns = self.clock()
+        self.note_ended()
+        job.finish(outcome, 0)
+
+    def end_stream(self, job: Job) -> None:
+        """Forget a stream that is over."""
+        if job in self._running:
+            self._let_go_if_done(self._running.pop(job))
+            self.note_ended()
+            job.requests[0].ended_ns = self.clock()
+            if self._quiet is not None:
+                self._advance()
+
+
+class _RemoteStreamJob(StreamJob):
+    """A stream whose answers come from an instance that works elsewhere."""
+
+    def __init__(
+        self, request: InferRequest, loop: asyncio.AbstractEventLoop, execution: RemoteExecution
+    ) -> None:
+        super().__init__(request, loop)
+        self._execution = execution
+        self._instance: AsyncInstance | None = None
+        self._number = 0
+
+    def begin(self, instance: AsyncInstance) -> None:
+        """Have `instance` answer."""
+        self._instance = instance
+        self._number = instance.begin_stream(self.requests[0], self._deliver)
+
+    def _deliver(self, answer: Answer | None, share: int) -> None:
+        self.answers.put_nowait((answer, share))
+        if answer is None:
+            self._execution.end_stream(self)
+
+    def give_room(self, share: int) -> None:
+        """See StreamJob.give_room."""
+        if self._instance is not None:
+            self._instance.credit(self._number, share)
+
+    def abandon(self) -> None:
+        """See Job.abandon."""
+        super().abandon()
+        if self._instance is not None:
+            with suppress(InferdError):
+                self._instance.cancel_stream(self._number)
+            self._execution.end_stream(self)

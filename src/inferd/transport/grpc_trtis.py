@@ -1,0 +1,293 @@
+"""The gRPC methods of the TensorRT Inference Server API.
+
+Whatever becomes of a request is told inside of its answer; for gRPC the call succeeds. Only who may
+not call at all, and who meets a full server, is told by gRPC, before there is a handler.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from inferd.core.request import InferRequest
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
+from inferd.observe import trace as moments
+from inferd.transport.access import Access
+from inferd.transport.call import Call, Method, Stream, Unary
+from inferd.transport.failure import FailureLog
+from inferd.transport.grpc_stream import Asked, InferStream, Outcome, StreamMethods
+from inferd.transport.header_forward import HeaderForward
+from inferd.transport.tracing import begin_grpc, finish_when_sent
+from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
+from inferd.wire import trtis_grpc, trtis_status
+from inferd.wire.trtis_grpc import SERVICE, Statuses
+from inferd.wire.trtis_infer import Form, InferHeader, status_of
+
+if TYPE_CHECKING:
+    from inferd.observe.trace import Trace
+
+_APIS = {
+    "Status": "metadata",
+    "Health": "health",
+    "Infer": "inference",
+    "StreamInfer": "inference",
+    "Profile": "trace",
+    "ModelControl": "model-repository",
+    "SharedMemoryControl": "shared-memory",
+    "Repository": "model-repository",
+}
+TRTIS_API_OF = {f"/{SERVICE}/{rpc}": api for rpc, api in _APIS.items()}
+"""The API group of every method, by its path."""
+
+_UNLOAD, _LOAD = 0, 1
+_MAX_NUMBER = 2**63 - 1
+
+Fields = dict[str, Any]
+
+
+class TrtisMethods:
+    """The handlers of nvidia.inferenceserver.GRPCService."""
+
+    def __init__(self, trtis: Trtis, forward: HeaderForward | None, access: Access) -> None:
+        self.trtis = trtis
+        self.forward = forward
+        self.statuses = Statuses(trtis.server_id)
+        self.failures = FailureLog(logging.getLogger("inferd.grpc"))
+        self._engine = trtis.engine
+        self._tracer = trtis.engine.tracer
+        self._streams = StreamMethods(trtis.engine, typed_answers=False, forward=forward)
+        guards = (access.guard(api) for api in ("model-config", "statistics"))
+        self._status_guards = [guard for guard in guards if guard is not None]
+
+    def methods(self) -> dict[str, Method]:
+        """Return the methods by path."""
+        calls = {
+            "Status": (self.status, STATUS),
+            "Health": (self.health, HEALTH),
+            "Profile": (self.profile, ""),
+            "ModelControl": (self.model_control, CONTROL),
+            "SharedMemoryControl": (self.shared_memory_control, SHARED_MEMORY),
+            "Repository": (self.repository, REPOSITORY),
+        }
+        methods: dict[str, Method] = {
+            rpc: Unary(self._told(rpc, call, what)) for rpc, (call, what) in calls.items()
+        }
+        methods["Infer"] = Unary(self.infer)
+        methods["StreamInfer"] = Stream(self.stream_infer)
+        return {f"/{SERVICE}/{rpc}": method for rpc, method in methods.items()}
+
+    def _told(
+        self, rpc: str, call: Callable[[Any, Call], Awaitable[Fields]], what: str
+    ) -> Callable[[bytes, Call], Awaitable[list[Any]]]:
+        """Return the handler that answers with the fields `call` gives, and a status."""
+
+        async def told(data: bytes, about: Call) -> list[Any]:
+            began_ns = perf_counter_ns()
+            number = self.trtis.next_number()
+            try:
+                fields = await call(trtis_grpc.decode_call(rpc, data), about)
+                answer = trtis_grpc.encode_answer(rpc, self.statuses.success(number), **fields)
+            except Exception as error:  # noqa: BLE001  the wall
+                return [trtis_grpc.encode_answer(rpc, self.failure(rpc, error, number))]
+            if what:
+                self.trtis.count(what, began_ns)
+            return [answer]
+
+        return told
+
+    def failure(self, rpc: str, error: Exception, number: int) -> bytes:
+        """Log `error` unless it is the client's, and return the status that tells of it."""
+        self.failures.note(rpc, error)
+        if isinstance(error, InferdError):
+            return self.statuses.failure(status_of(error), error.message, number)
+        text = "the server failed unexpectedly; its log says why"
+        return self.statuses.failure(status_of(InferdError()), text, number)
+
+    # --- inference ---
+
+    async def infer(self, data: bytes, call: Call) -> list[Any]:
+        """Inference."""
+        trtis = self.trtis
+        number = trtis.next_number()
+        header: InferHeader | None = None
+        trace: Trace | None = None
+        engine: Any = self._engine
+        try:
+            asked = trtis_grpc.decode_infer_request(data)
+            header = asked.header
+            form = trtis.form(asked.model, asked.version)
+            forwarded = self.forward.chosen(call.metadata) if self.forward is not None else None
+            request = await trtis.decode(form, asked.version, header, asked.raw, forwarded)
+            if self._tracer.is_on and (trace := begin_grpc(self._tracer, asked.model, call)):
+                engine = TracedEngine(engine, trace)
+                trace.stamp(moments.GRPC_WAITREAD_START)
+                trace.stamp(moments.GRPC_WAITREAD_END)
+            response = await engine.infer(request)
+            answer = await trtis.encode(form, header, request, response)
+            return trtis_grpc.encode_infer_response(self.statuses.success(number), answer)
+        except Exception as error:  # noqa: BLE001  the wall
+            if trace is not None:
+                trace.fail(error)
+            status = self.failure("Infer", error, number)
+            return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
+        finally:
+            if trace is not None:
+                trace.stamp(moments.GRPC_SEND_START)
+                finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)
+
+    def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
+        """Answer the requests of a stream, each once, in their order; failures end nothing."""
+        return TrtisStream(self, self._streams, messages, call).answers()
+
+    # --- the rest ---
+
+    async def status(self, asked: Any, call: Call) -> Fields:
+        """Status, of all models or one."""
+        headers = _headers(call)
+        for guard in self._status_guards:
+            guard.check(headers)
+        return {"server_status": self.trtis.status(asked.model_name)}
+
+    async def health(self, asked: Any, call: Call) -> Fields:
+        """Health."""
+        if asked.mode not in ("live", "ready"):
+            msg = f"there is no health '{asked.mode[:40]}', only live and ready"
+            raise UnknownCall(msg)
+        return {"health": self.trtis.is_healthy(asked.mode)}
+
+    async def profile(self, asked: Any, call: Call) -> Fields:
+        """Profile, which is not offered."""
+        if asked.cmd not in ("start", "stop"):
+            msg = f"there is no profile command '{asked.cmd[:40]}', only start and stop"
+            raise InvalidRequest(msg)
+        msg = "profiling by request is not offered here"
+        raise Unsupported(msg)
+
+    async def model_control(self, asked: Any, call: Call) -> Fields:
+        """Model Control."""
+        if asked.type == _LOAD:
+            await self.trtis.load(asked.model_name)
+        elif asked.type == _UNLOAD:
+            await self.trtis.unload(asked.model_name)
+        else:
+            msg = f"there is no model control of type {asked.type}"
+            raise UnknownCall(msg)
+        return {}
+
+    async def shared_memory_control(self, asked: Any, call: Call) -> Fields:
+        """Shared Memory Control."""
+        kind = asked.WhichOneof("shared_memory_control")
+        if kind == "register":
+            self._register(asked.register)
+        elif kind == "unregister":
+            self.trtis.unregister(asked.unregister.name)
+        elif kind == "unregister_all":
+            self.trtis.unregister_all()
+        elif kind == "status":
+            return {"shared_memory_status": self._regions()}
+        else:
+            msg = "the request says nothing to be done"
+            raise UnknownCall(msg)
+        return {}
+
+    def _register(self, wanted: Any) -> None:
+        regions = self._engine.regions
+        kind = wanted.WhichOneof("shared_memory_types")
+        if wanted.byte_size > _MAX_NUMBER or wanted.system_shared_memory.offset > _MAX_NUMBER:
+            msg = f"region '{wanted.name}' is larger than any memory"
+            raise InvalidRequest(msg)
+        if kind == "system_shared_memory":
+            where = wanted.system_shared_memory
+            regions.register_system(
+                wanted.name, where.shared_memory_key, where.offset, wanted.byte_size
+            )
+        elif kind == "cuda_shared_memory":
+            gpu = wanted.cuda_shared_memory
+            regions.register_cuda(wanted.name, gpu.raw_handle, gpu.device_id, wanted.byte_size)
+        else:
+            msg = f"region '{wanted.name}' is neither of system nor of CUDA shared memory"
+            raise InvalidRequest(msg)
+
+    def _regions(self) -> Any:
+        regions = self._engine.regions
+        told = trtis_grpc.new_region_list()
+        trtis_status.write_regions(
+            told.shared_memory_region, regions.system_status(), regions.cuda_status()
+        )
+        return told
+
+    async def repository(self, asked: Any, call: Call) -> Fields:
+        """Repository, index."""
+        if asked.WhichOneof("request_type") != "index":
+            msg = "the request does not say what it wants: set index"
+            raise UnknownCall(msg)
+        return {"index": trtis_status.repository_index(await self.trtis.model_names())}
+
+
+class _About:
+    """What is remembered of a request of a stream."""
+
+    __slots__ = ("form", "header", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.header: InferHeader | None = None
+        self.form: Form | None = None
+
+
+class TrtisStream(InferStream):
+    """One call of StreamInfer: ModelStreamInfer in the old words, each request answered once."""
+
+    def __init__(
+        self,
+        owner: TrtisMethods,
+        methods: StreamMethods,
+        messages: AsyncIterator[bytes],
+        call: Call,
+    ) -> None:
+        super().__init__(methods, messages, call)
+        self._owner = owner
+
+    async def decode(self, data: bytes, asked: Asked) -> InferRequest:
+        """See InferStream."""
+        trtis = self._owner.trtis
+        asked.about = about = _About(trtis.next_number())
+        wanted = trtis_grpc.decode_infer_request(data)
+        about.header = wanted.header
+        about.form = form = trtis.form(wanted.model, wanted.version)
+        if form.config.decoupled:
+            msg = f"model '{wanted.model}' may give any number of answers; ask it through V2"
+            raise Unsupported(msg)
+        request = await trtis.decode(
+            form, wanted.version, wanted.header, wanted.raw, self.forwarded
+        )
+        asked.request = request
+        self.begin_trace(asked, request)
+        return request
+
+    async def answer_once(self, asked: Asked, request: InferRequest) -> Outcome:
+        """See InferStream."""
+        owner, about = self._owner, asked.about
+        try:
+            response = await asked.engine.infer(request)
+            answer = await owner.trtis.encode(about.form, about.header, request, response)
+            return trtis_grpc.encode_infer_response(owner.statuses.success(about.number), answer)
+        except Exception as error:  # noqa: BLE001  told to the client
+            return self.fail(asked, error)
+
+    def fail(self, asked: Asked, error: Exception) -> Outcome:
+        """See InferStream."""
+        if asked.trace is not None:
+            asked.trace.fail(error)
+        about = asked.about
+        status = self._owner.failure("StreamInfer", error, about.number)
+        return [trtis_grpc.encode_infer_failure(status, about.header.id if about.header else 0)]
+
+
+def _headers(call: Call) -> Mapping[bytes, bytes]:
+    """Return the metadata as guards look at them."""
+    return {
+        key.encode(): value if isinstance(value, bytes) else value.encode()
+        for key, value in call.metadata
+    }

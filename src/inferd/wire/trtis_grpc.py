@@ -1,0 +1,245 @@
+"""The messages of nvidia.inferenceserver.GRPCService, to and from the words of `trtis_infer`.
+
+An inference is taken apart and put together by hand, so that tensors stay views; what describes
+them is parsed by protobuf. Statuses stand inside of answers: for gRPC itself each call succeeds.
+"""
+
+from typing import Any, NamedTuple
+
+from inferd.errors import InvalidRequest
+from inferd.wire.proto import message_class, parse
+from inferd.wire.trtis_answer import Answer
+from inferd.wire.trtis_infer import SUCCESS, InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis_status import PACKAGE
+from inferd.wire.v2_grpc_fields import (
+    MAX_MESSAGE_BYTES,
+    decode_text,
+    encode_field,
+    encode_varint,
+)
+
+SERVICE = f"{PACKAGE}.GRPCService"
+
+_NAME, _VERSION_NUMBER, _VERSION_TEXT, _HEADER, _RAW_INPUT = 0x0A, 0x10, 0x12, 0x1A, 0x22
+_STATUS_FIELD, _HEADER_FIELD, _RAW_OUTPUT = b"\x0a", b"\x12", b"\x1a"
+_VARINT, _FIXED64, _TEXT, _FIXED32 = 0, 1, 2, 5  # wire types
+_UINT64 = 2**64 - 1
+_LATEST = -1
+
+
+class Asked(NamedTuple):
+    """An InferRequest: `version` is "" for the latest."""
+
+    model: str
+    version: str
+    header: InferHeader
+    raw: "RawInputs"
+
+
+class RawInputs:
+    """The raw inputs of a message: a Source."""
+
+    __slots__ = ("_at", "_raw", "data")
+
+    def __init__(self, data: Any, raw: list[memoryview]) -> None:
+        self.data = data
+        self._raw = raw
+        self._at = 0
+
+    def take(self, name: str, size_bytes: int) -> memoryview:
+        """See Source."""
+        if self._at == len(self._raw):
+            msg = f"there is no raw input for '{name}', the request has {len(self._raw)} in all"
+            raise InvalidRequest(msg)
+        raw = self._raw[self._at]
+        self._at += 1
+        if len(raw) != size_bytes:
+            msg = f"the raw input for '{name}' has {len(raw)} bytes, expected {size_bytes}"
+            raise InvalidRequest(msg)
+        return raw
+
+    def check_used_up(self) -> None:
+        """See Source."""
+        if self._at != len(self._raw):
+            msg = f"the request has {len(self._raw)} raw inputs, expected {self._at}"
+            raise InvalidRequest(msg)
+
+    def rewind(self) -> None:
+        """See Source."""
+        self._at = 0
+
+
+# --- an inference is asked for ---
+
+
+def decode_infer_request(data: Any) -> Asked:
+    """Return what an InferRequest asks for; raw inputs are views. Raises InvalidRequest."""
+    view = memoryview(data)
+    model, version, header = b"", None, b""
+    number: int | None = None
+    raw: list[memoryview] = []
+    at, end = 0, len(view)
+    while at < end:
+        tag, at = _varint(view, at)
+        if tag & 7 == _TEXT:
+            size, at = _varint(view, at)
+            stop = at + size
+            if stop > end:
+                raise _malformed()
+            if tag == _RAW_INPUT:
+                raw.append(view[at:stop])
+            elif tag == _HEADER:
+                header += view[at:stop]  # one that comes in parts is merged (protobuf, encoding)
+            elif tag == _NAME:
+                model = bytes(view[at:stop])
+            elif tag == _VERSION_TEXT:
+                version = bytes(view[at:stop])
+            at = stop
+        elif tag == _VERSION_NUMBER:
+            number, at = _varint(view, at)
+        else:
+            at = _skipped(view, tag, at)
+    found = _header(parse(f"{PACKAGE}.InferRequestHeader", header))
+    name = decode_text(model)
+    return Asked(name, _version(version, number, found), found, RawInputs(data, raw))
+
+
+def _version(text: bytes | None, number: int | None, header: InferHeader) -> str:
+    """Return the version as V2 has it, "" for the latest."""
+    if text is not None:  # 0.8
+        return decode_text(text)
+    if number is None:
+        return "" if header.is_old else "0"
+    signed = number - 2**64 if number >= 2**63 else number
+    is_latest = signed < 0 if header.is_old else signed == _LATEST
+    return "" if is_latest else str(signed)
+
+
+def _header(message: Any) -> InferHeader:
+    outputs = [
+        OutputHeader(one.name, one.cls.count, _shared(one), one.byte_size) for one in message.output
+    ]
+    # Only old outputs have that field, and all of those do.
+    is_old = bool(outputs) and all(one.byte_size for one in outputs)
+    return InferHeader(
+        message.batch_size,
+        [_input(one, is_old=is_old) for one in message.input],
+        outputs,
+        message.correlation_id,
+        message.id,
+        message.flags,
+        message.priority,
+        message.timeout_microseconds,
+        is_old,
+    )
+
+
+def _input(item: Any, *, is_old: bool) -> InputHeader:
+    header = InputHeader(item.name)
+    if not is_old:
+        header.dims = tuple(item.dims)
+        header.batch_byte_size = item.batch_byte_size
+        header.shared = _shared(item)
+    elif item.dims:  # where the size of one item is now
+        header.byte_size = item.dims[-1] & _UINT64
+    return header
+
+
+def _shared(item: Any) -> tuple[str, int, int] | None:
+    if not item.HasField("shared_memory"):
+        return None
+    place = item.shared_memory
+    return place.name, place.offset, place.byte_size
+
+
+def _varint(view: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift, byte in enumerate(view[at : at + 10]):
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return value & _UINT64, at + shift + 1
+    raise _malformed()
+
+
+def _skipped(view: memoryview, tag: int, at: int) -> int:
+    """Return where a field that means nothing here ends."""
+    kind = tag & 7
+    if kind == _VARINT:
+        return _varint(view, at)[1]
+    size = {_FIXED64: 8, _FIXED32: 4}.get(kind)
+    if size is None or at + size > len(view):
+        raise _malformed()
+    return at + size
+
+
+def _malformed() -> InvalidRequest:
+    return InvalidRequest("the message cannot be read as an InferRequest")
+
+
+# --- answers ---
+
+
+class Statuses:
+    """Writes RequestStatus messages; `server_id` is the server's name."""
+
+    def __init__(self, server_id: str) -> None:
+        self._server = encode_field(b"\x1a", server_id.encode(errors="replace"))
+        self._success = b"\x08%c%b\x20" % (SUCCESS, self._server)
+
+    def success(self, number: int) -> bytes:
+        """Return the message, for the request of this number."""
+        return self._success + encode_varint(number)
+
+    def failure(self, code: int, message: str, number: int) -> bytes:
+        """Return the message for a request that failed; `code` is a RequestStatusCode."""
+        text = encode_field(b"\x12", message.encode(errors="replace"))
+        return b"\x08%c%b%b\x20%b" % (code, text, self._server, encode_varint(number))
+
+
+def encode_infer_response(status: bytes, answer: Answer) -> list[Any]:
+    """Return the InferResponse with `answer`, as buffers to be sent one after the other.
+
+    What has no bytes, because it is classes or in shared memory, has an empty raw output. Raises
+    InvalidRequest when the answer is larger than a message can be.
+    """
+    head = encode_field(_STATUS_FIELD, status) + encode_field(_HEADER_FIELD, answer.message())
+    buffers: list[Any] = []
+    total = 0
+    for data in answer.buffers:
+        if data is None:
+            head += _RAW_OUTPUT + b"\0"
+            continue
+        head += _RAW_OUTPUT + encode_varint(len(data))
+        total += len(head) + len(data)
+        buffers += (head, data)
+        head = b""
+    if head:
+        buffers.append(head)
+    if total + len(head) > MAX_MESSAGE_BYTES:
+        msg = f"{total} bytes of tensors exceed the {MAX_MESSAGE_BYTES} a gRPC message can hold"
+        raise InvalidRequest(msg)
+    return buffers
+
+
+def encode_infer_failure(status: bytes, request_id: int) -> bytes:
+    """Return the InferResponse to a request that failed; an id other than 0 is echoed."""
+    header = b"\x28" + encode_varint(request_id) if request_id else b""
+    answer = encode_field(_STATUS_FIELD, status)
+    return answer + encode_field(_HEADER_FIELD, header) if header else answer
+
+
+def encode_answer(rpc: str, status: bytes, **fields: Any) -> bytes:
+    """Return the response message of `rpc` with these fields beside its status."""
+    message = message_class(f"{PACKAGE}.{rpc}Response")(**fields)
+    encoded: bytes = message.SerializeToString()
+    return encode_field(_STATUS_FIELD, status) + encoded
+
+
+def decode_call(rpc: str, data: bytes) -> Any:
+    """Return the request message of `rpc`. Raises InvalidRequest."""
+    return parse(f"{PACKAGE}.{rpc}Request", data)
+
+
+def new_region_list() -> Any:
+    """Return an empty list of regions, as SharedMemoryControlResponse holds it."""
+    return message_class(f"{PACKAGE}.SharedMemoryControlResponse.Status")()

@@ -1,0 +1,134 @@
+"""Whole requests to models in Python: over both protocols, alone and in batches."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG
+from tritonclient.utils import InferenceServerException
+
+BATCHING = "max_batch_size: 8\ndynamic_batching {}\n"
+SLOW_COUNT = """
+    import threading
+    class TritonPythonModel:
+        def execute(self, requests):
+            threading.Event().wait(0.02)
+            count = np.full((1, 1), len(requests), np.int32)
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", count)]) for _ in requests]
+"""
+
+
+@pytest.mark.parametrize("over", ["http", "grpc"])
+def test_a_model_adds_and_subtracts_in_a_process_of_its_own(serve, over):
+    with serve(addsub=(ADD_SUB, ADD_SUB_CONFIG)) as asked:
+        a, b = np.arange(16, dtype=np.int32), np.ones(16, np.int32)
+        got = asked.ask("addsub", over, INPUT0=a, INPUT1=b)
+        assert np.array_equal(got["OUTPUT0"], a + b)
+        assert np.array_equal(got["OUTPUT1"], a - b)
+        only = asked.ask("addsub", over, ["OUTPUT1"], INPUT0=a, INPUT1=b)
+        assert list(only) == ["OUTPUT1"]
+        [row] = asked.server.engine.statistics("addsub")
+        assert row.inference_count == row.execution_count == 2
+        assert 0 < row.inference_stats.compute_infer.ns < row.inference_stats.success.ns
+
+
+def test_the_process_is_another_one_and_goes_when_the_server_stops(serve):
+    source = """
+        import os
+        class TritonPythonModel:
+            def execute(self, requests):
+                pid = np.array([os.getpid()], np.int32)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pid)])]
+    """
+    with serve(pid=source) as asked:
+        pid = int(asked.ask("pid", IN=np.zeros(1, np.int32))["OUT"][0])
+        assert pid != os.getpid()
+        assert os.path.exists(f"/proc/{pid}")
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_requests_that_come_together_are_executed_together(serve):
+    config = BATCHING + ONE_CONFIG
+    with serve(count=(SLOW_COUNT, config)) as asked:
+        counts = []
+
+        def ask():
+            counts.append(
+                int(asked.ask("count", "grpc", IN=np.zeros((1, 1), np.int32))["OUT"][0, 0])
+            )
+
+        threads = [threading.Thread(target=ask) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(counts) == 16
+        assert max(counts) > 1
+        [row] = asked.server.engine.statistics("count")
+        assert row.inference_count == 16
+        assert row.execution_count < 16
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 5_000, 600_000, pytest.param(30_000_000, marks=pytest.mark.slow)]
+)
+def test_tensors_of_any_size_come_back_as_they_went(serve, size):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                [request] = requests
+                array = request.inputs()[0].as_numpy()
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array)])]
+    """
+    with serve(echo=source) as asked:
+        array = np.arange(size, dtype=np.int32)
+        for over in ("http", "grpc"):
+            for _ in range(2):
+                got = asked.ask("echo", over, IN=array)["OUT"]
+                assert np.array_equal(got, array)
+
+
+@pytest.mark.slow
+def test_several_instances_are_several_processes(serve):
+    source = """
+        import threading
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.name = args["model_instance_name"]
+            def execute(self, requests):
+                threading.Event().wait(0.05)
+                name = np.array([self.name], np.object_)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", name)])]
+    """
+    config = """
+        instance_group { count: 2 }
+        input { name: "IN" data_type: TYPE_INT32 dims: -1 }
+        output { name: "OUT" data_type: TYPE_STRING dims: 1 }
+    """
+    with serve(two=(source, config)) as asked:
+        names = set()
+
+        def ask():
+            names.add(asked.ask("two", "grpc", IN=np.zeros(1, np.int32))["OUT"][0])
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert names == {b"two_0_0", b"two_0_1"}
+
+
+def test_what_execute_raises_is_told_with_file_and_line(serve):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                raise ValueError("bad thing")
+    """
+    with serve(bad=source) as asked:
+        for over in ("http", "grpc"):
+            with pytest.raises(InferenceServerException) as caught:
+                asked.ask("bad", over, IN=np.zeros(1, np.int32))
+            told = "model 'bad' failed: ValueError: bad thing (1/model.py, line 7, in execute)"
+            assert told in str(caught.value)

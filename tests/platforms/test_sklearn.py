@@ -1,0 +1,159 @@
+"""scikit-learn's models, against what scikit-learn itself predicts."""
+
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+from sklearn.tree import DecisionTreeRegressor
+
+from inferd.backends.onnx.instance import OnnxInstance
+from inferd.backends.onnx.sklearn import SklearnBackend
+from inferd.config.model import ModelConfig
+from inferd.core.arrays import ArrayInstance
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.request import InferRequest
+from inferd.errors import BackendFailed, InvalidConfig, Unsupported
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of fits that did not converge
+ROWS, LABELS = load_digits(return_X_y=True)
+ROWS = ROWS[:300].astype(np.float32)
+LABELS = LABELS[:300]
+TARGETS = ROWS.sum(axis=1) + ROWS[:, 20]
+WORDS = np.array(["zero", "one", "two", "three"])[LABELS % 4]
+
+
+def files(folder, name="model.skops"):
+    return ModelFiles(folder, 1, folder, folder / name)
+
+
+def saved(folder, estimator):
+    found = files(folder)
+    skops.io.dump(estimator, found.file)
+    return found
+
+
+def opened(found, **parameters):
+    backend = SklearnBackend()
+    config = ModelConfig("m", parameters=parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return backend.open(found, backend.complete(found, config), Placement("m_0"))
+
+
+def answer(instance, rows=ROWS):
+    given = Tensor.from_numpy("input", rows, DataType.FP32)
+    [response] = instance.execute([InferRequest("m", inputs=[given])])
+    if isinstance(response, Exception):
+        raise response
+    return {tensor.name: tensor.numpy() for tensor in response.outputs}
+
+
+CLASSIFIERS = [
+    LogisticRegression(max_iter=50),
+    RandomForestClassifier(20, max_depth=6, random_state=0),
+    MLPClassifier((16,), max_iter=60, random_state=0),
+    make_pipeline(StandardScaler(), LogisticRegression(max_iter=50)),
+    HistGradientBoostingClassifier(max_iter=5),
+    KNeighborsClassifier(3),
+    SVC(probability=True, random_state=0),
+]
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("labels", [LABELS, WORDS], ids=["numbers", "words"])
+def test_classifiers_predict_the_same(tmp_path, estimator, labels):
+    estimator.fit(ROWS, labels)
+    got = answer(opened(saved(tmp_path, estimator)))
+    expected = estimator.predict(ROWS)
+    if labels is WORDS:
+        assert [word.decode() for word in got["predict"].ravel()] == expected.tolist()
+    else:
+        assert got["predict"].ravel().tolist() == expected.tolist()
+    np.testing.assert_allclose(got["predict_proba"], estimator.predict_proba(ROWS), atol=1e-5)
+
+
+REGRESSORS = [LinearRegression(), Ridge(), DecisionTreeRegressor(max_depth=4), SVR()]
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda one: type(one).__name__)
+def test_regressors_predict_the_same(tmp_path, estimator):
+    estimator.fit(ROWS, TARGETS)
+    got = answer(opened(saved(tmp_path, estimator)))["predict"].ravel()
+    np.testing.assert_allclose(got, estimator.predict(ROWS), rtol=1e-5)
+
+
+def test_what_converts_runs_in_onnx_runtime(tmp_path):
+    found = saved(tmp_path, LogisticRegression(max_iter=50).fit(ROWS, LABELS))
+    assert isinstance(opened(found), OnnxInstance)
+
+
+class Constant(ClassifierMixin, BaseEstimator):
+    def fit(self, rows, labels):
+        self.n_features_in_ = rows.shape[1]
+        self.classes_ = np.unique(labels)
+        return self
+
+    def predict(self, rows):
+        return np.full(len(rows), 7)
+
+
+def test_what_does_not_convert_runs_in_scikit_learn_if_it_is_trusted(tmp_path):
+    found = saved(tmp_path, Constant().fit(ROWS, LABELS))
+    with pytest.raises(InvalidConfig, match=r"types that are not trusted: .*Constant"):
+        opened(found)
+    name = f"{Constant.__module__}.Constant"
+    instance = opened(found, inferd_trusted_types=f"a.b, {name}")
+    assert isinstance(instance, ArrayInstance)
+    assert answer(instance)["predict"].ravel().tolist() == [7] * len(ROWS)
+
+
+@pytest.mark.parametrize("name", ["model.joblib", "model.pkl"])
+def test_a_pickle_has_to_be_allowed(tmp_path, name):
+    estimator = LogisticRegression(max_iter=50).fit(ROWS, LABELS)
+    found = files(tmp_path, name)
+    joblib.dump(estimator, found.file)
+    with pytest.raises(Unsupported, match="inferd_allow_pickle to true if you trust it"):
+        opened(found)
+    got = answer(opened(found, inferd_allow_pickle="true"))["predict"].ravel()
+    assert got.tolist() == estimator.predict(ROWS).tolist()
+
+
+def test_what_is_not_allowed_does_not_run(tmp_path):
+    marker = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self):
+            return open, (str(marker), "w")
+
+    found = files(tmp_path, "model.joblib")
+    found.file.write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(Unsupported):
+        opened(found)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x02}q\0."])
+def test_another_file_is_refused(tmp_path, content):
+    found = files(tmp_path)
+    found.file.write_bytes(content)
+    with pytest.raises(BackendFailed, match=r"^model 'm': 'model\.skops' cannot be loaded"):
+        opened(found)
+
+
+def test_what_cannot_predict_is_refused(tmp_path):
+    with pytest.raises(InvalidConfig, match="holds a StandardScaler, which cannot predict"):
+        opened(saved(tmp_path, StandardScaler().fit(ROWS)))
