@@ -5,9 +5,16 @@ import numpy as np
 import pytest
 
 from inferd.backends.repeat import RepeatBackend
-from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.model import (
+    ControlInput,
+    ModelConfig,
+    ModelInput,
+    ModelOutput,
+    SequenceBatching,
+    SequenceState,
+)
 from inferd.core.interfaces import DecoupledInstance, ModelFiles, Placement
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InvalidConfig, InvalidRequest, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -115,3 +122,74 @@ def test_other_tensors_are_refused(config):
         RepeatBackend().complete(FILES, config)
     with pytest.raises(InvalidConfig):
         RepeatBackend().open(FILES, config, Placement("m_0"))
+
+
+# --- in rounds ---
+
+STATE = SequenceState("AT", "NEXT", DataType.INT32, (1,))
+ITERATIVE = SequenceBatching(
+    control_input=(ControlInput("START"),), state=(STATE,), iterative_sequence=True
+)
+
+
+def iterative(*, decoupled):
+    """An instance as it is opened: its configuration has the scheduler's tensors, too."""
+    config = replace(
+        COMPLETE,
+        decoupled=decoupled,
+        sequence_batching=ITERATIVE,
+        input=(
+            *COMPLETE.input,
+            ModelInput("START", DataType.INT32, (1,)),
+            ModelInput("AT", DataType.INT32, (1,)),
+        ),
+        output=(*COMPLETE.output, ModelOutput("NEXT", DataType.INT32, (1,))),
+    )
+    return RepeatBackend().open(FILES, config, Placement("m_0"))
+
+
+def in_round(request, index):
+    at = Tensor("AT", DataType.INT32, (1,), np.array([index], np.int32))
+    return InferRequest("m", id="7", inputs=[*request.inputs, at])
+
+
+def test_a_decoupled_model_answers_an_element_in_each_round():
+    instance, request = iterative(decoupled=True), asked([4, 2])
+    [first] = instance.execute([in_round(request, 0)])
+    [last] = instance.execute([in_round(request, 1)])
+    assert [seen(round) for round in (first, last)] == [{"NEXT": [1]}, {"NEXT": [2]}]
+    assert [seen(*round.answers) for round in (first, last)] == [
+        {"OUT": [4], "IDX": [0]},
+        {"OUT": [2], "IDX": [1]},
+    ]
+    assert [(one.again, one.answers[0].final) for one in (first, last)] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_one_that_is_not_decoupled_answers_in_the_last_round():
+    instance, request = iterative(decoupled=False), asked([4, 2])
+    first, last = instance.execute([in_round(request, 0), in_round(request, 1)])
+    assert (type(first), first.again, first.answers) == (Round, True, [])
+    assert (type(last), seen(last)) == (InferResponse, {"OUT": [2], "IDX": [1], "NEXT": [2]})
+
+
+def test_rounds_of_no_element_give_no_answer():
+    [none] = iterative(decoupled=True).execute([in_round(asked([]), 0)])
+    assert (none.answers, none.again) == ([], False)
+    [error] = iterative(decoupled=False).execute([in_round(asked([]), 0)])
+    assert isinstance(error, InvalidRequest)
+
+
+def test_a_round_that_waits_ends_with_the_instance():
+    instance = iterative(decoupled=True)
+    instance.close()
+    [error] = instance.execute([in_round(asked([1], [1000]), 0)])
+    assert isinstance(error, Unavailable)
+
+
+def test_an_iterative_model_without_its_state_is_refused():
+    config = replace(COMPLETE, sequence_batching=replace(ITERATIVE, state=()))
+    with pytest.raises(InvalidConfig, match="has one state, INT32"):
+        RepeatBackend().complete(FILES, config)

@@ -252,6 +252,16 @@ async def test_an_answer_that_comes_after_the_end_is_given_and_not_kept(model, a
 
 
 @run
+async def test_the_scheduler_behind_it_is_told_to_hurry_if_it_can(model, ask):
+    it, hurried = model(), []
+    it.scheduler.hurry()
+    it.inner.hurry = lambda: hurried.append(True)
+    it.inner.stream = it.inner.run
+    it.scheduler.hurry()
+    assert hurried == [True]
+
+
+@run
 async def test_the_end_empties_the_shelf_and_ends_the_scheduler(model, ask):
     it = model()
     await it.ask(ask())

@@ -97,3 +97,26 @@ def _value(field, chooser, choice):
         low, high = LIMITS[field.type]
         return chooser.choice([high, low if choice is None else 7, chooser.randint(1, 2**31 - 1)])
     return chooser.choice([0.1, 1e-20, 2.0**20]) * chooser.randint(1, 9)
+
+
+ROOT = config_pool().FindMessageTypeByName(MODEL_CONFIG)
+MOST_LEVELS = 6
+
+
+def fields_below(message, way=()):
+    """Yield each field of `message` and of those in it, and the way there: names and wrappings."""
+    for field in message.fields:
+        yield field, way
+        inner = value_field(field).message_type if is_map(field) else field.message_type
+        if inner is None or len(way) >= MOST_LEVELS:
+            continue
+        wrap = "map" if is_map(field) else "list" if field.is_repeated else "one"
+        yield from fields_below(inner, (*way, (field.name, wrap)))
+
+
+@pytest.fixture(scope="session")
+def config_fields():
+    """Every field of a configuration, and the way to it."""
+    found = list(fields_below(ROOT))
+    assert len(found) > 100
+    return found

@@ -75,6 +75,7 @@ OVERRIDE = QueuePolicy("DELAY", allow_timeout_override=True)
 
 SOUND = [
     config(),
+    dynamic(max_queue_delay_microseconds=3_600_000_000),
     config(platform="onnx_onnxv1"),
     config(platform="onnxruntime_onnx", backend="onnxruntime"),
     config(platform="foo", backend="python"),
@@ -114,6 +115,15 @@ def test_a_sound_config_passes(sound):
 
 
 UNSOUND = {
+    "dynamic_batching: max_queue_delay_microseconds is 9223372036854775808, at most 36": dynamic(
+        max_queue_delay_microseconds=2**63
+    ),
+    "sequence_batching: oldest: max_queue_delay_microseconds is 3600000001": sequence(
+        oldest=OldestStrategy(max_queue_delay_microseconds=3_600_000_001)
+    ),
+    "sequence_batching: direct: max_queue_delay_microseconds is 3600000001": sequence(
+        direct=DirectStrategy(max_queue_delay_microseconds=3_600_000_001)
+    ),
     "max_batch_size is -1, expected 0 or more": config(max_batch_size=-1),
     "platform 'foo' is unknown": config(platform="foo"),
     "platform 'python' is unknown": config(platform="python"),

@@ -505,7 +505,7 @@ BAD_CONFIGS = {
     '{"backend": "identity", "version_policy": {"specific": {"versions": [9]}}}': "version_policy",
     '{"backend": "identity", "parameters": {"a": {"string_value": 7}}}': "config: ",
     "[" * 100_000: "not JSON: depth limit",
-    '{"input": ' + "[" * 1000 + "]" * 1000 + "}": "config: it nests too deeply",
+    '{"input": ' + "[" * 1000 + "]" * 1000 + "}": "config: input[0]: expected an object",
     " " * (4 * 1024 * 1024 + 1): "the config has 4194305 characters, the limit is 4194304",
 }
 

@@ -350,6 +350,42 @@ async def test_no_more_than_so_many_ensembles_lie_inside_each_other(repository, 
 
 
 @run
+async def test_an_ensemble_takes_no_more_runs_than_it_may_those_inside_it_counted(
+    repository, monkeypatch
+):
+    monkeypatch.setattr(ensemble_module, "MAX_RUNS", 5)
+
+    def chain(*names):
+        """An ensemble of these models, one after the other, with the tensors of an identity."""
+        tensors = ["INPUT0", *"stuv"[: len(names) - 1], "OUTPUT0"]
+        steps = [step(name, *tensors[at : at + 2]) for at, name in enumerate(names)]
+        return ensemble(*steps).replace('"X"', '"INPUT0"').replace('"Y"', '"OUTPUT0"')
+
+    root = repository(a=identity(), d=chain("a", "a"), e=chain("a", "d", "d"), f=chain("a", "e"))
+    async with engine_on(root) as engine:
+        assert engine.model_names() == ["a", "d", "e"]
+        assert reason(engine, "f") == (
+            "ensemble 'f' takes 6 runs of models for each request, at most 5 may be; most of them "
+            "on this way: f (6) → e (5) → d (2)"
+        )
+
+
+@run
+async def test_a_reload_that_fails_leaves_an_ensemble_with_the_models_it_calls(repository, ask):
+    root = repository(a=identity(), b=identity("INT32"), e=ensemble(step("a", "X", "Y")))
+    async with engine_on(root, "explicit") as engine:
+        await engine.load(LoadRequest("e"))
+        (root / "e" / "config.pbtxt").write_text(ensemble(step("b", "X", "Y")))
+        with pytest.raises(LoadFailed):
+            await engine.load(LoadRequest("e"))
+        await engine.load(LoadRequest("b"))
+        await engine.unload(UnloadRequest("b"))  # which it does not call
+        assert engine.model_names() == ["a", "e"]
+        await engine.unload(UnloadRequest("a"))
+        assert engine.model_names() == []
+
+
+@run
 async def test_a_bad_ensemble_is_refused_with_its_reason(repository):
     root = repository(a=identity(), e=ensemble(step("a", "X", "t")))
     async with engine_on(root, "explicit") as engine:

@@ -16,7 +16,7 @@ from inferd.engine.load import (
     gpu_count,
     tell_ignored,
 )
-from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
+from inferd.errors import BackendFailed, InferdError, InvalidConfig
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts
 from inferd.observe.summary import SummaryCounts
@@ -113,21 +113,6 @@ def test_labels_are_read_with_the_model(repository, ask):
 def test_a_model_without_its_labels_does_not_load(repository):
     text = complaint(repository(m=LABELLED), InvalidConfig)
     assert text == "model 'm': label_filename names 'labels.txt', and there is no such file"
-
-
-@pytest.mark.parametrize(
-    ("text", "field"),
-    [
-        ("sequence_batching { iterative_sequence: true }", "iterative_sequence"),
-        (
-            "sequence_batching {} model_transaction_policy { decoupled: true }",
-            "a decoupled model_transaction_policy",
-        ),
-    ],
-)
-def test_what_no_scheduler_here_can_do_is_unsupported(repository, text, field):
-    text = complaint(repository(m=ECHO + text), Unsupported)
-    assert text == f"model 'm': sequence_batching: {field} is not supported by this server"
 
 
 def test_a_group_for_gpus_serves_on_a_machine_without(repository, ask, caplog):

@@ -111,6 +111,7 @@ def executions(config, backend, *requests, instance=None):
     [
         (config_of(), DirectScheduler),
         (config_of(DynamicBatching()), DynamicScheduler),
+        (config_of(decoupled=True), DirectScheduler),
         (config_of(DynamicBatching(), decoupled=True), DirectScheduler),
     ],
 )

@@ -6,7 +6,8 @@ import tempfile
 import pytest
 
 from inferd.errors import InvalidRequest, NotLoadable
-from inferd.repository.upload import MAX_DEPTH, Uploads
+from inferd.repository import upload as upload_module
+from inferd.repository.upload import MAX_DEPTH, MAX_PATH_BYTES, Uploads
 
 
 @pytest.fixture(autouse=True)
@@ -116,9 +117,32 @@ def test_files_that_cannot_be_written_leave_nothing_behind(folder):
     uploads.store({"1/a": b"abc"})
 
 
-def test_what_was_written_before_a_failure_is_deleted(folder):
+def test_what_was_written_before_a_failure_is_deleted(folder, monkeypatch):
+    monkeypatch.setattr(upload_module, "MAX_PATH_BYTES", 10_000)  # the system has a limit, too
     uploads = Uploads(3)
     with pytest.raises(NotLoadable, match="File name too long"):
         uploads.store({"1/a": b"a", "/".join(["d" * 255] * MAX_DEPTH): b""})
     assert list(folder.iterdir()) == []
     uploads.store({"1/a": b"abc"})
+
+
+def test_empty_files_are_counted_over_all_uploads(monkeypatch, folder):
+    monkeypatch.setattr(upload_module, "MAX_FILES", 3)
+    uploads = Uploads(0)
+    first = uploads.store({"1/a": b"", "1/b": b""})
+    with pytest.raises(InvalidRequest, match="2 files are sent, there is room for 1; all models"):
+        uploads.store({"1/a": b"", "1/b": b""})
+    with pytest.raises(InvalidRequest, match="4 files are sent, there is room for 3"):
+        uploads.store({f"1/{n}": b"" for n in range(4)})
+    first.discard()
+    assert list(folder.iterdir()) == []
+    uploads.store({"1/a": b"", "1/b": b"", "1/c": b""})
+
+
+def test_a_path_is_no_longer_than_it_may_be():
+    longest = "/".join(["x" * 200] * 5)
+    Uploads(0).store({longest + "y" * (MAX_PATH_BYTES - len(longest)): b""})
+    with pytest.raises(InvalidRequest) as caught:
+        Uploads(0).store({longest + "y" * (MAX_PATH_BYTES - len(longest) + 1): b""})
+    assert "is longer than 1024 bytes" in caught.value.message
+    assert len(caught.value.message) < 300

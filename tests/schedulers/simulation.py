@@ -49,6 +49,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def now_ns(self):
         return self._selector_of_time.now_ns
 
+    def call_exception_handler(self, context):
+        if "handle" in context:
+            raise context["exception"]  # of a callback, which nobody else would see
+        super().call_exception_handler(context)
+
     def check_before_time_passes(self, check):
         """Call `check` whenever all has been done that can be done at a time."""
         self._selector_of_time.check = check
@@ -62,9 +67,9 @@ def simulate(serve):
 
 async def passes(milliseconds):
     """Let so much time pass."""
-    future = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(milliseconds / 1e3, future.set_result, None)
-    await future
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(milliseconds / 1e3, over.set)
+    await over.wait()
 
 
 def now_ms():
@@ -105,6 +110,7 @@ class SimulatedExecution:
         self.outcome = None
         self.running = 0
         self.started = []
+        self.rounds = []
         self.is_closed = False
 
     def run_inline(self, requests):
@@ -120,6 +126,27 @@ class SimulatedExecution:
         requests[0].started_ns = loop.now_ns()
         requests[0].computed_ns = requests[0].ended_ns = loop.now_ns() + round(took_ms * MS)
         loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
+
+    async def stream(self, request):
+        """Answer once for each letter of the request's id, each time it takes so long."""
+        self.running += 1
+        assert self.running <= self.instance_count
+        self.started.append((now_ms(), [request.id]))
+        loop = asyncio.get_running_loop()
+        request.started_ns = loop.now_ns()
+        try:
+            for letter in request.id:
+                await passes(self.takes_ms([request]))
+                if self.outcome is not None:
+                    yield self.outcome(letter, request)
+                else:
+                    yield InferResponse("m", "1", letter, final=False)
+        finally:
+            request.ended_ns = loop.now_ns()
+            self.running -= 1
+
+    def count_round(self, request, *, failed):
+        self.rounds.append((request.id, failed))
 
     def unloading(self):
         return Unavailable("unloading")

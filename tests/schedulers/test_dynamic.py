@@ -117,6 +117,22 @@ def test_a_delay_gathers_requests_until_the_oldest_has_waited_so_long():
     simulate(serve)
 
 
+def test_in_a_hurry_what_waits_for_others_runs_at_once_and_so_does_all_that_comes():
+    async def serve():
+        execution = SimulatedExecution()
+        scheduler = scheduler_of(execution, max_queue_delay_microseconds=300_000)
+        sent = send(scheduler, *requests_of("ab"))
+        await passes(20)
+        scheduler.hurry()
+        scheduler.hurry()
+        await passes(20)
+        sent += send(scheduler, request_of("c"))
+        await ended(sent)
+        assert execution.started == [(20, ["a", "b"]), (40, ["c"])]
+
+    simulate(serve)
+
+
 def test_a_request_of_another_shape_ends_the_batch_at_once():
     async def serve():
         execution = SimulatedExecution(3)

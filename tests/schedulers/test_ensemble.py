@@ -520,3 +520,31 @@ def test_no_step_begins_when_the_timeout_has_passed():
     with pytest.raises(Unavailable, match=r"step 1.*timeout of 1000 microseconds has passed"):
         asyncio.run(scheduler.run(request))
     assert models.names() == ["a"]
+
+
+def test_others_have_their_turn_between_steps_that_take_long_together():
+    clock = Ticking()
+    seen = []
+
+    def slow(i):
+        clock.now_ns += 600_000
+        seen.append("step")
+        return plus(1)(i)
+
+    models = Models(a=slow, b=slow, c=slow)
+    scheduler = ensemble(
+        models,
+        (model("a"), ("X",), ("P",)),
+        (model("b"), ("P",), ("Q",)),
+        (model("c"), ("Q",), ("Y",)),
+        clock=clock,
+    )
+
+    async def go():
+        asyncio.get_running_loop().call_soon(seen.append, "another")
+        await scheduler.run(
+            InferRequest("e", inputs=[Tensor.from_numpy("X", np.int32([1]), INT32)])
+        )
+
+    asyncio.run(go())
+    assert seen == ["step", "step", "another", "step"]

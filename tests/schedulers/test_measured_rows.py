@@ -190,6 +190,14 @@ POLICIES = (
         takes_ms=400,
     ),
     Row(
+        "without any policy it does (Triton: it does not)",
+        BUSY + " }",
+        "a b~100",
+        ["@0 a"],
+        ["@100 b!503", "@400 a"],
+        takes_ms=400,
+    ),
+    Row(
         "a request that is cancelled leaves the queue",
         BUSY + " }",
         "a b c @5 -b",

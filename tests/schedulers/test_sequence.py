@@ -26,9 +26,10 @@ from inferd.errors import (
 )
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
+from inferd.schedulers.dressing import Dressing
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue
-from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
+from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.states import States
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -79,8 +80,8 @@ def scheduler_of(*executions, per_lane=4, oldest=False, idle_ms=1000, most=4, qu
         executions,
         (RequestQueue("m", limits), RequestQueue("m", limits)),
         more.pop("pace", FixedPace(most, (), 0)),
-        ModelTensors(BatchPlan(config), Controls(config), States(config, Path())),
-        SlotRules(per_lane, not oldest, 1000 * idle_ms, more.pop("hold", NO_HOLD)),
+        Dressing(BatchPlan(config), Controls(config), States(config, Path())),
+        SequenceRules(per_lane, not oldest, 1000 * idle_ms, hold=more.pop("hold", NO_HOLD)),
         alarm=SimulatedAlarm,
     )
 

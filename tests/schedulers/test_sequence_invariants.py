@@ -23,9 +23,10 @@ from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.errors import Cancelled, InvalidRequest, Unavailable
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
+from inferd.schedulers.dressing import Dressing
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue
-from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
+from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.states import States
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -137,8 +138,8 @@ class World:
             self.executions,
             (RequestQueue("m", limits), RequestQueue("m", limits)),
             FixedPace(MOST, (), 1000 * model.delay_ms),
-            ModelTensors(BatchPlan(config), Controls(config), States(config, Path())),
-            SlotRules(model.per_lane, model.are_rows, 1000 * IDLE_MS),
+            Dressing(BatchPlan(config), Controls(config), States(config, Path())),
+            SequenceRules(model.per_lane, model.are_rows, 1000 * IDLE_MS),
             alarm=SimulatedAlarm,
         )
         loop.check_before_time_passes(self._check_nothing_is_held)

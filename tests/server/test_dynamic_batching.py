@@ -139,6 +139,22 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
+def test_a_server_that_ends_lets_nobody_wait_for_others(models):
+    config = ECHO + batching(max_queue_delay_microseconds=A_MINUTE_US)
+    sequence = "sequence_batching { oldest { max_queue_delay_microseconds: 60000000 } }"
+
+    async def serve(server, connect):
+        batched, sequenced = await connect(), await connect()
+        batched.ask("m", [1.5])
+        sequenced.ask("s", [2.5], sequence_id=1, sequence_start=True)
+        await until(lambda: waiting_count(server, "m") and waiting_count(server, "s"))
+        assert await server.drain(PATIENCE_S)
+        assert await batched.data() == [1.5]
+        assert await sequenced.data() == [2.5]
+
+    serving(models(m=(config, None), s=(ECHO + sequence, None)), serve)
+
+
 def waiting_count(server, model):
     [served] = server.engine._catalog.served(model)
     return served.scheduler.pending_count

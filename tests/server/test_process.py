@@ -238,12 +238,11 @@ def test_it_may_open_as_many_files_as_it_may_have_connections(start, repository,
 
 def test_enough_files_are_no_warning(start, repository, echo):
     command = ("-c", LIMITED.format(150, 5000))
-    server = start(
-        repository(m=echo()), *ON_FREE_PORTS, "--http-max-connections=100", command=command
-    )
+    connections = ("--http-max-connections=100", "--grpc-max-connections=50")
+    server = start(repository(m=echo()), *ON_FREE_PORTS, *connections, command=command)
     server.wait_ready()
     limits = Path(f"/proc/{server.process.pid}/limits").read_text()
-    assert re.search(r"Max open files +4100 +5000", limits)
+    assert re.search(r"Max open files +4150 +5000", limits)
     assert "open files" not in server.said
 
 

@@ -1,14 +1,21 @@
 """RepeatBackend: a decoupled model that answers once for each element it gets, for tests."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.model import (
+    ModelConfig,
+    ModelInput,
+    ModelOutput,
+    SequenceBatching,
+    SequenceState,
+)
 from inferd.core.interfaces import ModelFiles, Placement
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -31,6 +38,9 @@ class RepeatBackend:
     WAIT, UINT32 [1]: milliseconds the instance stays busy after the last answer. Outputs of the
     n-th answer: OUT, INT32 [1]: the n-th element. IDX, UINT32 [1]: n, from 0. No element gives no
     answer. None is marked as the last: as with Triton's, that there are no more is told afterwards.
+
+    With `iterative_sequence` each answer is a round of its own, and the model, which then need not
+    be decoupled, knows how far it is by a state: INT32 [1]. One that is not answers in the last.
     """
 
     bounded = False
@@ -61,26 +71,23 @@ class RepeatInstance:
     def __init__(self, config: ModelConfig, version: int) -> None:
         self._model = config.name
         self._version = str(version)
+        self._is_decoupled = config.decoupled
+        self._round_state = _round_state(config)
         self._closed = threading.Event()
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """See Instance.execute; a request of several elements, or none, needs `stream`."""
+        """See Instance.execute; without rounds, several elements, or none, need `stream`."""
+        if (state := self._round_state) is not None:
+            return [self._round(request, state) for request in requests]
         return [self._answer(request) for request in requests]
 
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
         """See DecoupledInstance.stream. Raises InvalidRequest, or Unavailable once closed."""
         inputs = {tensor.name: tensor.numpy() for tensor in request.inputs}
         elements = inputs["IN"]
-        delays = inputs.get("DELAY", np.zeros(len(elements), np.uint32))
-        if len(delays) != len(elements):
-            msg = f"input 'DELAY' has {len(delays)} elements, input 'IN' has {len(elements)}"
-            raise InvalidRequest(msg)
-        for index, delay_ms in enumerate(delays.tolist()):
+        for index, delay_ms in enumerate(_delays(inputs)):
             self._wait(delay_ms)
-            outputs = [
-                Tensor("OUT", DataType.INT32, (1,), elements[index : index + 1]),
-                Tensor("IDX", DataType.UINT32, (1,), np.array([index], np.uint32)),
-            ]
+            outputs = _outputs(elements, index)
             yield InferResponse(request.model, self._version, request.id, outputs, final=False)
         if "WAIT" in inputs:
             self._wait(int(inputs["WAIT"][0]))
@@ -101,15 +108,72 @@ class RepeatInstance:
             f"input 'IN' has {len(answers)} elements, which need a stream; this call takes one"
         )
 
+    def _round(self, request: InferRequest, state: SequenceState) -> InferResponse | InferdError:
+        """Answer the next element; an execution that is not the last wants another round."""
+        inputs = {tensor.name: tensor.numpy() for tensor in request.inputs}
+        elements, index = inputs["IN"], int(inputs[state.input_name][0])
+        kept = Tensor(state.output_name, DataType.INT32, (1,), np.array([index + 1], np.int32))
+        if index >= len(elements):
+            if self._is_decoupled:
+                return Round(request.model, self._version, outputs=[kept])
+            return InvalidRequest("input 'IN' has no elements, expected one at least")
+        try:
+            self._wait(_delays(inputs)[index])
+        except InferdError as error:
+            return error
+        again = index + 1 < len(elements)
+        outputs = _outputs(elements, index)
+        if self._is_decoupled:
+            answer = InferResponse(request.model, self._version, request.id, outputs, {}, not again)
+            return Round(
+                request.model, self._version, outputs=[kept], answers=[answer], again=again
+            )
+        if again:
+            return Round(request.model, self._version, outputs=[kept], again=True)
+        return InferResponse(request.model, self._version, request.id, [*outputs, kept])
+
     def _wait(self, delay_ms: int) -> None:
         if delay_ms and self._closed.wait(delay_ms / 1000):
             msg = f"model '{self._model}' was unloaded while it waited"
             raise Unavailable(msg)
 
 
+def _delays(inputs: Mapping[str, Any]) -> list[int]:
+    """Return the milliseconds before each answer. Raises InvalidRequest."""
+    elements = inputs["IN"]
+    delays = inputs.get("DELAY", np.zeros(len(elements), np.uint32))
+    if len(delays) != len(elements):
+        msg = f"input 'DELAY' has {len(delays)} elements, input 'IN' has {len(elements)}"
+        raise InvalidRequest(msg)
+    found: list[int] = delays.tolist()
+    return found
+
+
+def _outputs(elements: Any, index: int) -> list[Tensor]:
+    return [
+        Tensor("OUT", DataType.INT32, (1,), elements[index : index + 1]),
+        Tensor("IDX", DataType.UINT32, (1,), np.array([index], np.uint32)),
+    ]
+
+
+def _round_state(config: ModelConfig) -> SequenceState | None:
+    """Return the state that counts rounds, None for a model without. Raises InvalidConfig."""
+    sequence = config.sequence_batching
+    if sequence is None or not sequence.iterative_sequence:
+        return None
+    if [(one.datatype, one.dims) for one in sequence.state] != [(DataType.INT32, (1,))]:
+        msg = f"model '{config.name}': an iterative repeat model has one state, INT32 [1]"
+        raise InvalidConfig(msg)
+    return sequence.state[0]
+
+
 def _check(config: ModelConfig) -> None:
-    inputs = {(tensor.name, tensor.datatype, tensor.dims) for tensor in config.input}
-    outputs = {(tensor.name, tensor.datatype, tensor.dims) for tensor in config.output}
+    _round_state(config)
+    sequence = config.sequence_batching or SequenceBatching()
+    added = {one.name for one in sequence.control_input}
+    added |= {name for one in sequence.state for name in (one.input_name, one.output_name)}
+    inputs = {(one.name, one.datatype, one.dims) for one in config.input if one.name not in added}
+    outputs = {(one.name, one.datatype, one.dims) for one in config.output if one.name not in added}
     if (
         config.max_batch_size > 0
         or not {(_INPUTS[0].name, _INPUTS[0].datatype, _INPUTS[0].dims)} <= inputs

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable
 from inferd.cache.answer import Answer, Piece, unpacked
 from inferd.cache.key import key_of, private
 from inferd.cache.store import Shelf, Store
-from inferd.core.interfaces import Scheduler
+from inferd.core.interfaces import GatheringScheduler, Scheduler
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.observe.stats import Counts
 
@@ -102,6 +102,11 @@ class CachingScheduler:
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream; there is one answer."""
         yield await self.run(request)
+
+    def hurry(self) -> None:
+        """See GatheringScheduler.hurry."""
+        if isinstance(self._scheduler, GatheringScheduler):
+            self._scheduler.hurry()
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close. What was kept is forgotten at once."""

@@ -32,6 +32,9 @@ CONFIG_FILE = "config.pbtxt"
 MAX_INSTANCES = 1024
 """Each instance may need a thread and a copy of the model; more is a slip, or meant badly."""
 
+MAX_DELAY_US = 3_600_000_000
+"""An hour: a request that nobody joins waits for the whole queue delay."""
+
 _CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
 _CORRELATION_ID_TYPES = (
     DataType.UINT64,
@@ -141,6 +144,7 @@ def _batching_complaints(config: ModelConfig) -> Iterator[str]:
 
 
 def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterator[str]:
+    yield from _delay_complaints("dynamic_batching", dynamic.max_queue_delay_microseconds)
     yield from _preferred_complaints(config, "dynamic_batching", dynamic.preferred_batch_size)
     levels = dynamic.priority_levels
     if levels:
@@ -157,6 +161,14 @@ def _dynamic_complaints(config: ModelConfig, dynamic: DynamicBatching) -> Iterat
                 )
     if dynamic.preserve_ordering:
         yield from _ordering_complaints(dynamic)
+
+
+def _delay_complaints(place: str, delay_us: int) -> Iterator[str]:
+    if delay_us > MAX_DELAY_US:
+        yield (
+            f"{place}: max_queue_delay_microseconds is {delay_us}, at most {MAX_DELAY_US} "
+            f"(an hour) may be: so long a request waits that nobody joins"
+        )
 
 
 def _ordering_complaints(dynamic: DynamicBatching) -> Iterator[str]:
@@ -193,7 +205,11 @@ def _sequence_complaints(config: ModelConfig, sequence: SequenceBatching) -> Ite
             yield f"sequence_batching: oldest: max_candidate_sequences is {count}, not 0 or more"
         sizes = sequence.oldest.preferred_batch_size
         yield from _preferred_complaints(config, "sequence_batching: oldest", sizes)
+        delay_us = sequence.oldest.max_queue_delay_microseconds
+        yield from _delay_complaints("sequence_batching: oldest", delay_us)
     if sequence.direct is not None:
+        delay_us = sequence.direct.max_queue_delay_microseconds
+        yield from _delay_complaints("sequence_batching: direct", delay_us)
         share = sequence.direct.minimum_slot_utilization
         if not 0 <= share <= 1:
             yield (

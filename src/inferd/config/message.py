@@ -111,7 +111,8 @@ def _read_value(field: FieldDescriptor, value: Any) -> Any:
         return value
     named = field.enum_type.values_by_number.get(value)
     if named is None:
-        msg = f"{field.name} is {value}, which is no value of {field.enum_type.name}"
+        known = ", ".join(field.enum_type.values_by_name)
+        msg = f"{field.name} is {value}, expected one of {known}"
         raise InvalidConfig(msg)
     if field.enum_type.name == "DataType":
         return DATATYPES.get(named.name.removeprefix("TYPE_"))

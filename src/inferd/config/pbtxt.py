@@ -13,6 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from numpy import float32
 
+from inferd.config.document import MAX_SHOWN, check_document
 from inferd.config.message import is_map, read_message, value_field, write_message
 from inferd.config.model import ModelConfig
 from inferd.config.proto import MODEL_CONFIG, config_pool, message_class
@@ -33,7 +34,12 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
     except text_format.ParseError as error:
         line, column = error.GetLine() or 1, error.GetColumn() or 1
         complaint = _complaint(str(error), _field_before(text, line, column))
+        if complaint.endswith(_LACKS_FOUND):
+            complaint += f", got {_token_at(text, line, column)}"
         msg = f"{file}:{line}:{column}: {complaint}"
+        raise InvalidConfig(msg) from error
+    except ValueError as error:  # a number of an enum, too large to be one
+        msg = f"{file}: {_complaint(str(error), 'an enum')}"
         raise InvalidConfig(msg) from error
     return _read(message, file)
 
@@ -54,15 +60,13 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
         if not isinstance(document, dict):
             msg = f"{file}: expected a JSON object"
             raise InvalidConfig(msg)
+        _check_kinds(document, message, file)
         json_format.ParseDict(_upper_enums(document, message.DESCRIPTOR), message)
     except orjson.JSONDecodeError as error:
         msg = f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
         raise InvalidConfig(msg) from error
     except json_format.ParseError as error:
         msg = f"{file}: {_json_complaint(str(error))}"
-        raise InvalidConfig(msg) from error
-    except RecursionError as error:
-        msg = f"{file}: it nests too deeply"
         raise InvalidConfig(msg) from error
     return _read(message, file)
 
@@ -98,6 +102,14 @@ def _read(message: Message, file: str) -> ModelConfig:
 
 
 # --- JSON ---
+
+
+def _check_kinds(document: dict[str, Any], message: Message, file: str) -> None:
+    try:
+        check_document(document, message.DESCRIPTOR)
+    except InvalidConfig as error:
+        msg = f"{file}: {error.message}"
+        raise InvalidConfig(msg) from None
 
 
 def _message_to_json(message: Any) -> dict[str, Any]:
@@ -179,7 +191,7 @@ def _unknown_field(message: str, name: str, _: str) -> str:
 
 def _unknown_value(enum: str, name: str, field: str) -> str:
     known = config_pool().FindEnumTypeByName(enum).values_by_name
-    return f"{field}: '{name}' is no {_short(enum)}, expected one of {', '.join(known)}"
+    return f"{field}: '{name[:MAX_SHOWN]}' is no {_short(enum)}, expected one of {', '.join(known)}"
 
 
 def _short(name: str) -> str:
@@ -188,7 +200,7 @@ def _short(name: str) -> str:
 
 _WORDS: list[tuple[str, Any]] = [
     (r'Message type "(.+?)" has no field named "(.+?)"', _unknown_field),
-    (r'Enum type "(.+?)" has no value named (\S+?)\.', _unknown_value),
+    (r'Enum type "(.+?)" has no value named (.+)\.', _unknown_value),
     (
         r"Invalid enum value (\S+) for enum type ([\w.]+)",
         lambda name, enum, field: _unknown_value(enum, name, field),
@@ -214,6 +226,22 @@ _WORDS: list[tuple[str, Any]] = [
         lambda got, field: f"{field}: {got} is out of range",
     ),
     (
+        r"Couldn't parse float: (.*)",
+        lambda got, field: f"{field}: expected a number, got {got}",
+    ),
+    (
+        r"Expected string but found: '(.*)'",
+        lambda got, field: f"{field}: expected a text in quotes, got {got or 'nothing'}",
+    ),
+    (
+        r"Couldn't parse string: ",
+        lambda field: f"{field}: the text in quotes is not UTF-8",
+    ),
+    (
+        r"String missing ending quote",
+        lambda field: f"{field}: the text has no quote at its end",
+    ),
+    (
         r'Expected "true" or "false"',
         lambda field: f"{field}: expected true or false",
     ),
@@ -222,6 +250,16 @@ _WORDS: list[tuple[str, Any]] = [
         lambda what, _: f"expected {what} here",
     ),
 ]
+
+_LACKS_FOUND = ("expected true or false", " here")
+
+
+def _token_at(text: str, line: int, column: int) -> str:
+    """Return what stands at `line` and `column`, both from 1."""
+    found = re.match(
+        r"""\s*("[^"]*"|'[^']*'|[-\w.]+|\S)""", text.split("\n")[line - 1][column - 1 :]
+    )
+    return found[1][:MAX_SHOWN] if found else "nothing more"
 
 
 def _field_before(text: str, line: int, column: int) -> str:

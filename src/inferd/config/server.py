@@ -340,7 +340,8 @@ class ServerConfig:
     )
     grpc_max_inflated_bytes: int = option(
         67108864,
-        "Compressed message from a client, once inflated.",
+        "Compressed message from a client, once inflated. On grpcio --grpc-max-message-bytes is "
+        "the limit of all messages, inflated or not.",
         group="gRPC",
         word="BYTES",
         **_COUNT,

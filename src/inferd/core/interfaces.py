@@ -55,6 +55,9 @@ class Instance(Protocol):
         nobody asked for may be left out, more than asked are dropped later. Any exception fails
         all of `requests`. One that can tell its own work from the framework's sets `computing_ns`
         and `computed_ns` of each request.
+
+        A model with iterative sequences may answer with a Round, and is given the request again;
+        it is asked here even if it is decoupled.
         """
         ...
 
@@ -225,6 +228,15 @@ class Scheduler(Protocol):
 
         After `timeout_s` seconds the instances are closed though requests still run.
         """
+        ...
+
+
+@runtime_checkable
+class GatheringScheduler(Scheduler, Protocol):
+    """A scheduler that may let requests wait for others."""
+
+    def hurry(self) -> None:
+        """Let requests wait for others no longer, from now on: few will come."""
         ...
 
 

@@ -145,3 +145,14 @@ class InferResponse(msgspec.Struct, gc=False):
     outputs: list[Tensor] = []
     parameters: Parameters = {}
     final: bool = True
+
+
+class Round(InferResponse, gc=False):
+    """What one execution made of a request that may take several (Triton, Iterative Sequences).
+
+    With `again` the model wants the request once more. `answers`, of a decoupled model, are what
+    the client gets now. `outputs` are the states it keeps, nothing else.
+    """
+
+    answers: list[InferResponse] = []
+    again: bool = False

@@ -283,7 +283,11 @@ class Control:
         self._dependents.want(name, needs)  # at once, so that the next one is checked against it
         before = lineup.serving
         source = source._replace(callees=self._callees(needs))
-        failures = await lineup.change(source, is_partial=not (is_asked or before))
+        try:
+            failures = await lineup.change(source, is_partial=not (is_asked or before))
+        finally:
+            if before and lineup.source is not None:  # what serves on calls what it always did
+                self._dependents.want(name, needs_of(lineup.source.model.config))
         if lineup.serving != before:
             self._tell(lineup)
         if failures and is_asked:

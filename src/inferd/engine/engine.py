@@ -10,7 +10,7 @@ import inferd
 from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
 from inferd.config.trace import TraceChange, TraceSettings
-from inferd.core.interfaces import GivenModel
+from inferd.core.interfaces import GatheringScheduler, GivenModel
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMetadata, ServerState
 from inferd.core.request import InferRequest, InferResponse
@@ -345,9 +345,12 @@ class Engine:
         self._is_loaded = True
 
     def drain(self) -> None:
-        """Be not ready and load nothing from now on; requests still run."""
+        """Be not ready and load nothing from now on; requests still run, and wait for no others."""
         self._is_draining = True
         self._control.stop()
+        for served in self._catalog.served():
+            if isinstance(served.scheduler, GatheringScheduler):
+                served.scheduler.hurry()
 
     async def close(self, timeout_s: float) -> None:
         """Close every version. Requests that run in threads are waited for, `timeout_s` at most."""

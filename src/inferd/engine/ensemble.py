@@ -13,6 +13,9 @@ from inferd.schedulers.ensemble import EnsembleScheduler
 from inferd.schedulers.plan import LATEST, Plan
 from inferd.tensor.classification import Labels
 
+MAX_RUNS = 1000
+"""So many runs of models one request to an ensemble may take, those of ensembles in it included."""
+
 
 def find_steps(config: ModelConfig, find: Callable[[str, str], Served]) -> list[Served]:
     """Return what serves each step of `config` now, none for a model that is no ensemble.
@@ -51,6 +54,14 @@ def build_ensemble(
     if nesting > MAX_NESTING:
         msg = f"ensemble '{config.name}' is more than {MAX_NESTING} ensembles inside each other"
         raise InvalidConfig(msg)
+    run_count = sum(step.run_count for step in steps)
+    way = (f"{config.name} ({run_count})", *max(steps, key=lambda step: step.run_count).way)
+    if run_count > MAX_RUNS:
+        msg = (
+            f"ensemble '{config.name}' takes {run_count} runs of models for each request, "
+            f"at most {MAX_RUNS} may be; most of them on this way: {' → '.join(way)}"
+        )
+        raise InvalidConfig(msg)
     scheduler = EnsembleScheduler(plan, models, counts)
     inherited: dict[str, Labels] = {}
     for output in config.output:
@@ -67,4 +78,6 @@ def build_ensemble(
         labels=inherited | dict(labels),
     )
     served.nesting = nesting
+    served.run_count = run_count
+    served.way = way
     return served

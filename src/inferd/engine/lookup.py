@@ -14,6 +14,7 @@ ENTRY_POINTS = "inferd.backends"
 
 _BACKENDS = {
     "caffe2": "inferd.backends.onnx.caffe2:Caffe2Backend",
+    "mxnet": "inferd.backends.onnx.mxnet:MxnetBackend",
     "onnxruntime": "inferd.backends.onnx.backend:OnnxBackend",
     "pytorch": "inferd.backends.pytorch.backend:PytorchBackend",
     "tensorrt": "inferd.backends.tensorrt.backend:TensorrtBackend",

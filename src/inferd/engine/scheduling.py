@@ -21,7 +21,7 @@ from inferd.core.interfaces import (
     Instance,
     Scheduler,
 )
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import InvalidConfig
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.alarm import Alarm, Timer
@@ -29,6 +29,7 @@ from inferd.schedulers.batch import BatchPlan, JoinedInstance
 from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.controls import Controls
 from inferd.schedulers.direct import DirectScheduler
+from inferd.schedulers.dressing import Dressing
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.held import HeldPace
@@ -36,7 +37,7 @@ from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.policy import MAX_WAITING, UNSET
 from inferd.schedulers.queue import RequestQueue
 from inferd.schedulers.remote import RemoteExecution
-from inferd.schedulers.sequence import ModelTensors, SequenceScheduler, SlotRules
+from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
 
 QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
@@ -83,8 +84,8 @@ def build_scheduler(
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    `folder` is the model's, `hold` is for those that batch. Raises InvalidConfig and Unsupported
-    for sequence_batching that cannot be had.
+    `folder` is the model's, `hold` is for those that batch. Raises InvalidConfig for
+    sequence_batching that cannot be had.
     """
     alone = [one.alone for one in instances]
     concurrent = [one for one in alone if isinstance(one, ConcurrentInstance)]
@@ -116,8 +117,9 @@ def choose_scheduler(
 ) -> Scheduler:
     """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
 
-    A decoupled model answers each request by itself, whatever it says about batching; how many may
-    wait and how long is as its default queue policy says. Raises as `build_scheduler` does.
+    A decoupled model without sequences answers each request by itself, whatever it says about
+    batching; how many may wait and how long is as its default queue policy says. Raises as
+    `build_scheduler` does.
     """
     plan = BatchPlan(as_executed(config))
     if config.sequence_batching is not None:
@@ -141,19 +143,11 @@ def as_executed(config: ModelConfig) -> ModelConfig:
     """Return `config` with all inputs and outputs that the backend sees.
 
     That is, with the controls and states of its sequences, which clients do not see. Raises
-    Unsupported and InvalidConfig for sequence_batching that cannot be had.
+    InvalidConfig for sequence_batching that cannot be had.
     """
     sequence = config.sequence_batching
     if sequence is None:
         return config
-    what = ""
-    if sequence.iterative_sequence:
-        what = "iterative_sequence"
-    elif config.decoupled:
-        what = "a decoupled model_transaction_policy"
-    if what:
-        msg = f"model '{config.name}': sequence_batching: {what} is not supported by this server"
-        raise Unsupported(msg)
     inputs = (*config.input, *Controls(config).inputs, *state_inputs(config))
     outputs = (*config.output, *hidden_outputs(config))
     return replace(config, input=inputs, output=outputs)
@@ -195,14 +189,16 @@ def _sequence(
     oldest = sequence.oldest
     idle_us = sequence.max_sequence_idle_microseconds
     if oldest is None:
-        pace, rules = _row_pace(sequence, rows), SlotRules(rows, True, idle_us, hold)
+        pace, per_lane = _row_pace(sequence, rows), rows
     else:
         pace = _oldest_pace(oldest, rows)
-        rules = SlotRules(oldest.max_candidate_sequences or rows, False, idle_us, hold)
+        per_lane = oldest.max_candidate_sequences or rows
+    iterates = sequence.iterative_sequence
+    rules = SequenceRules(per_lane, oldest is None, idle_us, iterates, hold)
     batching = DynamicBatching(default_queue_policy=_queue_policy(config))
     queues = RequestQueue(config.name, batching), RequestQueue(config.name, batching)
-    tensors = ModelTensors(plan, Controls(config), States(config, folder))
-    return SequenceScheduler(executions, queues, pace, tensors, rules, alarm=alarm)
+    dressing = Dressing(plan, Controls(config), States(config, folder))
+    return SequenceScheduler(executions, queues, pace, dressing, rules, alarm=alarm)
 
 
 def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedPace:

@@ -62,7 +62,8 @@ class Served:
 
     `counts` is to be given when the scheduler, too, counts there. `labels` are those of the
     outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
-    instance on a GPU. `nesting` counts the ensembles inside each other, this one included.
+    instance on a GPU. `nesting` counts the ensembles inside each other, this one included, and
+    `run_count` the runs of models that one request takes; `way` says where most of these are.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
     (inferd.engine.caching).
     """
@@ -85,6 +86,8 @@ class Served:
         self.load_s = 0.0
         self.is_on_gpu = False
         self.nesting = 0
+        self.run_count = 1
+        self.way: tuple[str, ...] = ()
         self.identity: Identity = Unknown()
         self.is_cached = False
         self.labels = labels or {}

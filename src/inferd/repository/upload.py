@@ -12,15 +12,22 @@ from inferd.errors import InvalidRequest, NotLoadable
 MAX_DEPTH = 16
 """Sent files may lie so many folders deep."""
 
+MAX_FILES = 100_000
+"""So many files there may be of all uploads together: empty ones take room, too."""
+
+MAX_PATH_BYTES = 1024
+"""So long a path may be."""
+
 Files = Mapping[str, bytes | memoryview]
 
 
 class Upload:
     """The files of one load in a `folder` of their own, until nobody holds them any more."""
 
-    def __init__(self, uploads: "Uploads", folder: Path, size_bytes: int) -> None:
+    def __init__(self, uploads: "Uploads", folder: Path, size_bytes: int, file_count: int) -> None:
         self.folder = folder
         self.size_bytes = size_bytes
+        self.file_count = file_count
         self._uploads = uploads
         self._holders_count = 0
 
@@ -45,6 +52,7 @@ class Uploads:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._used_bytes = 0
+        self._file_count = 0
         self._stored: set[Upload] = set()
         self._lock = threading.Lock()
 
@@ -52,20 +60,24 @@ class Uploads:
         """Write `files`, contents by path, into a new folder. For a thread.
 
         Raises InvalidRequest for a path that is no path inside the model's folder, and for more
-        bytes than there is room for; NotLoadable when they cannot be written.
+        bytes or files than there is room for; NotLoadable when they cannot be written.
         """
+        count = len(files)
+        if count > MAX_FILES:
+            raise _too_many(count, MAX_FILES)
         paths = {_path(name): content for name, content in files.items()}
         folders = {parent for path in paths for parent in path.parents}
         if len(paths) < len(files) or folders & paths.keys():
             msg = "two of the files sent have the same path, or one lies inside the other"
             raise InvalidRequest(msg)
         size_bytes = sum(len(content) for content in files.values())
-        self._take(size_bytes)
+        self._take(size_bytes, count)
         try:
-            upload = Upload(self, Path(tempfile.mkdtemp(prefix="inferd-model-")), size_bytes)
+            folder = Path(tempfile.mkdtemp(prefix="inferd-model-"))
         except OSError as error:
-            self._take(-size_bytes)
+            self._take(-size_bytes, -count)
             raise _not_stored(error) from error
+        upload = Upload(self, folder, size_bytes, count)
         self._stored.add(upload)
         try:
             for path, content in paths.items():
@@ -79,15 +91,17 @@ class Uploads:
         """Take note that the files of `upload` are deleted."""
         if upload in self._stored:
             self._stored.discard(upload)
-            self._take(-upload.size_bytes)
+            self._take(-upload.size_bytes, -upload.file_count)
 
     def close(self) -> None:
         """Delete all that is left. For a thread."""
         for upload in list(self._stored):
             upload.discard()
 
-    def _take(self, size_bytes: int) -> None:
+    def _take(self, size_bytes: int, file_count: int) -> None:
         with self._lock:
+            if file_count > MAX_FILES - self._file_count:
+                raise _too_many(file_count, MAX_FILES - self._file_count)
             left = self._max_bytes - self._used_bytes
             if size_bytes > left:
                 msg = (
@@ -96,6 +110,14 @@ class Uploads:
                 )
                 raise InvalidRequest(msg)
             self._used_bytes += size_bytes
+            self._file_count += file_count
+
+
+def _too_many(file_count: int, left: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"{file_count} files are sent, there is room for {left}; all models together may have "
+        f"{MAX_FILES}"
+    )
 
 
 def _not_stored(error: OSError) -> NotLoadable:
@@ -104,6 +126,9 @@ def _not_stored(error: OSError) -> NotLoadable:
 
 def _path(name: str) -> PurePosixPath:
     """Return the path a file is sent for, relative to the model's folder."""
+    if len(name.encode(errors="replace")) > MAX_PATH_BYTES:
+        msg = f"'file:{name[:200]}...' is longer than {MAX_PATH_BYTES} bytes"
+        raise InvalidRequest(msg)
     path = PurePosixPath(name)
     is_sound = is_inside(name) and path.parts and "\0" not in name and len(path.parts) <= MAX_DEPTH
     if not is_sound or any(len(part.encode(errors="replace")) > 255 for part in path.parts):

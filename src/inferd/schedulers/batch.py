@@ -39,6 +39,7 @@ class BatchPlan:
     def __init__(self, config: ModelConfig) -> None:
         self.model = config.name
         self.max_batch_size = config.max_batch_size
+        self.is_decoupled = config.decoupled
         self._has_batch_dim = config.max_batch_size > 0
         self._ragged = frozenset(i.name for i in config.input if i.allow_ragged_batch)
         self._batch_inputs = config.batch_input

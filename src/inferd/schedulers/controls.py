@@ -56,6 +56,11 @@ class Controls:
             )
             raise InvalidRequest(msg)
 
+    def id_of(self, number: int) -> int | str:
+        """Return `number` as an id of the type the control wants."""
+        is_text = self._id is not None and self._id.datatype is DataType.BYTES
+        return str(number) if is_text else number
+
     def of(self, sequence: Sequence) -> list[Tensor]:
         """Return the control tensors of a request; its id has been checked."""
         return self._tensors(sequence.id, start=sequence.start, end=sequence.end, ready=True)

@@ -16,7 +16,7 @@ cancelled. A batch that runs on the loop lets others have their turn before the 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from inferd.core.request import InferRequest, InferResponse
@@ -25,12 +25,13 @@ from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
-from inferd.schedulers.pace import FixedPace, Pace
+from inferd.schedulers.pace import Pace
 from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
+from inferd.schedulers.queueing import QueueingScheduler
 
 
-class DynamicScheduler:
+class DynamicScheduler(QueueingScheduler):
     """Runs the requests of one model version in batches.
 
     With `keeps_order` answers leave in the order in which their requests came.
@@ -46,15 +47,11 @@ class DynamicScheduler:
         keeps_order: bool = False,
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
+        super().__init__(pace, plan, alarm)
         self._execution = execution
         self._queue = queue
-        self._pace = pace
-        self._plan = plan
-        self._alarm = alarm(self._advance)
-        self._clock = self._alarm.clock
         self._free_count = execution.instance_count
         self._order = _Order() if keeps_order else None
-        self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing runs
         self._until_look = pace.look_after
         self._is_soon = False  # the alarm goes off when all have had their turn
         self._runs_at_once = False  # a request that comes now waits for nobody
@@ -80,28 +77,7 @@ class DynamicScheduler:
                 if not self._until_look:
                     self._look(request)
                 return answer
-        waiting = self._enqueue(request)
-        try:
-            assert waiting.done is not None
-            return await waiting.done
-        finally:
-            self._leave(waiting)
-
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """See Scheduler.stream; there is one answer."""
-        yield await self.run(request)
-
-    async def close(self, timeout_s: float) -> None:
-        """See Scheduler.close. Those who still wait when the time is over are refused."""
-        give_up_ns = self._clock() + int(timeout_s * 1e9)
-        self._quiet = asyncio.get_running_loop().create_future()
-        self._pace = FixedPace(self._plan.max_batch_size, (), 0)  # nobody else will come
-        self._advance()
-        await asyncio.wait((self._quiet,), timeout=timeout_s)
-        for waiting in self._queue.take(len(self._queue)):
-            self._answer(waiting, self._execution.unloading())
-        self._alarm.close()
-        await self._execution.close(max(0, give_up_ns - self._clock()) / 1e9)
+        return await super().run(request)
 
     # --- into the queue, and out of it ---
 
@@ -129,22 +105,21 @@ class DynamicScheduler:
         self._settle()
         return waiting
 
-    def _leave(self, waiting: Waiting) -> None:
-        """Forget a request whose caller waits no longer: it has its answer, or was cancelled.
-
-        One that waits in the queue never runs; the answer of one that runs is dropped.
-        """
-        done, waiting.done = waiting.done, None  # it may hold an error, whose traceback leads here
-        if done is not None and done.done() and not done.cancelled():
-            done.exception()  # seen, though its caller was cancelled in the same moment
-            return
+    def _give_up(self, waiting: Waiting) -> None:
+        # One that waits in the queue never runs; the answer of one that runs is dropped.
         self._queue.remove(waiting)
         if self._order is not None:
             self._order.remove(waiting)
         self._settle()
 
+    def _refuse_waiting(self) -> None:
+        for waiting in self._queue.take(len(self._queue)):
+            self._answer(waiting, self._execution.unloading())
+
+    async def _close_executions(self, timeout_s: float) -> None:
+        await self._execution.close(timeout_s)
+
     def _advance(self) -> None:
-        """Do what can be done now, and set the alarm for what comes next."""
         queue, now_ns = self._queue, self._clock()
         for late in queue.expire(now_ns):
             self._answer(late, queue.too_late(late))

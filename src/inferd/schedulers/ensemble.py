@@ -29,6 +29,9 @@ MAX_RUNNING = 10_000
 INFLIGHT = 16
 """How many answers of a decoupled step are worked on where max_inflight_requests sets no limit."""
 
+BREATH_NS = 1_000_000
+"""After steps that took so long together others have their turn."""
+
 MAX_SHOWN = 4
 """So many inputs of a step that failed are told."""
 
@@ -141,6 +144,7 @@ class EnsembleScheduler:
         """Run `steps`, each as soon as it can; what the first that fails raises ends all."""
         order = Order(steps)
         ready = order.first
+        since_ns = self._clock()
         running: dict[asyncio.Task[None], Step] = {}
         ended: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
         try:
@@ -149,6 +153,9 @@ class EnsembleScheduler:
                     [step] = ready
                     await self._run_step(run, step)
                     ready = order.after(step)
+                    if (now_ns := self._clock()) - since_ns > BREATH_NS:
+                        await asyncio.sleep(0)  # it may all have been on the event loop
+                        since_ns = now_ns
                     continue
                 for step in ready:
                     task = asyncio.create_task(self._run_step(run, step))

@@ -183,6 +183,10 @@ class Execution:
 
         self._submit(StartedJob(requests, asyncio.get_running_loop(), finished, wanted))
 
+    def count_round(self, request: InferRequest, *, failed: bool) -> None:
+        """Count an execution of `request` alone that is not all of its executions."""
+        self._counts.add_shared_execution(request, (request,), failed=failed)
+
     async def stream(
         self, request: InferRequest, policy: QueuePolicy = UNSET
     ) -> AsyncGenerator[InferResponse, None]:

@@ -15,20 +15,22 @@ import msgspec
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
+from inferd.schedulers.execution import Execution
 from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
 
 
 class Waiting(msgspec.Struct, eq=False):
     """A request that waits for its answer.
 
-    `kind` is what it must have in common with others of one batch. `done` is
-    None when nobody waits for the answer any longer. `late_ns` is when it has waited too long, 0:
+    `kind` is what it must have in common with others of one batch. `done` becomes its answer, or,
+    for a decoupled model, the Execution that is free to run it; it is None when nobody waits any
+    longer. `late_ns` is when it has waited too long, 0:
     never.
     """
 
     request: InferRequest
     kind: Hashable
-    done: asyncio.Future[InferResponse] | None
+    done: asyncio.Future[InferResponse | Execution] | None
     number: int = 0
     level: int = 0
     late_ns: int = 0
@@ -174,7 +176,7 @@ class _Level:
         return bool(self.in_time or self.late)
 
 
-def tell(waiting: Waiting, answer: InferResponse | InferdError) -> None:
+def tell(waiting: Waiting, answer: InferResponse | InferdError | Execution) -> None:
     """Give `answer` to who waits for it, if anybody does still."""
     done = waiting.done
     if done is None or done.done():

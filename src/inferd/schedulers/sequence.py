@@ -18,6 +18,16 @@ when its caller leaves; its step counts. A model that fails leaves the sequence 
 as it was before. A new START on a sequence that lives begins it anew in its slot, behind what
 waits there.
 
+A *decoupled* model answers any number of times, as fast as its caller takes the answers. So it is
+not run here: a caller is told when its instance is free, takes the answers from there itself, one
+request on an instance at a time, and gives the instance back.
+
+*Iterative*: a model takes a request in as many rounds as it likes, each of them with the requests
+of other sequences; in between it stands in line again, before others of its sequence. It needs no
+id, and is then a sequence of its own. When its caller has left there is no further round, and the
+sequence ends. A decoupled model may answer in every round, and has none while its reader is far
+behind.
+
 What waits is bounded by two RequestQueues, which know the time limits, too, and are used for
 nothing but that here: one for sequences that have a slot, one for those in the backlog, who thus
 cannot keep the former from going on. Everything happens on the event loop. Each instance has an
@@ -25,122 +35,78 @@ Execution of its own, which is what binds sequences to it.
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from copy import copy
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Hashable
+from collections.abc import Sequence as Several
+from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
 from inferd.config.hold import NO_HOLD, Hold
-from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.errors import Cancelled, InferdError, InvalidRequest, Unavailable
+from inferd.core.request import InferRequest, InferResponse, Round, Sequence
+from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
-from inferd.schedulers.batch import BatchPlan
-from inferd.schedulers.controls import Controls
+from inferd.schedulers.dressing import Dressing
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
+from inferd.schedulers.live import Answers, Lane, LiveSequence, Step, step_of
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import RequestQueue, Waiting, tell
-from inferd.schedulers.slots import Slot, Slots
-from inferd.schedulers.states import States
-from inferd.tensor.tensor import Tensor
+from inferd.schedulers.queueing import QueueingScheduler
+from inferd.schedulers.slots import Slots
+
+_LAST_ID = 2**64 - 1
 
 
-class SlotRules(NamedTuple):
+class SequenceRules(NamedTuple):
     """What slots are: how many an instance has, and when a sequence without requests loses its own.
 
-    With `are_rows` a slot is a row of the batch (the direct strategy). Nothing runs before so many
-    requests wait as `hold` says: in sequences with a slot, or, where these are no rows, ready for
-    one instance; and in the backlog.
+    With `are_rows` a slot is a row of the batch (the direct strategy). `iterates`: a request may
+    take several rounds. Nothing runs before so many requests wait as `hold` says: in sequences with
+    a slot, or, where these are no rows, ready for one instance; and in the backlog.
     """
 
     per_lane: int
     are_rows: bool
     idle_us: int
+    iterates: bool = False
     hold: Hold = NO_HOLD
 
 
-class ModelTensors(NamedTuple):
-    """What a model's configuration says about the tensors of its requests."""
-
-    plan: BatchPlan
-    controls: Controls
-    states: States
-
-
-class _Live:
-    """A sequence that lives: in the backlog while it has no `slot`, idle while nothing waits."""
-
-    __slots__ = ("id", "is_ended", "running", "slot", "state", "waiting")
-
-    def __init__(self, id: int | str, state: list[Tensor]) -> None:
-        self.id = id
-        self.slot: Slot | None = None
-        self.waiting: deque[_Step] = deque()
-        self.running: _Step | None = None
-        self.is_ended = False  # by the last request that came
-        self.state = state
-
-    @property
-    def row(self) -> int:
-        """The row of the batch that its slot is."""
-        assert self.slot is not None
-        return self.slot.number
-
-
-class _Step(Waiting, kw_only=True):
-    """A request of `sequence`; `inputs` and `outputs` are its own, without the scheduler's."""
-
-    sequence: _Live
-    inputs: list[Tensor]
-    outputs: list[WantedOutput]
-    queue: RequestQueue
-
-
-class _Lane:
-    """One instance, the sequences in its slots, and their requests that are ready, by slot."""
-
-    __slots__ = ("execution", "is_busy", "is_held", "ready", "sequences")
-
-    def __init__(self, execution: Execution, *, is_held: bool) -> None:
-        self.execution = execution
-        self.is_busy = False
-        self.is_held = is_held
-        self.sequences: dict[int, _Live] = {}
-        self.ready: OrderedDict[int, _Step] = OrderedDict()
-
-
-class SequenceScheduler:
+class SequenceScheduler(QueueingScheduler):
     """Runs the sequences of one model version.
 
     `executions` have one instance each. `queues` bound what waits in sequences with a slot and in
     those without. `pace` says how many of the requests that are ready run.
     """
 
+    _pace: FixedPace
+
     def __init__(
         self,
-        executions: Sequence[Execution],
+        executions: Several[Execution],
         queues: tuple[RequestQueue, RequestQueue],
         pace: FixedPace,
-        tensors: ModelTensors,
-        rules: SlotRules,
+        dressing: Dressing,
+        rules: SequenceRules,
         *,
         alarm: Callable[[Callable[[], None]], Timer] = Alarm,
     ) -> None:
+        super().__init__(pace, dressing.plan, alarm)
+        self._iterates = rules.iterates
+        self._is_decoupled = dressing.plan.is_decoupled
+        self._gives_turns = self._is_decoupled and not rules.iterates
         self._hold = hold = rules.hold
-        self._lanes = [_Lane(execution, is_held=bool(hold)) for execution in executions]
+        self._lanes = [Lane(execution, is_held=bool(hold)) for execution in executions]
         self._queues = self._seated_queue, self._backlog_queue = queues
-        self._pace = pace
-        self._plan, self._controls, self._states = tensors
-        self._are_rows = rules.are_rows
+        self._dressing = dressing
+        self._are_rows = rules.are_rows and not self._gives_turns
         self._idle_ns = 1000 * rules.idle_us
         self._slots = Slots(len(executions), rules.per_lane)
-        self._live: dict[int | str, _Live] = {}
-        self._backlog: OrderedDict[int | str, _Live] = OrderedDict()
-        self._idle: OrderedDict[int | str, int] = OrderedDict()  # when each ends, soonest first
-        self._alarm = alarm(self._advance)
-        self._clock = self._alarm.clock
-        self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing lives
+        self._live: dict[Hashable, LiveSequence] = {}
+        self._backlog: OrderedDict[Hashable, LiveSequence] = OrderedDict()
+        self._idle: OrderedDict[Hashable, int] = OrderedDict()  # when each ends, soonest first
+        self._own_count = 0  # sequences that nobody gave an id
 
     @property
     def pending_count(self) -> int:
@@ -154,63 +120,83 @@ class SequenceScheduler:
         Unavailable when too many wait or it has waited too long, Cancelled when another request
         of its sequence was given up.
         """
+        return await super().run(request)
+
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See Scheduler.stream."""
+        if self._gives_turns:
+            return self._turn(request)
+        return self._rounds(request) if self._is_decoupled else super().stream(request)
+
+    async def _turn(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Yield what a decoupled model answers, once its instance is free for the request."""
         step = self._enqueue(request)
+        done = step.done
+        assert done is not None
         try:
-            assert step.done is not None
-            return await step.done
+            execution = await done
+            assert not isinstance(execution, InferResponse)
+            async with aclosing(execution.stream(request)) as answers:
+                async for answer in answers:
+                    yield self._kept(step, answer) if answer.outputs else answer
+        finally:
+            self._leave(step)
+            if not done.cancelled() and done.exception() is None:
+                self._end_turn(step)
+
+    async def _rounds(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """Yield what a decoupled model answers in its rounds."""
+        step = self._enqueue(request)
+        assert step.answers is not None
+        try:
+            while (answer := await step.answers.take()) is not None:
+                if isinstance(answer, InferdError):
+                    try:
+                        raise answer
+                    finally:
+                        del answer  # its traceback holds this frame
+                if step in step.sequence.waiting:
+                    self._settle(step.sequence)  # it may have waited for its reader
+                    self._advance()
+                yield answer
         finally:
             self._leave(step)
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """See Scheduler.stream; there is one answer."""
-        yield await self.run(request)
-
-    async def close(self, timeout_s: float) -> None:
-        """See Scheduler.close. What waits runs, sequences get no further requests."""
-        give_up_ns = self._clock() + int(timeout_s * 1e9)
-        self._quiet = asyncio.get_running_loop().create_future()
-        self._pace = FixedPace(self._plan.max_batch_size, (), 0)  # nobody else will come
-        self._advance()
-        await asyncio.wait((self._quiet,), timeout=timeout_s)
+    def _refuse_waiting(self) -> None:
+        assert self._quiet is not None
         if not self._quiet.done():
             self._quiet.set_result(None)
         for sequence in list(self._live.values()):
             self._end(sequence, self._unloading())
-        self._alarm.close()
-        left_s = max(0, give_up_ns - self._clock()) / 1e9
-        await asyncio.gather(*(lane.execution.close(left_s) for lane in self._lanes))
+
+    async def _close_executions(self, timeout_s: float) -> None:
+        await asyncio.gather(*(lane.execution.close(timeout_s) for lane in self._lanes))
 
     # --- requests come and go ---
 
-    def _enqueue(self, request: InferRequest) -> _Step:
+    def _enqueue(self, request: InferRequest) -> Step:
         if self._quiet is not None:
             raise self._unloading()
         sequence = self._sequence_of(request)
-        done = asyncio.get_running_loop().create_future()
-        step = _Step(
-            request,
-            None,
-            done,
-            sequence=sequence,
-            inputs=request.inputs,
-            outputs=request.outputs,
-            queue=self._backlog_queue if sequence.slot is None else self._seated_queue,
-        )
-        step.queue.add(step, self._clock())
-        if sequence.id not in self._live:
-            self._live[sequence.id] = self._backlog[sequence.id] = sequence
-        self._idle.pop(sequence.id, None)
-        assert request.sequence is not None
-        sequence.is_ended = request.sequence.end
+        told = request.sequence or Sequence(sequence.id, start=True)
+        queue = self._backlog_queue if sequence.slot is None else self._seated_queue
+        step = step_of(request, sequence, told, queue)
+        if self._is_decoupled and self._iterates:
+            step.answers = Answers()
+        queue.add(step, self._clock())
+        if sequence.key not in self._live:
+            self._live[sequence.key] = self._backlog[sequence.key] = sequence
+        self._idle.pop(sequence.key, None)
+        sequence.is_ended = told.end or request.sequence is None
         sequence.waiting.append(step)
         self._settle(sequence)
         self._advance()
         return step
 
-    def _sequence_of(self, request: InferRequest) -> _Live:
+    def _sequence_of(self, request: InferRequest) -> LiveSequence:
         """Return the sequence of `request`, a new one if it starts one. Raises InvalidRequest."""
         model, asked = self._plan.model, request.sequence
-        if asked is None:
+        if asked is None and not self._iterates:
             msg = f"model '{model}' takes only requests with a sequence_id, not 0 and not empty"
             raise InvalidRequest(msg)
         if request.batch_size != 1:
@@ -219,10 +205,15 @@ class SequenceScheduler:
                 f"batch size 1, since they belong to sequences"
             )
             raise InvalidRequest(msg)
-        self._controls.check_id(asked.id)
+        initial = self._dressing.states.initial
+        if asked is None:
+            id = self._dressing.controls.id_of(_LAST_ID - self._own_count)
+            self._own_count += 1
+            return LiveSequence(id, initial, is_own=True)
+        self._dressing.controls.check_id(asked.id)
         sequence = self._live.get(asked.id)
         if asked.start:
-            return sequence or _Live(asked.id, self._states.initial)
+            return sequence or LiveSequence(asked.id, initial)
         if sequence is None or sequence.is_ended:
             msg = (
                 f"model '{model}' knows no sequence {asked.id!r}: its first request must say "
@@ -232,18 +223,14 @@ class SequenceScheduler:
             raise InvalidRequest(msg)
         return sequence
 
-    def _leave(self, step: _Step) -> None:
-        """Forget a request whose caller waits no longer: it has its answer, or was cancelled."""
-        done, step.done = step.done, None  # it may hold an error, whose traceback leads here
-        if done is not None and done.done() and not done.cancelled():
-            done.exception()  # seen, though its caller was cancelled in the same moment
-            return
-        sequence = step.sequence
-        if step in sequence.waiting:
+    def _give_up(self, waiting: Waiting) -> None:
+        assert isinstance(waiting, Step)
+        sequence = waiting.sequence
+        if waiting in sequence.waiting:
             self._end(sequence, Cancelled(self._broken(sequence, "was cancelled")))
             self._advance()
 
-    def _broken(self, sequence: _Live, why: str) -> str:
+    def _broken(self, sequence: LiveSequence, why: str) -> str:
         model = self._plan.model
         return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
 
@@ -252,7 +239,7 @@ class SequenceScheduler:
 
     # --- the life of a sequence ---
 
-    def _settle(self, sequence: _Live) -> None:
+    def _settle(self, sequence: LiveSequence) -> None:
         """See to it that its next request is ready, or that it is idle, or over."""
         if sequence.running is not None:
             return
@@ -260,31 +247,34 @@ class SequenceScheduler:
             if sequence.is_ended or sequence.slot is None or self._quiet is not None:
                 self._remove(sequence)
             else:
-                self._idle[sequence.id] = self._clock() + self._idle_ns
+                self._idle[sequence.key] = self._clock() + self._idle_ns
             return
         step = sequence.waiting[0]
-        if sequence.slot is not None:
+        if sequence.slot is not None and not (step.answers is not None and step.answers.is_full):
             ready = self._lanes[sequence.slot.lane].ready
             if sequence.row not in ready:
-                self._dress(step)
+                self._dressing.dress(step)
                 ready[sequence.row] = step
 
-    def _end(self, sequence: _Live, error: InferdError) -> None:
+    def _end(self, sequence: LiveSequence, error: InferdError) -> None:
         """Refuse all that wait in `sequence`; it ends when what runs has ended."""
+        self._refuse(sequence, error)
+        self._settle(sequence)
+
+    def _refuse(self, sequence: LiveSequence, error: InferdError) -> None:
         for step in sequence.waiting:
             step.queue.remove(step)
             if sequence.slot is not None:
                 self._lanes[sequence.slot.lane].ready.pop(sequence.row, None)
-            _undress(step)
-            tell(step, twin(error))
+            self._dressing.undress(step)
+            step.give(twin(error))
         sequence.waiting.clear()
         sequence.is_ended = True
-        self._settle(sequence)
 
-    def _remove(self, sequence: _Live) -> None:
+    def _remove(self, sequence: LiveSequence) -> None:
         """Forget a sequence of which nothing waits and nothing runs."""
-        del self._live[sequence.id]
-        self._backlog.pop(sequence.id, None)
+        del self._live[sequence.key]
+        self._backlog.pop(sequence.key, None)
         if sequence.slot is not None:
             del self._lanes[sequence.slot.lane].sequences[sequence.slot.number]
             self._slots.free(sequence.slot)
@@ -300,14 +290,13 @@ class SequenceScheduler:
     # --- time ---
 
     def _advance(self) -> None:
-        """Do what can be done now, and set the alarm for what comes next."""
         is_closing = self._quiet is not None
         if self._quiet is not None and self._quiet.done():
             return
         now_ns = self._clock()
         for queue in self._queues:
             for late in queue.expire(now_ns):
-                assert isinstance(late, _Step)
+                assert isinstance(late, Step)
                 self._expire(late)
         while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
             self._remove(self._live[self._idle.popitem(last=False)[0]])
@@ -323,19 +312,21 @@ class SequenceScheduler:
         if self._quiet is not None and not self._live:
             self._quiet.set_result(None)
 
-    def _expire(self, late: _Step) -> None:
+    def _expire(self, late: Step) -> None:
         sequence = late.sequence
         if late in sequence.waiting:
-            tell(late, late.queue.too_late(late))
+            late.give(late.queue.too_late(late))
             self._end(sequence, Unavailable(self._broken(sequence, "has waited too long")))
 
     # --- batches ---
 
-    def _start_batch(self, lane: _Lane, now_ns: int) -> int:
+    def _start_batch(self, lane: Lane, now_ns: int) -> int:
         """Let a free instance run what is ready; return when to look again, 0: when told."""
         if lane.is_busy or not lane.ready or (lane.is_held and not self._is_released(lane)):
             return 0
-        count, due_ns = self._pace.choose(lane.ready.values(), now_ns)
+        count, due_ns = 1, 0
+        if not self._gives_turns:
+            count, due_ns = self._pace.choose(lane.ready.values(), now_ns)
         if not count:
             return due_ns
         steps = [lane.ready.popitem(last=False)[1] for _ in range(count)]
@@ -343,12 +334,23 @@ class SequenceScheduler:
             step.queue.remove(step)
             step.sequence.waiting.popleft()
             step.sequence.running = step
-        rows: list[_Step | None] = [*steps]
-        if self._are_rows:
-            by_row = {step.sequence.row: step for step in steps}
-            rows = [by_row.get(row) for row in range(max(lane.sequences) + 1)]
-        requests = [row.request if row is not None else self._filler(steps[0]) for row in rows]
         lane.is_busy = True
+        if self._gives_turns:
+            [step] = steps
+            tell(step, lane.execution)
+            return 0
+        return self._execute(lane, self._rows(lane, steps), now_ns)
+
+    def _rows(self, lane: Lane, steps: list[Step]) -> list[Step | None]:
+        """Return `steps` as rows of a batch, None where one has no request."""
+        if not self._are_rows:
+            return [*steps]
+        by_row = {step.sequence.row: step for step in steps}
+        return [by_row.get(row) for row in range(max(lane.sequences) + 1)]
+
+    def _execute(self, lane: Lane, rows: list[Step | None], now_ns: int) -> int:
+        some = next(filter(None, rows))
+        requests = [row.request if row else self._dressing.filler(some) for row in rows]
         try:
             answers = lane.execution.run_inline(requests)
         except InferdError as error:  # its traceback holds this frame, which must not hold it
@@ -360,7 +362,7 @@ class SequenceScheduler:
         self._finish(lane, rows, answers)
         return now_ns  # when others have had their turn: more may be ready, or a slot free
 
-    def _is_released(self, lane: _Lane) -> bool:
+    def _is_released(self, lane: Lane) -> bool:
         """Tell whether so many wait that what was held may run."""
         hold, backlog = self._hold, self._backlog.values()
         waiting_count = len(lane.ready)
@@ -375,57 +377,87 @@ class SequenceScheduler:
             other.is_held = False
         return True
 
-    def _finish_in_thread(self, lane: _Lane, rows: list[_Step | None], outcome: Outcome) -> None:
+    def _finish_in_thread(self, lane: Lane, rows: list[Step | None], outcome: Outcome) -> None:
         self._finish(lane, rows, outcome)
         self._advance()
 
-    def _finish(self, lane: _Lane, rows: list[_Step | None], outcome: Outcome) -> None:
+    def _finish(self, lane: Lane, rows: list[Step | None], outcome: Outcome) -> None:
         lane.is_busy = False
         if isinstance(outcome, InferdError):
             outcome = [twin(outcome) for _ in rows]
         for step, answer in zip(rows, outcome, strict=True):
-            if step is not None:
-                _undress(step)
-                step.sequence.running = None
-                tell(step, self._keep(step.sequence, answer))
-                self._settle(step.sequence)
+            if step is None:
+                continue
+            self._dressing.undress(step)
+            step.sequence.running = None
+            answer = self._dressing.keep(step.sequence, answer)
+            if self._iterates:
+                self._note_round(lane, step, answer, is_alone=len(rows) == 1)
+            if isinstance(answer, Round):
+                self._end_round(step, answer)
+            else:
+                step.give(answer)
+            self._settle(step.sequence)
 
-    def _keep(self, sequence: _Live, answer: Answer) -> Answer:
-        """Keep the state that comes with an answer; return what the caller gets."""
-        if isinstance(answer, InferdError):
-            return answer
-        try:
-            sequence.state = self._states.kept(answer)
-        except InferdError as error:
-            return error
-        return answer
+    def _end_turn(self, step: Step) -> None:
+        """Take back the instance that a request of a decoupled model had."""
+        sequence = step.sequence
+        assert sequence.slot is not None
+        self._lanes[sequence.slot.lane].is_busy = False
+        self._dressing.undress(step)
+        sequence.running = None
+        self._settle(sequence)
+        self._advance()
 
-    # --- what the model sees ---
+    def _kept(self, step: Step, answer: InferResponse) -> InferResponse:
+        kept = self._dressing.keep(step.sequence, answer)
+        if isinstance(kept, InferdError):
+            raise kept
+        return kept
 
-    def _dress(self, step: _Step) -> None:
-        """Give a request the scheduler's inputs, and have it ask for the states that come."""
-        request, sequence = step.request, step.sequence
-        assert request.sequence is not None
-        if request.sequence.start:
-            sequence.state = self._states.initial
-        request.inputs = [*step.inputs, *self._controls.of(request.sequence), *sequence.state]
-        if request.outputs:
-            named = {wanted.name for wanted in request.outputs}
-            missing = [name for name in self._states.output_names if name not in named]
-            request.outputs = [*request.outputs, *map(WantedOutput, missing)]
-        step.kind = self._plan.kind(request)
+    # --- rounds ---
 
-    def _filler(self, step: _Step) -> InferRequest:
-        """Return what stands in a row that has no request: a copy of `step`, said to be absent."""
-        filler = copy(step.request)
-        absent = self._controls.absent
-        states = filler.inputs[len(step.inputs) + len(absent) :]
-        filler.inputs = [*step.inputs, *absent, *states]
-        filler.outputs = [WantedOutput(wanted.name) for wanted in filler.outputs]
-        filler.spans = None  # nothing of it goes to the client's shared memory
-        return filler
+    def _note_round(self, lane: Lane, step: Step, answer: Answer, *, is_alone: bool) -> None:
+        """Count an execution of which the request is only a part; its time is that of all."""
+        request = step.request
+        if is_alone:
+            lane.execution.count_round(request, failed=isinstance(answer, InferdError))
+        step.began_ns = step.began_ns or request.started_ns
+        request.started_ns, request.computing_ns = step.began_ns, 0
 
+    def _end_round(self, step: Step, round: Round) -> None:
+        """Hand on what a round has brought, and have the next one if the model wants it."""
+        if (wrong := self._wrong(round)) is not None:
+            step.give(wrong)
+            return
+        sequence, answers = step.sequence, step.answers
+        if answers is not None:
+            for answer in round.answers:
+                answers.put(answer)
+        if not round.again:
+            tell(step, round)
+            assert answers is not None
+            answers.put(None)
+        elif self._quiet is not None and self._quiet.done():
+            step.give(self._unloading())
+        elif step.done is None:
+            self._refuse(sequence, Cancelled(self._broken(sequence, "was cancelled")))
+        else:
+            step.told = Sequence(sequence.id)
+            sequence.waiting.appendleft(step)
 
-def _undress(step: _Step) -> None:
-    """Give the caller its request back as it was."""
-    step.request.inputs, step.request.outputs = step.inputs, step.outputs
+    def _wrong(self, round: Round) -> InferdError | None:
+        """Return what is wrong with what the model did, None if it may do that."""
+        model = self._plan.model
+        if not self._iterates:
+            return BackendFailed(
+                f"model '{model}' wants a request again, which its configuration does not allow: "
+                f"sequence_batching has no iterative_sequence"
+            )
+        if not self._is_decoupled and (round.answers or not round.again):
+            given = len(round.answers)
+            return BackendFailed(
+                f"model '{model}' gave {given} answers in one round, but it is not decoupled: "
+                f"it gives one answer at the end"
+            )
+        return None

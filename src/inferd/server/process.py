@@ -23,7 +23,7 @@ LOGGER = logging.getLogger("inferd")
 
 _MARGIN_S = 1.0
 _OTHER_FILES = 4000
-"""Beside HTTP connections: gRPC's, model files, libraries, two for each shared memory region."""
+"""Beside connections: metrics, model files, libraries, two for each shared memory region."""
 
 
 def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
@@ -42,7 +42,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
         raise InvalidConfig(msg) from error
     for warning in warnings:
         LOGGER.warning("%s", warning)
-    _allow_connections(config.http_max_connections if config.allow_http else 0)
+    _allow_connections(config)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_Process(config, log).serve())
 
@@ -56,8 +56,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def _allow_connections(count: int) -> None:
-    """Let the process open as many files as `count` connections and all else may need.
+def _allow_connections(config: ServerConfig) -> None:
+    """Let the process open as many files as its connections and all else may need.
 
     Often only 1024 are allowed at first, for programs that call select(): the same number of idle
     clients would then keep everybody else out.
@@ -66,16 +66,21 @@ def _allow_connections(count: int) -> None:
         import resource
     except ImportError:  # Windows, which has no such limit
         return
-    needed = count + _OTHER_FILES
+    http = config.http_max_connections if config.allow_http else 0
+    grpc = config.grpc_max_connections if config.allow_grpc else 0
+    needed = http + grpc + _OTHER_FILES
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
     if now != resource.RLIM_INFINITY and now < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-    if allowed < needed:
+    # Few servers have all their HTTP and all their gRPC connections at the same time.
+    if allowed < max(http, grpc) + _OTHER_FILES:
         LOGGER.warning(
-            "the system allows %d open files, too few for --http-max-connections %d",
+            "the system allows %d open files, too few for --http-max-connections %d and "
+            "--grpc-max-connections %d",
             allowed,
-            count,
+            http,
+            grpc,
         )
 
 

@@ -46,7 +46,7 @@ def test_links_inside_are_links(archive, target):
     assert (target / "lib64/a").read_text() == "x"
 
 
-@pytest.mark.parametrize("name", ["bin/python", "./bin/python3.11"])
+@pytest.mark.parametrize("name", ["bin/python", "./bin/python3.11", "env-1.0/bin/python3"])
 def test_only_an_interpreter_may_be_a_link_to_anywhere(archive, target, name):
     link = (name, {"type": tarfile.SYMTYPE, "linkname": "/usr/bin/env", "content": b""})
     unpack(archive(link), target, Limits(), "here")

@@ -46,7 +46,8 @@ def test_a_model_that_asks_for_nothing_runs_on_the_servers_python(environments, 
 
 
 def test_a_project_that_only_sets_up_tools_asks_for_nothing(environments, model):
-    assert environments.resolve(*model({"pyproject.toml": "[tool.ruff]\n"})) == Environment()
+    for text in ("[tool.ruff]\n", "project = 1\n"):
+        assert environments.resolve(*model({"pyproject.toml": text})) == Environment()
 
 
 def test_requirements_can_be_left_aside(environments, model):
@@ -90,6 +91,7 @@ def test_a_packed_environment_is_unpacked_once(environments, model, venv, cache,
     assert (root / "mark").read_text() == "changed"
 
 
+@pytest.mark.slow
 def test_another_archive_of_that_name_is_unpacked_anew(environments, model, venv):
     files, config = model(EXECUTION_ENV_PATH="env.tar.gz")
     packed(venv(), files.folder / "env.tar.gz")
@@ -100,6 +102,7 @@ def test_another_archive_of_that_name_is_unpacked_anew(environments, model, venv
     assert environments.resolve(files, config).python != before.python
 
 
+@pytest.mark.slow
 def test_condas_own_program_puts_its_paths_right(environments, model, venv):
     files, config = model(EXECUTION_ENV_PATH="env.tar.gz")
     folder = venv()
@@ -204,6 +207,7 @@ def test_a_version_file_says_which_python(environments, model, wheel):
             {},
             "model 'm' has a requirements.txt and a pyproject.toml with a project; keep one of",
         ),
+        ({"pyproject.toml": "#" * (2 << 20)}, {}, "its pyproject.toml has more than 1048576"),
         ({"pyproject.toml": "= 1"}, {}, "model 'm': its pyproject.toml is not TOML"),
         ({"requirements.txt": "#" * (2 << 20)}, {}, "its requirements.txt has more than 1048576"),
         ({}, {"inferd_environment": "none"}, "is 'none', expected auto or server"),

@@ -26,23 +26,30 @@ def read(*contents):
     return Network(*nets)
 
 
+def cases():
+    """Yield (file, number, operator) of all that Caffe2 itself was given."""
+    for file in ("operators", "more_operators"):
+        for number, case in enumerate(json.loads((DATA / f"{file}.json").read_text())):
+            yield pytest.param(file, number, case, id=f"{file}-{number}-{case['op']}")
+
+
 @pytest.fixture(scope="module")
 def arrays():
-    """What Caffe2 was given, and gave: `<case>_in<n>` and `<case>_out<n>`."""
-    with np.load(DATA / "operators.npz") as file:
-        return dict(file)
+    """Of each file the arrays, `<case>_in<n>` and `<case>_out<n>`."""
+    found = {}
+    for file in ("operators", "more_operators"):
+        with np.load(DATA / f"{file}.npz") as archive:
+            found[file] = dict(archive)
+    return found
 
 
-CASES = list(enumerate(json.loads((DATA / "operators.json").read_text())))
-
-
-@pytest.mark.parametrize(("number", "case"), CASES, ids=[f"{n}-{c['op']}" for n, c in CASES])
-@pytest.mark.parametrize("dims", ["all", "rank", "nothing"])
-def test_an_operator_does_what_caffe2_did(apply, arrays, number, case, dims):
-    inputs = [arrays[f"{number}_in{index}"] for index in range(case["inputs"])]
+@pytest.mark.parametrize(("file", "number", "case"), list(cases()))
+@pytest.mark.parametrize("dims", ["all", "rank"])
+def test_an_operator_does_what_caffe2_did(apply, arrays, file, number, case, dims):
+    inputs = [arrays[file][f"{number}_in{index}"] for index in range(case["inputs"])]
     outputs = apply(case["op"], case["args"], inputs, case["outputs"], dims)
     for index, output in enumerate(outputs):
-        wanted = arrays[f"{number}_out{index}"]
+        wanted = arrays[file][f"{number}_out{index}"]
         assert (output.shape, output.dtype) == (wanted.shape, wanted.dtype)
         np.testing.assert_allclose(output, wanted, rtol=TOLERANCE, atol=TOLERANCE)
 

@@ -3,9 +3,15 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.environments import (
+    DEFAULT_TIMEOUT_S,
+    Environments,
+    default_cache,
+)
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
@@ -32,6 +38,12 @@ MOST_SETTING = "shm-growth-limit-byte-size"
 START_SETTING = "stub-timeout-seconds"
 """The setting that bounds the start of a worker, its model's initialize included."""
 
+CACHE_SETTING = "environment-directory"
+"""The setting with the folder where environments are kept."""
+
+MAKING_SETTING = "environment-timeout-seconds"
+"""The setting that bounds the making of an environment."""
+
 _MARK = b"auto_complete_config"
 _CLASS = b"class TritonPythonModel"
 
@@ -50,9 +62,16 @@ class PythonBackend:
         self._surroundings = surroundings
 
     def environment(self, files: ModelFiles, config: ModelConfig) -> Environment:
-        """Return the interpreter of a model. Raises InferdError."""
-        del files, config
-        return Environment()
+        """Return the interpreter of a model, made first if need be. Raises InferdError."""
+        surroundings = self._surroundings
+        settings = surroundings.settings
+        folder = settings.get(CACHE_SETTING)
+        timeout_s = _number(config, MAKING_SETTING, settings.get(MAKING_SETTING, ""))
+        environments = Environments(
+            Path(folder) if folder else default_cache(),
+            min(timeout_s or DEFAULT_TIMEOUT_S, surroundings.load_timeout_s),
+        )
+        return environments.resolve(files, config)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; what auto_complete_config says, asked in a process of its own.

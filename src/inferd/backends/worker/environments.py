@@ -42,6 +42,7 @@ DEFAULT_TIMEOUT_S = 1800.0
 """So long it may take to make an environment."""
 
 _MAX_FILE_BYTES = 1 << 20
+_MAX_VERSION = 200
 _LAYOUT = b"1"  # of the folders that are kept: another number makes all of them anew
 
 
@@ -145,16 +146,16 @@ def _source(files: ModelFiles, model: str) -> Path | None:
     if files.folder == files.version_folder:
         return None
     requirements, project = files.folder / REQUIREMENTS, files.folder / PROJECT
-    found = [requirements] if requirements.is_file() else []
-    if project.is_file() and "project" in _table(project, model):
-        found.append(project)
-    if len(found) > 1:
-        msg = f"{model} has a {REQUIREMENTS} and a {PROJECT} with a project; keep one of them"
-        raise InvalidConfig(msg)
+    found = [path for path in (requirements, project) if path.is_file()]
     for path in found:
         if path.stat().st_size > _MAX_FILE_BYTES:
             msg = f"{model}: its {path.name} has more than {_MAX_FILE_BYTES} bytes"
             raise InvalidConfig(msg)
+    if project in found and not isinstance(_table(project, model).get("project"), dict):
+        found.remove(project)
+    if len(found) > 1:
+        msg = f"{model} has a {REQUIREMENTS} and a {PROJECT} with a project; keep one of them"
+        raise InvalidConfig(msg)
     return found[0] if found else None
 
 
@@ -170,12 +171,12 @@ def _wanted_python(source: Path, content: bytes) -> str:
     """Return the Python that the folder of `source` asks for, else the server's own."""
     file = source.parent / VERSION_FILE
     if file.is_file():
-        lines = file.read_text(encoding="utf-8", errors="replace").split()
-        if lines:
-            return lines[0]
+        with file.open(encoding="utf-8", errors="replace") as text:
+            words = text.read(_MAX_VERSION).split()
+        if words:
+            return words[0]
     if source.name == PROJECT:
-        project = tomllib.loads(content.decode())["project"]
-        wanted = project.get("requires-python") if isinstance(project, dict) else None
+        wanted = tomllib.loads(content.decode())["project"].get("requires-python")
         if isinstance(wanted, str) and wanted:
             return wanted
     return sys.executable

@@ -1,7 +1,6 @@
 """Uv: makes environments of requirements.txt and pyproject.toml files."""
 
 import shutil
-import time
 from pathlib import Path
 
 from inferd.backends.worker.command import run_command
@@ -10,7 +9,7 @@ from inferd.errors import InvalidConfig, Unsupported
 
 
 class Uv:
-    """The program uv, and how long it may take for all it does for one environment.
+    """The program uv, each run of which may take `timeout_s`.
 
     Everything here waits for it: it is for a thread.
     """
@@ -28,7 +27,7 @@ class Uv:
             msg = f"{place}: '{wanted}' is no Python, expected a version, a range or a path"
             raise InvalidConfig(msg)
         command = ("python", "find", "--no-project", wanted)
-        return Path(self._run(command, folder, place, self._timeout_s))
+        return Path(self._run(command, folder, place))
 
     def make(self, target: Path, python: Path, source: Path, place: str) -> None:
         """Make an environment in `target` of what the file `source` asks for, and of numpy.
@@ -36,22 +35,23 @@ class Uv:
         Raises InvalidConfig with the last lines that uv printed when there can be none,
         BackendFailed when it takes too long.
         """
-        deadline_s = time.monotonic() + self._timeout_s
         folder = source.parent
         venv = ("venv", "--no-project", "--python", str(python), str(target))
-        self._run(venv, folder, place, self._timeout_s)
+        self._run(venv, folder, place)
         inside = str(target / "bin" / "python")
         install = ("pip", "install", "--python", inside, "-r", source.name, "numpy")
-        self._run(install, folder, place, deadline_s - time.monotonic())
+        self._run(install, folder, place)
 
-    def _run(self, words: tuple[str, ...], folder: Path, place: str, timeout_s: float) -> str:
+    def _run(self, words: tuple[str, ...], folder: Path, place: str) -> str:
         variables = Environment().all_variables()
         variables.pop("VIRTUAL_ENV", None)
         variables |= {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
         # A load shall not fetch interpreters unless whoever runs the server says so.
         variables.setdefault("UV_PYTHON_DOWNLOADS", "never")
         command = (self._program, *words)
-        return run_command(command, place, folder=folder, timeout_s=timeout_s, variables=variables)
+        return run_command(
+            command, place, folder=folder, timeout_s=self._timeout_s, variables=variables
+        )
 
 
 def find_uv(place: str) -> str:

@@ -35,11 +35,15 @@ def _top_k(call: Call) -> Converted:
     length = graph.shape(x, axis, axis + 1 if axis != -1 else None)
     count = graph.add("Min", graph.ints(k), length)
     values, indices = graph.add_several(2, "TopK", x, count, axis=axis)
-    missing = graph.join(graph.ints(0), graph.add("Sub", graph.ints(k), count))
-    axes = graph.ints(axis)
-    values = graph.add("Pad", values, missing, None, axes)
-    indices = graph.add("Pad", indices, missing, graph.whole(-1), axes)
-    return values, indices, None
+    none = graph.add("ConstantOfShape", graph.shape(graph.shape(x)), rank=1, value=_NONE)
+    missing = graph.add("Sub", graph.ints(k), count)
+    behind = graph.add("ScatterElements", none, graph.ints(axis), missing, axis=0)
+    around = graph.join(none, behind)
+    values = graph.add("Pad", values, around)
+    return values, graph.add("Pad", indices, around, graph.whole(-1)), None
+
+
+_NONE = np.array([0], np.int64)
 
 
 # --- images ---
@@ -75,10 +79,11 @@ def _pad_image(call: Call) -> Converted:
     mode = call.word("mode", "constant").lower()
     if mode not in ("constant", "reflect", "edge"):
         call.refuse(f"its argument 'mode' is '{mode}', not constant, reflect or edge")
-    pads = pads_of(call) or [0] * 4
-    axes = graph.ints(*((1, 2) if call.is_nhwc else (2, 3)))
+    top, left, bottom, right = pads_of(call) or [0] * 4
+    edges = [(0, top, left), (0, bottom, right)]
+    around = [(batch, *sides, 0) if call.is_nhwc else (batch, 0, *sides) for batch, *sides in edges]
     value = graph.real(call.number("value", 0.0)) if mode == "constant" else None
-    return graph.add("Pad", x, graph.ints(*pads), value, axes, mode=mode)
+    return graph.add("Pad", x, graph.ints(*around[0], *around[1]), value, mode=mode)
 
 
 def _roi_align(call: Call) -> Converted:

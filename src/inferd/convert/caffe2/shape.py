@@ -15,14 +15,13 @@ _END = 2**63 - 1
 def _reshape(call: Call) -> Converted:
     graph, x = call.graph, call.input(0)
     if len(call.inputs) > 1:
-        shape = graph.cast(call.input(1), DataType.INT64)
-        known = call.input(1).size
-    else:
-        if not call.has("shape"):
-            call.refuse("it has neither the argument 'shape' nor a second input")
-        shape = graph.ints(*call.integers("shape"))
-        known = shape.size
-    return graph.add("Reshape", x, shape, rank=known), graph.shape(x)
+        given = call.input(1)
+        y = graph.add("Reshape", x, graph.cast(given, DataType.INT64), rank=given.size)
+        return y, graph.add("CastLike", graph.shape(x), given)
+    if not call.has("shape"):
+        call.refuse("it has neither the argument 'shape' nor a second input")
+    shape = graph.ints(*call.integers("shape"))
+    return graph.add("Reshape", x, shape, rank=shape.size), graph.shape(x)
 
 
 def _flatten(call: Call) -> Converted:

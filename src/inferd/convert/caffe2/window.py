@@ -48,6 +48,8 @@ def _window(call: Call) -> Window:
         call.refuse("kernel, stride and dilation should be at least 1")
     if min(window.pads, default=0) < 0 or not 0 <= window.legacy_pad <= _CAFFE_POOLING:
         call.refuse("its padding is negative, or of an unknown kind")
+    if window.legacy_pad in (_SAME, _CAFFE_POOLING) and set(window.dilations) != {1}:
+        call.refuse("this legacy_pad does not go with dilation")
     return window
 
 
@@ -95,6 +97,7 @@ def _conv(call: Call) -> Converted:
     x = _cropped(graph, x, window)
     if window.legacy_pad == _CAFFE_POOLING:
         x = _padded_for_caffe(graph, x, window)
+        window.pads = [0] * len(window.pads)
     y = graph.add(
         "Conv",
         x,
@@ -160,77 +163,105 @@ def _pool(op: str) -> Callable[[Call], Converted]:
 def _pool_window(call: Call, op: str, x: Value, window: Window) -> Value:
     if set(window.dilations) != {1}:
         call.refuse("there are no pools with dilation")
-    graph = call.graph
+    graph, dims = call.graph, len(window.kernel)
     counts_pads = op == "Average" and call.flag("count_include_pad")
     x = _cropped(graph, x, window)
-    is_caffe = window.legacy_pad == _CAFFE_POOLING
-    if is_caffe and counts_pads:
-        x = _padded_for_caffe(graph, x, window)
-    if is_caffe and not counts_pads:
-        window.pads[len(window.kernel) :] = window.pads[: len(window.kernel)]
+    ceil_mode = None
+    if window.legacy_pad == _CAFFE_POOLING:
+        if counts_pads or _leaves_gaps(window):
+            return _caffe_pool(graph, op, x, window, counts_pads=counts_pads)
+        ceil_mode = 1
+        window.pads[dims:] = window.pads[:dims]
     return graph.add(
         f"{op}Pool",
         x,
-        rank=len(window.kernel) + 2,
+        rank=dims + 2,
         kernel_shape=window.kernel,
         strides=window.strides,
         pads=window.explicit_pads,
         auto_pad=window.auto_pad,
-        ceil_mode=1 if is_caffe and not counts_pads else None,
+        ceil_mode=ceil_mode,
         count_include_pad=1 if counts_pads else None,
     )
+
+
+def _leaves_gaps(window: Window) -> bool:
+    return any(step > size for step, size in zip(window.strides, window.kernel, strict=True))
+
+
+def _caffe_pool(graph: Graph, op: str, x: Value, window: Window, *, counts_pads: bool) -> Value:
+    """Return a pool of Caffe's own padding, all of which is put around `x` beforehand."""
+
+    def pool(padded: Value) -> Value:
+        return graph.add(
+            f"{op}Pool",
+            padded,
+            rank=len(window.kernel) + 2,
+            kernel_shape=window.kernel,
+            strides=window.strides,
+        )
+
+    lowest = graph.real(_LOWEST)
+    if op == "Max":
+        return pool(_padded_for_caffe(graph, x, window, lowest))
+    # The Max does nothing, but hinders ONNX Runtime: it would make the Pad a part of the pool,
+    # which takes no padding as wide as its window.
+    mean = pool(graph.add("Max", _padded_for_caffe(graph, x, window), lowest))
+    if counts_pads:
+        return mean
+    ones = graph.add("ConstantOfShape", graph.shape(x), rank=x.rank, value=_ONE)
+    share = pool(graph.add("Max", _padded_for_caffe(graph, ones, window), lowest))
+    return graph.add("Div", mean, graph.add("Max", share, graph.real(_TINY)))
+
+
+_ONE = np.array([1], np.float32)
+_LOWEST, _TINY = float(np.finfo(np.float32).min), float(np.finfo(np.float32).tiny)
 
 
 # --- paddings that depend on the size of the input ---
 
 
 def _cropped(graph: Graph, x: Value, window: Window) -> Value:
-    """Return `x` without what SAME passes over before the first window.
+    """Return `x` without what SAME passes over before the first window and after the last.
 
-    Where steps are longer than the window by two and more, Caffe2 centres the windows, so that
-    the first does not start at 0; ONNX starts there.
+    Where steps are longer than the window there may be less than nothing to pad, which Caffe2
+    takes from both ends and ONNX does not know.
     """
-    steps = zip(window.strides, window.kernel, strict=True)
-    if window.legacy_pad != _SAME or all(stride - size < 2 for stride, size in steps):
+    if window.legacy_pad != _SAME or not _leaves_gaps(window):
         return x
-    sizes = graph.shape(x, 2)
+    sizes, nothing = graph.shape(x, 2), graph.ints(0)
     kernel, strides = graph.ints(*window.kernel), graph.ints(*window.strides)
-    ones = graph.ints(*[1] * len(window.kernel))
-    before = graph.add("Sub", sizes, ones)
-    reach = graph.add("Mul", graph.add("Div", before, strides), strides)
-    needed = graph.add("Sub", graph.add("Add", reach, kernel), sizes)
-    head = graph.add("Div", needed, graph.ints(2))  # towards zero, as C++ does
-    start = graph.add("Max", graph.add("Neg", head), graph.ints(0))
+    last = graph.add("Div", graph.add("Sub", sizes, graph.ints(1)), strides)
+    reach = graph.add("Add", graph.add("Mul", last, strides), kernel)
+    spare = graph.add("Max", graph.add("Sub", sizes, reach), nothing)
+    head = graph.add("Div", spare, graph.ints(2))
+    tail = graph.add("Sub", spare, head)
     axes = graph.ints(*range(2, 2 + len(window.kernel)))
-    return graph.add("Slice", x, start, sizes, axes)
+    return graph.add("Slice", x, head, graph.add("Sub", sizes, tail), axes)
 
 
-def _padded_for_caffe(graph: Graph, x: Value, window: Window) -> Value:
-    """Return `x` with the zeros that Caffe's own rule puts around it; none are left to do.
+def _padded_for_caffe(graph: Graph, x: Value, window: Window, fill: Value | None = None) -> Value:
+    """Return `x` with what Caffe's own rule puts around it: its windows fit in exactly.
 
     Caffe rounds the number of windows up, and then leaves out a last one that would start in the
-    padding. https://github.com/BVLC/caffe, the pooling layer.
+    padding; only the padding before the image is given. The rule does not know of dilation.
     """
     dims = len(window.kernel)
     head = window.pads[:dims]
-    window.pads = [0] * (2 * dims)
-    sizes, one = graph.shape(x, 2), graph.ints(1)
-    strides, heads = graph.ints(*window.strides), graph.ints(*head)
-    free = graph.add("Add", sizes, graph.ints(*(2 * h - k for h, k in _pairs(head, window))))
-    standard = graph.add("Div", free, strides)
-    rounded = graph.add("Div", graph.add("Sub", graph.add("Add", free, strides), one), strides)
-    starts = graph.add("Mul", rounded, strides)
-    is_outside = graph.add("GreaterOrEqual", starts, graph.add("Add", sizes, heads))
-    is_padded = graph.constant(np.array([h > 0 for h in head]))
-    left_out = graph.add("Where", graph.add("And", is_outside, is_padded), one, graph.ints(0))
-    more = graph.add("Sub", graph.add("Sub", rounded, left_out), standard)
-    tail = graph.add("Add", heads, graph.add("Mul", more, strides))
-    none = graph.ints(0, 0)
-    return graph.add("Pad", x, graph.join(none, heads, none, tail))
-
-
-def _pairs(head: list[int], window: Window) -> list[tuple[int, int]]:
-    return list(zip(head, window.kernel, strict=True))
+    reach = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True)]
+    free = [2 * pad - size for pad, size in zip(head, window.kernel, strict=True)]
+    sizes, strides, heads = graph.shape(x, 2), graph.ints(*window.strides), graph.ints(*head)
+    up = graph.ints(*(extra + step - 1 for extra, step in zip(free, window.strides, strict=True)))
+    last = graph.add("Mul", graph.add("Div", graph.add("Add", sizes, up), strides), strides)
+    outside = graph.add("GreaterOrEqual", last, graph.add("Add", sizes, heads))
+    padded = graph.constant(np.array([pad > 0 for pad in head]))
+    left_out = graph.add("Where", graph.add("And", outside, padded), strides, graph.ints(0))
+    end = graph.add("Add", graph.add("Sub", last, left_out), graph.ints(*reach))
+    tail = graph.add("Sub", end, graph.add("Add", sizes, heads))
+    # All dims, though Pad could be told which: ONNX Runtime errs when it moves such a Pad past a
+    # Transpose.
+    around = graph.join(graph.ints(0, 0), heads, graph.ints(0, 0), tail)
+    return graph.add("Pad", x, around, fill)
 
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {

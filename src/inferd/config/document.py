@@ -1,0 +1,131 @@
+"""The kinds of values in a configuration's JSON document: a complaint names field, found, expected.
+
+protobuf's JSON reader takes what this lets through, but what it says of the rest is about itself.
+What is unknown, given twice or beside what it excludes is left to it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from inferd.config.message import is_map, value_field
+from inferd.errors import InvalidConfig
+
+MAX_SHOWN = 60
+"""Of a text that is found where it should not be so much is repeated."""
+
+_WORDS = ("NaN", "Infinity", "-Infinity", "inf", "-inf", "nan")
+_FLOAT_MAX = 3.4028235677973366e38
+
+
+def check_document(value: Any, message: Any, where: str = "") -> None:
+    """Check a JSON `value` that stands for a `message` of that descriptor, at the path `where`.
+
+    Raises InvalidConfig for the first value of a wrong kind or out of its field's range.
+    """
+    if not isinstance(value, dict):
+        raise _wrong(where, "an object", value)
+    fields = {**message.fields_by_camelcase_name, **message.fields_by_name}
+    for name, one in value.items():
+        if name in fields and one is not None:  # null means: as if it were not there
+            _check_field(one, fields[name], f"{where}.{name}" if where else name)
+
+
+def _check_field(value: Any, field: FieldDescriptor, where: str) -> None:
+    if is_map(field):
+        if not isinstance(value, dict):
+            raise _wrong(where, "an object", value)
+        _check_map(value, field, where)
+    elif field.is_repeated:
+        if not isinstance(value, list):
+            raise _wrong(where, "a list", value)
+        for number, item in enumerate(value):
+            _check_value(item, field, f"{where}[{number}]")
+    else:
+        _check_value(value, field, where)
+
+
+def _check_map(values: dict[str, Any], field: FieldDescriptor, where: str) -> None:
+    entry: Any = field.message_type
+    key = entry.fields_by_name["key"]
+    for name, one in values.items():
+        _check_value(name, key, f"a key of {where}")
+        _check_value(one, value_field(field), f"{where}['{name[:MAX_SHOWN]}']")
+
+
+def _check_value(value: Any, field: FieldDescriptor, where: str) -> None:
+    if field.message_type is not None:
+        check_document(value, field.message_type, where)
+    elif field.enum_type is not None:
+        _check_enum(value, field.enum_type, where)
+    else:
+        expected, is_right = _KINDS[field.cpp_type]
+        if not is_right(value):
+            raise _wrong(where, expected, value)
+
+
+def _check_enum(value: Any, enum: Any, where: str) -> None:
+    names, numbers = enum.values_by_name, enum.values_by_number
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not (
+        (isinstance(value, str) and value.upper() in names) or (is_number and value in numbers)
+    ):
+        raise _wrong(where, f"one of {', '.join(names)}", value)
+
+
+def _is_whole(least: int, most: int) -> Callable[[Any], bool]:
+    def is_right(value: Any) -> bool:
+        if isinstance(value, str):  # JSON's numbers are too short for 64 bits
+            digits = value.removeprefix("-")
+            value = int(value) if digits.isascii() and digits.isdecimal() else None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+    return is_right
+
+
+def _is_float(most: float) -> Callable[[Any], bool]:
+    def is_right(value: Any) -> bool:
+        if isinstance(value, str) and value not in _WORDS:
+            try:
+                value = float(value)
+            except ValueError:
+                return False
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return not abs(value) > most
+        return value in _WORDS if isinstance(value, str) else False
+
+    return is_right
+
+
+def _whole(least: int, most: int) -> tuple[str, Callable[[Any], bool]]:
+    return f"a whole number from {least} to {most}", _is_whole(least, most)
+
+
+_KINDS: dict[int, tuple[str, Callable[[Any], bool]]] = {
+    FieldDescriptor.CPPTYPE_BOOL: ("true or false", lambda value: isinstance(value, bool)),
+    FieldDescriptor.CPPTYPE_STRING: ("a text", lambda value: isinstance(value, str)),
+    FieldDescriptor.CPPTYPE_INT32: _whole(-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: _whole(-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: _whole(0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: _whole(0, 2**64 - 1),
+    FieldDescriptor.CPPTYPE_FLOAT: ("a number", _is_float(_FLOAT_MAX)),
+    FieldDescriptor.CPPTYPE_DOUBLE: ("a number", _is_float(math.inf)),
+}
+"""What a field of each type takes, in words, and whether a value is that."""
+
+
+def _wrong(where: str, expected: str, value: Any) -> InvalidConfig:
+    return InvalidConfig(f"{where or 'the whole'}: expected {expected}, got {_told(value)}")
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{value[:MAX_SHOWN]}{'...' if len(value) > MAX_SHOWN else ''}'"
+    names = {dict: "an object", list: "a list", type(None): "null"}
+    return names.get(type(value)) or str(value)[:MAX_SHOWN]

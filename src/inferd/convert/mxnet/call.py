@@ -1,0 +1,108 @@
+"""Call: one node of an MXNet symbol while it is converted, its inputs and its attributes."""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.symbol import Node
+from inferd.errors import InvalidConfig
+
+Converted = Value | tuple[Value, ...]
+"""What a node gives: its outputs in their order."""
+
+_TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0", "None")
+
+
+class Call:
+    """Reads attributes, which are texts, with MXNet's defaults; a wrong one is an InvalidConfig."""
+
+    def __init__(self, graph: Graph, node: Node, inputs: Sequence[Value]) -> None:
+        self.graph = graph
+        self.op = node.op
+        self.inputs = tuple(inputs)
+        self._attributes = node.attributes
+        self._place = node.place
+
+    def input(self, index: int) -> Value:
+        """Return an input that must be there."""
+        if index >= len(self.inputs):
+            self.refuse(f"it has {len(self.inputs)} inputs, and needs {index + 1}")
+        return self.inputs[index]
+
+    def has(self, name: str) -> bool:
+        """Tell whether an attribute is given, and not None."""
+        return self._attributes.get(name, "None") != "None"
+
+    def word(self, name: str, default: str) -> str:
+        """Return a text."""
+        return self._attributes[name] if self.has(name) else default
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return a boolean."""
+        text = self._attributes.get(name)
+        if text is None:
+            return default
+        if text not in _TRUE + _FALSE:
+            self._refuse_attribute(name, "True or False")
+        return text in _TRUE
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """Return a whole number."""
+        if not self.has(name):
+            return default
+        try:
+            return int(self._attributes[name])
+        except ValueError:
+            self._refuse_attribute(name, "a whole number")
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """Return a float."""
+        if not self.has(name):
+            return default
+        try:
+            return float(self._attributes[name])
+        except ValueError:
+            self._refuse_attribute(name, "a number")
+
+    def integers(self, name: str) -> list[int]:
+        """Return the numbers of a tuple, or a single one; none where nothing is given."""
+        return [0 if one is None else one for one in self.optional_integers(name)]
+
+    def optional_integers(self, name: str) -> list[int | None]:
+        """Return the numbers of a tuple in which None may stand."""
+        if not self.has(name):
+            return []
+        words = self._attributes[name].strip("()[] ").replace("L", "").split(",")
+        try:
+            return [None if word.strip() == "None" else int(word) for word in words if word.strip()]
+        except ValueError:
+            self._refuse_attribute(name, "a tuple of whole numbers")
+
+    def checked(self, axis: int, rank: int | None) -> int:
+        """Return `axis`, not negative where `rank` is known."""
+        if rank is None:
+            return axis
+        if not -rank <= axis < rank:
+            self.refuse(f"axis {axis} is not one of an array of {rank} dims")
+        return axis % rank
+
+    def axis(self, rank: int | None, default: int, name: str = "axis") -> int:
+        """Return the attribute `axis`, not negative where `rank` is known."""
+        return self.checked(self.integer(name, default), rank)
+
+    def like(self, x: Value, number: float) -> Value:
+        """Return `number` as a scalar of the type of `x`."""
+        is_whole = abs(number) < 2**63 and number % 1 == 0
+        scalar = np.array(int(number), np.int64) if is_whole else np.array(number, np.float64)
+        return self.graph.add("CastLike", self.graph.constant(scalar), x, rank=0)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise InvalidConfig: why this node cannot be converted, and where it stands."""
+        msg = f"{self._place}: {reason}"
+        raise InvalidConfig(msg)
+
+    def _refuse_attribute(self, name: str, expected: str) -> NoReturn:
+        text = self._attributes[name][:100]
+        self.refuse(f"its attribute '{name}' is '{text}', expected {expected}")

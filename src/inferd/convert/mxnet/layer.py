@@ -1,0 +1,425 @@
+"""MXNet operators that are layers of a network: with weights, windows, or normalising."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.call import Call, Converted
+from inferd.tensor.dtype import DataType
+
+# --- matrices ---
+
+
+def _fully_connected(call: Call) -> Converted:
+    graph, x, weight = call.graph, call.input(0), call.input(1)
+    bias = None if call.flag("no_bias") else call.input(2)
+    if call.flag("flatten", default=True):
+        return graph.add("Gemm", graph.flatten(x, 1), weight, bias, rank=2, transB=1)
+    y = graph.add("MatMul", x, graph.transpose(weight, (1, 0)), rank=x.rank)
+    return graph.add("Add", y, bias) if bias else y
+
+
+def _embedding(call: Call) -> Converted:
+    """Convert Embedding: rows of the weight, of which the numbers are often floats."""
+    graph, x, weight = call.graph, call.input(0), call.input(1)
+    index = graph.cast(x, DataType.INT64)
+    rows = graph.shape(weight, 0, 1)
+    last = graph.add("Sub", rows, graph.ints(1))
+    index = graph.add("Max", graph.add("Min", index, last, rank=x.rank), graph.ints(0), rank=x.rank)
+    rank = None if x.rank is None else x.rank + 1
+    return graph.add("Gather", weight, index, rank=rank, axis=0)
+
+
+# --- activations ---
+
+_ACTIVATIONS = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "softrelu": "Softplus",
+    "softsign": "Softsign",
+}
+
+
+def _activation(call: Call) -> Converted:
+    kind = call.word("act_type", "")
+    if kind not in _ACTIVATIONS:
+        call.refuse(f"there is no act_type '{kind[:100]}'")
+    return call.graph.add(_ACTIVATIONS[kind], call.input(0))
+
+
+def _leaky_relu(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    kind, slope = call.word("act_type", "leaky"), call.number("slope", 0.25)
+    if kind == "prelu":
+        return _prelu(call, x, call.input(1))
+    if kind == "gelu":
+        curve = graph.add("Erf", graph.add("Mul", x, call.like(x, np.sqrt(0.5))))
+        part = graph.add("Add", curve, call.like(x, 1.0))
+        return graph.add("Mul", graph.add("Mul", x, call.like(x, 0.5)), part)
+    if kind == "rrelu":  # at random while training; afterwards the middle of its bounds
+        slope = (call.number("lower_bound", 0.125) + call.number("upper_bound", 0.334)) / 2
+    match kind:
+        case "leaky" | "rrelu":
+            return graph.add("LeakyRelu", x, alpha=slope)
+        case "elu":
+            return graph.add("Elu", x, alpha=slope)
+        case "selu":
+            return graph.add("Selu", x, alpha=1.6732632423543772, gamma=1.0507009873554805)
+    call.refuse(f"there is no act_type '{kind[:100]}'")
+
+
+def _prelu(call: Call, x: Value, slope: Value) -> Value:
+    if slope.size != 1:
+        slope = _along(call, slope, x, 1)
+    return call.graph.add("PRelu", x, slope)
+
+
+def _along(call: Call, vector: Value, x: Value, axis: int) -> Value:
+    """Return a value for each place of `axis`, shaped to meet `x` there."""
+    graph = call.graph
+    if x.rank is not None:
+        behind = x.rank - 1 - call.checked(axis, x.rank)
+        return graph.unsqueeze(vector, range(1, 1 + behind))
+    if axis == -1:
+        return vector
+    tail = graph.shape(graph.shape(x, axis + 1))
+    ones = graph.add("ConstantOfShape", tail, rank=1, value=np.array([1], np.int64))
+    return graph.reshape(vector, graph.join(graph.ints(-1), ones))
+
+
+# --- softmax ---
+
+
+def _softmax(op: str, *, negative: bool = False) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        graph, x = call.graph, call.input(0)
+        if call.flag("use_length"):
+            call.refuse("use_length cannot be converted")
+        if negative:
+            x = graph.add("Neg", x)
+        if call.has("temperature"):
+            x = graph.add("Div", x, call.like(x, call.number("temperature", 1.0)))
+        return graph.add(op, x, axis=call.axis(x.rank, -1))
+
+    return convert
+
+
+def _softmax_output(call: Call) -> Converted:
+    """Convert SoftmaxOutput, whose label is for training.
+
+    By default all dims but the first are one; four dims are the exception, since what MXNet calls
+    for them (MKL-DNN) looks at the last dim alone.
+    """
+    graph, x = call.graph, call.input(0)
+    if call.flag("multi_output"):
+        return graph.add("Softmax", x, axis=1)
+    if call.flag("preserve_shape") or x.rank in (2, 4):
+        return graph.add("Softmax", x, axis=-1)
+    return graph.reshape(graph.add("Softmax", graph.flatten(x, 1), axis=1), graph.shape(x), x.rank)
+
+
+def _softmax_activation(call: Call) -> Converted:
+    """Convert SoftmaxActivation, which works along the last dim unless told to take channels."""
+    axis = 1 if call.word("mode", "instance") == "channel" else -1
+    return call.graph.add("Softmax", call.input(0), axis=axis)
+
+
+# --- windows ---
+
+
+@dataclass(slots=True)
+class _Window:
+    """Size and steps of a window; `pads` are the same before and behind."""
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    pads: list[int]
+    is_last: bool  # whether the channels are the last dim
+
+
+def _window(call: Call) -> _Window:
+    kernel = call.integers("kernel")
+    dims = len(kernel)
+    pad = call.integers("pad") or [0] * dims
+    layout = call.word("layout", "")
+    window = _Window(
+        kernel,
+        call.integers("stride") or [1] * dims,
+        call.integers("dilate") or [1] * dims,
+        pad + pad,
+        layout in ("NWC", "NHWC", "NDHWC"),
+    )
+    sizes = (window.strides, window.dilations, pad)
+    if not 1 <= dims <= 3 or any(len(size) != dims for size in sizes):
+        call.refuse("kernel, stride, dilate and pad are not of one number of dims, 1 to 3")
+    if min(*kernel, *window.strides, *window.dilations) < 1 or min(pad) < 0:
+        call.refuse("kernel, stride and dilate should be at least 1, pad at least 0")
+    if layout not in ("", "NCW", "NCHW", "NCDHW") and not window.is_last:
+        call.refuse(f"layout '{layout[:100]}' cannot be converted")
+    return window
+
+
+def _convolution(call: Call) -> Converted:
+    graph, x, weight = call.graph, call.input(0), call.input(1)
+    window = _window(call)
+    rank = len(window.kernel) + 2
+    if window.is_last:
+        x, weight = _first(graph, x, rank), _first(graph, weight, rank)
+    y = graph.add(
+        "Conv",
+        x,
+        weight,
+        None if call.flag("no_bias") else call.input(2),
+        rank=rank,
+        kernel_shape=window.kernel,
+        strides=window.strides,
+        dilations=window.dilations,
+        pads=window.pads,
+        group=call.integer("num_group", 1),
+    )
+    return _last(graph, y, rank) if window.is_last else y
+
+
+def _deconvolution(call: Call) -> Converted:
+    graph, x, weight = call.graph, call.input(0), call.input(1)
+    window = _window(call)
+    if any(call.integers("target_shape")):
+        call.refuse("target_shape cannot be converted")
+    if window.is_last:
+        call.refuse("a layout with the channels last cannot be converted")
+    return graph.add(
+        "ConvTranspose",
+        x,
+        weight,
+        None if call.flag("no_bias", default=True) else call.input(2),
+        rank=len(window.kernel) + 2,
+        kernel_shape=window.kernel,
+        strides=window.strides,
+        dilations=window.dilations,
+        pads=window.pads,
+        output_padding=call.integers("adj") or None,
+        group=call.integer("num_group", 1),
+    )
+
+
+def _first(graph: Graph, value: Value, rank: int) -> Value:
+    return graph.transpose(value, (0, rank - 1, *range(1, rank - 1)))
+
+
+def _last(graph: Graph, value: Value, rank: int) -> Value:
+    return graph.transpose(value, (0, *range(2, rank), 1))
+
+
+_POOLS = {"max": "MaxPool", "avg": "AveragePool", "sum": "AveragePool", "lp": "LpPool"}
+
+
+def _pooling(call: Call) -> Converted:
+    graph, x, kind = call.graph, call.input(0), call.word("pool_type", "max")
+    if kind not in _POOLS:
+        call.refuse(f"there is no pool_type '{kind[:100]}'")
+    if call.flag("global_pool"):
+        return _global_pool(call, kind, x)
+    window, convention = _window(call), call.word("pooling_convention", "valid")
+    if convention not in ("valid", "full") or (convention == "full" and kind in ("sum", "lp")):
+        call.refuse(f"pooling_convention '{convention[:100]}' cannot be converted")
+    rank = len(window.kernel) + 2
+    x = _first(graph, x, rank) if window.is_last else x
+    counts_pads = kind == "sum" or (kind == "avg" and call.flag("count_include_pad", default=True))
+    if convention == "full" and _may_start_outside(window):
+        y = _full_pool(call, kind, x, window, counts_pads=counts_pads)
+    else:
+        y = graph.add(
+            _POOLS[kind],
+            x,
+            rank=rank,
+            kernel_shape=window.kernel,
+            strides=window.strides,
+            pads=window.pads,
+            ceil_mode=1 if convention == "full" else None,
+            count_include_pad=1 if counts_pads else None,
+            p=call.integer("p_value", 2) if kind == "lp" else None,
+        )
+    if kind == "sum":
+        y = graph.add("Mul", y, call.like(y, float(np.prod(window.kernel))))
+    return _last(graph, y, rank) if window.is_last else y
+
+
+def _may_start_outside(window: _Window) -> bool:
+    """Tell whether a last window may start behind the image, which ONNX leaves out."""
+    steps = zip(window.pads, window.strides, window.kernel, strict=False)
+    return any(pad + step > size for pad, step, size in steps)
+
+
+def _full_pool(call: Call, kind: str, x: Value, window: _Window, *, counts_pads: bool) -> Value:
+    """Return a pool of as many windows as begin anywhere, what is missing put around `x`."""
+    graph, dims = call.graph, len(window.kernel)
+    pad, strides = window.pads[:dims], graph.ints(*window.strides)
+    heads, sizes = graph.ints(*pad), graph.shape(x, 2)
+    free = [2 * p - k for p, k in zip(pad, window.kernel, strict=True)]
+    up = graph.ints(*(f + s - 1 for f, s in zip(free, window.strides, strict=True)))
+    last = graph.add("Mul", graph.add("Div", graph.add("Add", sizes, up), strides), strides)
+    end = graph.add("Add", last, graph.ints(*window.kernel))
+    tail = graph.add("Sub", end, graph.add("Add", sizes, heads))
+    none, lowest = graph.ints(0, 0), call.like(x, float(np.finfo(np.float32).min))
+
+    def pool(value: Value, fill: Value, *, around: bool) -> Value:
+        before, behind = heads, tail
+        if around:  # first what is said, of ones, and then the rest
+            value = graph.add("Pad", value, graph.join(none, heads, none, heads), fill)
+            before = graph.ints(*[0] * dims)
+            behind = graph.add("Sub", tail, heads)
+            fill = call.like(x, 0.0)
+        value = graph.add("Pad", value, graph.join(none, before, none, behind), fill)
+        # The Max does nothing, but keeps ONNX Runtime from making the Pad a part of the pool.
+        value = graph.add("Max", value, lowest)
+        sizes = {"kernel_shape": window.kernel, "strides": window.strides}
+        return graph.add(_POOLS[kind], value, rank=dims + 2, **sizes)
+
+    if kind == "max":
+        return pool(x, lowest, around=False)
+    one = call.like(x, 1.0)
+    ones = graph.add("Expand", one, graph.shape(x), rank=x.rank)
+    share = pool(ones, one if counts_pads else call.like(x, 0.0), around=counts_pads)
+    mean = pool(x, call.like(x, 0.0), around=False)
+    tiny = call.like(x, float(np.finfo(np.float32).tiny))
+    return graph.add("Div", mean, graph.add("Max", share, tiny))
+
+
+def _global_pool(call: Call, kind: str, x: Value) -> Value:
+    graph, rank = call.graph, x.rank or 4
+    is_last = call.word("layout", "") in ("NWC", "NHWC", "NDHWC")
+    axes = graph.ints(*(range(1, rank - 1) if is_last else range(2, rank)))
+    if kind == "lp":
+        p = call.integer("p_value", 2)
+        if p not in (1, 2):
+            call.refuse("a global pool of p_value above 2 cannot be converted")
+        return graph.add(f"ReduceL{p}", x, axes, keepdims=1)
+    return graph.add(f"Reduce{_REDUCERS[kind]}", x, axes, keepdims=1)
+
+
+_REDUCERS = {"max": "Max", "avg": "Mean", "sum": "Sum"}
+
+
+def _upsampling(call: Call) -> Converted:
+    graph, scale = call.graph, call.integer("scale", 1)
+    if call.word("sample_type", "nearest") != "nearest" or len(call.inputs) != 1:
+        call.refuse("only sample_type 'nearest' of one input can be converted")
+    if not 1 <= scale <= 1024:
+        call.refuse(f"its scale is {scale}")
+    return graph.add(
+        "Resize",
+        call.input(0),
+        None,
+        graph.constant(np.array([1, 1, scale, scale], np.float32)),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+# --- normalisation ---
+
+
+def _batch_norm(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    gamma, beta, mean, variance = (call.input(index) for index in range(1, 5))
+    epsilon, axis = call.number("eps", 1e-3), call.axis(x.rank, 1)
+    if call.flag("output_mean_var"):
+        call.refuse("output_mean_var cannot be converted")
+    if call.flag("fix_gamma", default=True):
+        gamma = graph.add("Expand", call.like(gamma, 1.0), graph.shape(gamma), rank=1)
+    if axis == 1:
+        return graph.add("BatchNormalization", x, gamma, beta, mean, variance, epsilon=epsilon)
+    deviation = graph.add("Sqrt", graph.add("Add", variance, call.like(variance, epsilon)))
+    scale = graph.add("Div", gamma, deviation)
+    y = graph.add("Sub", x, _along(call, mean, x, axis), rank=x.rank)
+    y = graph.add("Mul", y, _along(call, scale, x, axis), rank=x.rank)
+    return graph.add("Add", y, _along(call, beta, x, axis), rank=x.rank)
+
+
+def _instance_norm(call: Call) -> Converted:
+    epsilon = call.number("eps", 1e-3)
+    x, gamma, beta = (call.input(index) for index in range(3))
+    return call.graph.add("InstanceNormalization", x, gamma, beta, epsilon=epsilon)
+
+
+def _layer_norm(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    if call.flag("output_mean_var"):
+        call.refuse("output_mean_var cannot be converted")
+    axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
+    normal = _normal(call, x, graph.ints(axis), epsilon)
+    scale, bias = (_along(call, call.input(index), x, axis) for index in (1, 2))
+    return graph.add("Add", graph.add("Mul", normal, scale), bias)
+
+
+def _group_norm(call: Call) -> Converted:
+    graph, x, count = call.graph, call.input(0), call.integer("num_groups", 1)
+    if count < 1 or call.flag("output_mean_var"):
+        call.refuse("num_groups should be at least 1, output_mean_var False")
+    shape = graph.join(graph.shape(x, 0, 1), graph.ints(count, -1))
+    normal = _normal(call, graph.reshape(x, shape, 3), graph.ints(2), call.number("eps", 1e-5))
+    normal = graph.reshape(normal, graph.shape(x), x.rank)
+    scale, bias = (_along(call, call.input(index), x, 1) for index in (1, 2))
+    return graph.add("Add", graph.add("Mul", normal, scale), bias)
+
+
+def _normal(call: Call, x: Value, axes: Value, epsilon: float) -> Value:
+    """Return `x` with a mean of 0 and a variance of 1 along `axes`."""
+    graph = call.graph
+    off = graph.add("Sub", x, graph.add("ReduceMean", x, axes, keepdims=1))
+    variance = graph.add("ReduceMean", graph.add("Mul", off, off), axes, keepdims=1)
+    return graph.add(
+        "Div", off, graph.add("Sqrt", graph.add("Add", variance, call.like(x, epsilon)))
+    )
+
+
+def _l2_normalization(call: Call) -> Converted:
+    graph, x, mode = call.graph, call.input(0), call.word("mode", "instance")
+    if mode == "channel":
+        axes = graph.ints(1)
+    elif x.rank is not None and mode in ("instance", "spatial"):
+        axes = graph.ints(*range(1 if mode == "instance" else 2, x.rank))
+    else:
+        call.refuse(f"mode '{mode[:100]}' cannot be converted")
+    total = graph.add("ReduceSumSquare", x, axes, keepdims=1)
+    length = graph.add("Sqrt", graph.add("Add", total, call.like(x, call.number("eps", 1e-10))))
+    return graph.add("Div", x, length)
+
+
+def _lrn(call: Call) -> Converted:
+    return call.graph.add(
+        "LRN",
+        call.input(0),
+        size=max(call.integer("nsize", 1), 1),
+        alpha=call.number("alpha", 1e-4),
+        beta=call.number("beta", 0.75),
+        bias=call.number("knorm", 2.0),
+    )
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "FullyConnected": _fully_connected,
+    "Embedding": _embedding,
+    "Activation": _activation,
+    "LeakyReLU": _leaky_relu,
+    "softmax": _softmax("Softmax"),
+    "log_softmax": _softmax("LogSoftmax"),
+    "softmin": _softmax("Softmax", negative=True),
+    **dict.fromkeys(("SoftmaxOutput", "Softmax"), _softmax_output),
+    "SoftmaxActivation": _softmax_activation,
+    **dict.fromkeys(("Convolution", "Convolution_v1"), _convolution),
+    "Deconvolution": _deconvolution,
+    **dict.fromkeys(("Pooling", "Pooling_v1"), _pooling),
+    "UpSampling": _upsampling,
+    **dict.fromkeys(("BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm"), _batch_norm),
+    "InstanceNorm": _instance_norm,
+    "LayerNorm": _layer_norm,
+    "GroupNorm": _group_norm,
+    "L2Normalization": _l2_normalization,
+    "LRN": _lrn,
+}

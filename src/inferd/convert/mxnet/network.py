@@ -1,0 +1,194 @@
+"""Network: an MXNet symbol with its parameters, as one ONNX model."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet import elementwise, layer, shape
+from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.params import TYPES
+from inferd.convert.mxnet.symbol import VARIABLE, Node, Symbol
+from inferd.convert.onnx_model import Port
+from inferd.errors import InvalidConfig, Unsupported
+from inferd.tensor.dtype import DataType
+
+Array = np.ndarray[Any, Any]
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **elementwise.OPERATORS,
+    **layer.OPERATORS,
+    **shape.OPERATORS,
+}
+"""MXNet's name of an operator -> what writes it as ONNX."""
+
+_MAX_NAMED = 5
+
+_LOSSES = (
+    *("SoftmaxOutput", "Softmax", "LinearRegressionOutput", "LogisticRegressionOutput"),
+    "MAERegressionOutput",
+)
+"""Operators whose second input is the label they learn from, which nothing has when it serves."""
+
+_SEVERAL = ("SliceChannel", "split")
+"""Operators of several outputs; those of others are masks and moments nobody asks for."""
+
+_AUXILIARY = {
+    "BatchNorm": ("moving_mean", "moving_var"),
+    "BatchNorm_v1": ("moving_mean", "moving_var"),
+}
+"""States that the first files of MXNet do not list among the inputs of an operator."""
+
+
+class Network:
+    """A symbol and the arrays that belong to it.
+
+    Raises Unsupported naming the operators that cannot be converted, and where they stand.
+    """
+
+    def __init__(self, symbol: Symbol, params: Mapping[str, Array]) -> None:
+        self._nodes = symbol.nodes
+        several = [symbol.nodes[node].op in _SEVERAL for node, _ in symbol.heads]
+        self._heads = [
+            head for head, real in zip(symbol.heads, several, strict=True) if real or head[1] == 0
+        ]
+        self._params = params
+        self._used = self._reached([node for node, _ in symbol.heads])
+        _check_operators([symbol.nodes[number] for number in sorted(self._used)])
+
+    def input_names(self) -> list[str]:
+        """Return the variables that the outputs need and no parameter fills."""
+        variables = (self._nodes[number] for number in sorted(self._used))
+        return [
+            node.name for node in variables if node.op == VARIABLE and node.name not in self._params
+        ]
+
+    def output_names(self) -> list[str]:
+        """Return what the outputs are called: by their node, with a number where it has several.
+
+        MXNet itself puts `_output` behind; `convert` knows these names as well.
+        """
+        nodes = [node for node, _ in self._heads]
+        return [
+            self._nodes[node].name + (f"{index}" if nodes.count(node) > 1 else "")
+            for node, index in self._heads
+        ]
+
+    def told_inputs(self, names: Collection[str]) -> dict[str, Port]:
+        """Return those of the inputs `names` whose dims the file has, or their first weights."""
+        told: dict[str, Port] = {}
+        for number in sorted(self._used):
+            node = self._nodes[number]
+            if node.op == VARIABLE and node.name in names and "__shape__" in node.attributes:
+                dims = Call(Graph(), node, []).integers("__shape__")
+                told[node.name] = Port(node.name, _datatype(node), tuple(d or -1 for d in dims))
+            elif node.op in ("FullyConnected", "Convolution") and len(node.inputs) > 1:
+                source, weight = (self._nodes[entry[0]] for entry in node.inputs[:2])
+                shape = self._met(node, weight.name)
+                if source.name in names and source.op == VARIABLE and shape:
+                    told.setdefault(source.name, Port(source.name, _datatype(source), shape))
+        return told
+
+    def convert(self, inputs: Sequence[Port], wanted: Sequence[str] = ()) -> bytes:
+        """Return the ONNX model; its outputs are those `wanted`, or else all of the symbol.
+
+        An output may also be called as MXNet does, and be that of a node inside. Raises
+        InvalidConfig for a symbol that makes no sense.
+        """
+        graph = Graph()
+        values: dict[tuple[int, int], Value] = {}
+        ports = {port.name: port for port in inputs}
+        for number in sorted(self._used):
+            node = self._nodes[number]
+            graph.place = node.place
+            if node.op == VARIABLE:
+                values[number, 0] = self._variable(graph, node.name, ports)
+                continue
+            call = Call(graph, node, self._read(graph, node, values))
+            outputs = OPERATORS[node.op](call)
+            for index, value in enumerate((outputs,) if isinstance(outputs, Value) else outputs):
+                values[number, index] = value
+        known = dict(zip(self.output_names(), self._heads, strict=True))
+        return graph.encode({name: self._output(name, known, values) for name in wanted or known})
+
+    def _reached(self, heads: Sequence[int]) -> set[int]:
+        """Return the numbers of the nodes that `heads` need, labels left out."""
+        found: set[int] = set()
+        waiting = list(heads)
+        while waiting:
+            number = waiting.pop()
+            if number not in found:
+                found.add(number)
+                waiting += [entry[0] for entry in _sources(self._nodes[number])]
+        return found
+
+    def _read(
+        self, graph: Graph, node: Node, values: Mapping[tuple[int, int], Value]
+    ) -> list[Value]:
+        inputs = []
+        for entry in _sources(node):
+            if entry not in values:
+                msg = f"{node.place} reads output {entry[1]} of node {entry[0]}, which has none"
+                raise InvalidConfig(msg)
+            inputs.append(values[entry])
+        if len(inputs) == 3:
+            states = _AUXILIARY.get(node.op, ())
+            inputs += [self._variable(graph, f"{node.name}_{state}", {}) for state in states]
+        return inputs
+
+    def _variable(self, graph: Graph, name: str, ports: Mapping[str, Port]) -> Value:
+        if name in ports:
+            return graph.input(ports[name])
+        if name not in self._params:
+            msg = f"{graph.place}: there is no parameter '{name}'"
+            raise InvalidConfig(msg)
+        return graph.constant(self._params[name])
+
+    def _output(
+        self,
+        name: str,
+        known: Mapping[str, tuple[int, int]],
+        values: Mapping[tuple[int, int], Value],
+    ) -> Value:
+        entry = known.get(name) or known.get(name.removesuffix("_output"))
+        if entry is None:
+            inside = name.removesuffix("_output")
+            entry = next(
+                ((n, 0) for n in sorted(self._used) if self._nodes[n].name in (name, inside)), None
+            )
+        if entry is None or entry not in values:
+            listed = ", ".join(f"'{one}'" for one in known)
+            msg = f"the symbol has no output '{name}', it has {listed}"
+            raise InvalidConfig(msg)
+        return values[entry]
+
+    def _met(self, node: Node, weight: str) -> tuple[int, ...] | None:
+        """Return the shape that an input has to have that meets `weight`, if that tells it."""
+        array = self._params.get(weight)
+        if array is None:
+            return None
+        if node.op == "FullyConnected":
+            return (-1, array.shape[1]) if array.ndim == 2 else None
+        if array.ndim < 3 or node.attributes.get("layout", "NC").find("C") != 1:
+            return None
+        groups = Call(Graph(), node, []).integer("num_group", 1)
+        return (-1, array.shape[1] * groups, *([-1] * (array.ndim - 2)))
+
+
+def _sources(node: Node) -> list[tuple[int, int]]:
+    return node.inputs[:1] if node.op in _LOSSES else node.inputs
+
+
+def _datatype(node: Node) -> DataType:
+    code = Call(Graph(), node, []).integer("__dtype__", 0)
+    return TYPES.get(code, DataType.FP32)
+
+
+def _check_operators(nodes: Sequence[Node]) -> None:
+    unknown = [node for node in nodes if node.op != VARIABLE and node.op not in OPERATORS]
+    if unknown:
+        places = "; ".join(node.place for node in unknown[:_MAX_NAMED])
+        more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
+        msg = f"operators that cannot be converted to ONNX: {places}{more}"
+        raise Unsupported(msg)

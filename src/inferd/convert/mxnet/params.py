@@ -1,0 +1,136 @@
+"""Params: the arrays of an MXNet model, from the binary list that `mx.nd.save` writes.
+
+All versions of an array are read: each is told by the four bytes it begins with.
+"""
+
+import struct
+from math import prod
+from typing import Any, NoReturn
+
+import numpy as np
+
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+Array = np.ndarray[Any, Any]
+
+_LIST_MAGIC = 0x112
+_V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_MAX_DIMS = 32
+_ROW_SPARSE, _CSR = 1, 2
+
+TYPES = {
+    0: DataType.FP32,
+    1: DataType.FP64,
+    2: DataType.FP16,
+    3: DataType.UINT8,
+    4: DataType.INT32,
+    5: DataType.INT8,
+    6: DataType.INT64,
+    7: DataType.BOOL,
+    8: DataType.INT16,
+    9: DataType.UINT16,
+    10: DataType.UINT32,
+    11: DataType.UINT64,
+}
+"""MXNet's number of an element type -> datatype."""
+
+
+def read_params(data: bytes, file: str) -> dict[str, Array]:
+    """Return the arrays in `data` by name, `arg:` and `aux:` taken off.
+
+    The arrays are views on `data`. Raises InvalidConfig naming `file` and the array.
+    """
+    reader = _Reader(memoryview(data), file)
+    magic, _ = reader.take("<QQ")
+    if magic != _LIST_MAGIC:
+        reader.refuse("it does not begin as one")
+    (count,) = reader.take("<Q")
+    if count > len(data) // 4:
+        reader.refuse(f"it says that it has {count} arrays, in {len(data)} bytes")
+    arrays = []
+    for number in range(1, count + 1):
+        reader.place = f"array {number} of {count}"
+        arrays.append(_array(reader))
+    reader.place = "the names"
+    names = _names(reader, count)
+    if reader.left:
+        reader.refuse(f"{reader.left} bytes follow its end")
+    found = zip(names, arrays, strict=True)
+    return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in found}
+
+
+class _Reader:
+    """What has not been read yet; `place` tells in errors what is being read."""
+
+    def __init__(self, data: memoryview, file: str) -> None:
+        self.place = ""
+        self._data = data
+        self._position = 0
+        self._file = file
+
+    @property
+    def left(self) -> int:
+        """How many bytes have not been read."""
+        return len(self._data) - self._position
+
+    def bytes(self, size: int) -> memoryview:
+        """Return the next `size` bytes. Raises InvalidConfig when there are fewer."""
+        if size > self.left:
+            self.refuse(f"it is cut off: {size} bytes should follow, {self.left} do")
+        self._position += size
+        return self._data[self._position - size : self._position]
+
+    def take(self, layout: str) -> tuple[int, ...]:
+        """Return the next numbers, as `struct` calls them."""
+        return struct.unpack(layout, self.bytes(struct.calcsize(layout)))
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise InvalidConfig with file and place."""
+        place = f", {self.place}" if self.place else ""
+        msg = f"'{self._file}' is no list of MXNet arrays{place}: {reason}"
+        raise InvalidConfig(msg)
+
+
+def _array(reader: _Reader) -> Array:
+    (magic,) = reader.take("<I")
+    if magic in (_V2, _V3):
+        (storage,) = reader.take("<i")
+        if storage in (_ROW_SPARSE, _CSR):
+            reader.refuse("it is sparse; dense arrays are served alone")
+    if magic in (_V1, _V2, _V3):
+        (count,) = reader.take("<i")
+        shape = _shape(reader, count, "q")
+    else:  # the first version begins with its number of dims
+        shape = _shape(reader, magic, "I")
+    if shape is None or (not shape and magic != _V3):  # nothing was in it
+        return np.empty(0, np.float32)
+    _, _, kind = reader.take("<iii")  # the device's type and number come first
+    if kind not in TYPES:
+        reader.refuse(f"its element type is {kind}, which is none")
+    dtype = TYPES[kind].numpy
+    content = reader.bytes(prod(shape) * dtype.itemsize)
+    return np.frombuffer(content, dtype).reshape(shape)
+
+
+def _shape(reader: _Reader, count: int, kind: str) -> tuple[int, ...] | None:
+    """Return the dims that follow; None when they are unknown, which -1 dims say."""
+    if count == -1:
+        return None
+    if not 0 <= count <= _MAX_DIMS:
+        reader.refuse(f"it says that it has {count} dims")
+    shape = reader.take(f"<{count}{kind}")
+    if min(shape, default=0) < 0:
+        reader.refuse(f"its shape is {list(shape)}")
+    return shape
+
+
+def _names(reader: _Reader, count: int) -> list[str]:
+    (named,) = reader.take("<Q")
+    if named != count:
+        reader.refuse(f"there are {named} names for {count} arrays")
+    names = []
+    for _ in range(named):
+        (size,) = reader.take("<Q")
+        names.append(bytes(reader.bytes(size)).decode("utf-8", "backslashreplace"))
+    return names

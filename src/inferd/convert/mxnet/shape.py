@@ -1,0 +1,349 @@
+"""MXNet operators that cut, join, rearrange, pick and reduce."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.call import Call, Converted
+from inferd.tensor.dtype import DataType
+
+_END = 2**63 - 1
+
+# --- shapes ---
+
+
+def _reshape(call: Call) -> Converted:
+    """Convert Reshape with its codes: 0 keeps a dim, -1 is found, -2 keeps the rest, -3 joins two,
+    -4 splits one in two.
+    """
+    graph, x, spec = call.graph, call.input(0), call.integers("shape")
+    if not spec or call.flag("reverse"):
+        call.refuse("a Reshape without 'shape', or in reverse, cannot be converted")
+    parts: list[Value] = []
+    source, position, is_open = 0, 0, False
+    while position < len(spec):
+        code, rest = spec[position], spec[position + 1 : position + 3]
+        position += 1
+        if code > 0 or code == -1:
+            parts.append(graph.ints(code))
+            source += 1
+        elif code == 0:
+            parts.append(graph.shape(x, source, source + 1))
+            source += 1
+        elif code == -2:
+            parts.append(graph.shape(x, source))
+            is_open = True
+        elif code == -3:
+            pair = graph.shape(x, source, source + 2)
+            parts.append(graph.add("ReduceProd", pair, rank=1, keepdims=1))
+            source += 2
+        elif code == -4 and len(rest) == 2:
+            parts.append(_halves(call, graph.shape(x, source, source + 1), *rest))
+            source += 1
+            position += 2
+        else:
+            call.refuse(f"its shape is {spec}")
+    rank = None if is_open else len(spec) - 2 * spec.count(-4) + spec.count(-4)
+    return graph.add("Reshape", x, graph.join(*parts), rank=rank)
+
+
+def _halves(call: Call, whole: Value, first: int, second: int) -> Value:
+    graph = call.graph
+    if first > 0 and second > 0:
+        return graph.ints(first, second)
+    if max(first, second) < 1 or min(first, second) != -1:
+        call.refuse(f"-4 is followed by {first} and {second}")
+    other = graph.add("Div", whole, graph.ints(max(first, second)))
+    return graph.join(*((graph.ints(first), other) if first > 0 else (other, graph.ints(second))))
+
+
+def _flatten(call: Call) -> Converted:
+    return call.graph.flatten(call.input(0), 1)
+
+
+def _transpose(call: Call) -> Converted:
+    graph, x, axes = call.graph, call.input(0), call.integers("axes")
+    if not axes:
+        return graph.add("Transpose", x)
+    axes = [call.checked(axis, len(axes)) for axis in axes]
+    if sorted(axes) != list(range(len(axes))):
+        call.refuse(f"axes {axes} are not those of its input")
+    return graph.transpose(x, axes)
+
+
+def _swap_axes(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    if x.rank is None:
+        call.refuse("the number of dims of its input is not known")
+    first, second = (call.axis(x.rank, 0, name) for name in ("dim1", "dim2"))
+    perm = list(range(x.rank))
+    perm[first], perm[second] = perm[second], perm[first]
+    return graph.transpose(x, perm)
+
+
+def _expand_dims(call: Call) -> Converted:
+    return call.graph.unsqueeze(call.input(0), (call.integer("axis"),))
+
+
+def _squeeze(call: Call) -> Converted:
+    graph, x, axes = call.graph, call.input(0), call.integers("axis")
+    if not axes:
+        return graph.add("Squeeze", x, rank=None)
+    rank = None if x.rank is None else x.rank - len(axes)
+    return graph.add("Squeeze", x, graph.ints(*axes), rank=rank)
+
+
+def _shape_array(call: Call) -> Converted:
+    return call.graph.shape(call.input(0))
+
+
+# --- joined and cut ---
+
+
+def _concat(call: Call) -> Converted:
+    x = call.input(0)
+    axis = call.axis(x.rank, 1, "dim")
+    return call.graph.add("Concat", *call.inputs, axis=axis)
+
+
+def _stack(call: Call) -> Converted:
+    graph, axis = call.graph, call.integer("axis")
+    call.input(0)
+    parts = [graph.unsqueeze(part, (axis,)) for part in call.inputs]
+    return graph.add("Concat", *parts, axis=call.checked(axis, parts[0].rank))
+
+
+def _split(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    count, axis = call.integer("num_outputs", 1), call.axis(x.rank, 1)
+    if not 1 <= count <= 4096:
+        call.refuse(f"num_outputs is {count}")
+    parts = graph.add_several(count, "Split", x, axis=axis, num_outputs=count)
+    if not call.flag("squeeze_axis"):
+        return parts
+    rank = None if x.rank is None else x.rank - 1
+    return tuple(graph.add("Squeeze", part, graph.ints(axis), rank=rank) for part in parts)
+
+
+def _slice(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    begin, end = call.optional_integers("begin"), call.optional_integers("end")
+    step = call.optional_integers("step") or [None] * len(begin)
+    if not begin or not len(begin) == len(end) == len(step):
+        call.refuse("begin, end and step are not of one length")
+    bounds: list[list[int]] = [[], [], []]
+    for first, behind, by in zip(begin, end, step, strict=True):
+        by = 1 if by is None else by
+        if by == 0:
+            call.refuse("a step is 0")
+        default = (0, _END) if by > 0 else (_END, -_END)
+        bounds[0].append(default[0] if first is None else first)
+        bounds[1].append(default[1] if behind is None else behind)
+        bounds[2].append(by)
+    axes = graph.ints(*range(len(begin)))
+    starts, ends, steps = (graph.ints(*numbers) for numbers in bounds)
+    return graph.add("Slice", x, starts, ends, axes, steps)
+
+
+def _slice_axis(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    axis, begin = call.axis(x.rank, 0), call.integer("begin")
+    end = call.integer("end", _END)
+    return graph.add("Slice", x, graph.ints(begin), graph.ints(end), graph.ints(axis))
+
+
+def _tile(call: Call) -> Converted:
+    graph, x, reps = call.graph, call.input(0), call.integers("reps")
+    if x.rank is None or min(reps, default=0) < 1:
+        call.refuse("its reps are not all at least 1, or the dims of its input are not known")
+    if len(reps) > x.rank:
+        x = graph.unsqueeze(x, range(len(reps) - x.rank))
+    reps = [1] * ((x.rank or 0) - len(reps)) + reps
+    return graph.add("Tile", x, graph.ints(*reps))
+
+
+def _reverse(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    axes = call.integers("axis")
+    count = len(axes)
+    starts, ends, steps = (graph.ints(*[one] * count) for one in (-1, -_END, -1))
+    return graph.add("Slice", x, starts, ends, graph.ints(*axes), steps)
+
+
+def _pad(call: Call) -> Converted:
+    graph, mode, widths = call.graph, call.word("mode", "constant"), call.integers("pad_width")
+    if mode not in ("constant", "edge", "reflect") or len(widths) % 2 or not widths:
+        call.refuse("its mode or pad_width cannot be converted")
+    x = call.input(0)
+    pads = graph.ints(*widths[::2], *widths[1::2])
+    value = call.like(x, call.number("constant_value")) if mode == "constant" else None
+    return graph.add("Pad", x, pads, value, mode=mode)
+
+
+def _broadcast_to(call: Call) -> Converted:
+    graph, x, dims = call.graph, call.input(0), call.integers("shape")
+    if not dims or min(dims) < 0:
+        call.refuse(f"its shape is {dims}")
+    return graph.add("Expand", x, graph.ints(*(dim or 1 for dim in dims)), rank=len(dims))
+
+
+def _like(call: Call) -> Converted:
+    return call.graph.reshape(call.input(0), call.graph.shape(call.input(1)), call.input(1).rank)
+
+
+# --- picked ---
+
+
+def _take(call: Call) -> Converted:
+    """Convert take; what lies outside is clipped, or counted round."""
+    graph, x, index = call.graph, call.input(0), call.input(1)
+    axis, mode = call.axis(x.rank, 0), call.word("mode", "clip")
+    if mode not in ("clip", "wrap"):
+        call.refuse(f"mode '{mode[:100]}' cannot be converted")
+    length = graph.shape(x, axis, axis + 1 if axis != -1 else None)
+    numbers = graph.cast(index, DataType.INT64)
+    if mode == "wrap":
+        numbers = graph.add("Mod", numbers, length, rank=index.rank)
+    else:
+        last = graph.add("Sub", length, graph.ints(1))
+        numbers = graph.add("Min", numbers, last, rank=index.rank)
+        numbers = graph.add("Max", numbers, graph.ints(0), rank=index.rank)
+    rank = None
+    if x.rank is not None and index.rank is not None:
+        rank = x.rank + index.rank - 1
+        if index.rank == 0:
+            numbers = graph.add("Squeeze", numbers, graph.ints(0), rank=0)
+    return graph.add("Gather", x, numbers, rank=rank, axis=axis)
+
+
+def _one_hot(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    if call.word("dtype", "float32") != "float32" or call.integer("depth") < 1:
+        call.refuse("its dtype or depth cannot be converted")
+    values = np.array([call.number("off_value", 0.0), call.number("on_value", 1.0)], np.float32)
+    depth = graph.whole(call.integer("depth"))
+    rank = None if x.rank is None else x.rank + 1
+    numbers = graph.cast(x, DataType.INT64)
+    # A negative number means none here, and one from the end in ONNX.
+    outside = graph.add("Less", numbers, graph.whole(0))
+    numbers = graph.add("Where", outside, depth, numbers, rank=x.rank)
+    return graph.add("OneHot", numbers, depth, graph.constant(values), rank=rank, axis=-1)
+
+
+def _arg(op: str) -> Callable[[Call], Converted]:
+    """Return the converter of argmax or argmin, which give floats."""
+
+    def convert(call: Call) -> Converted:
+        graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
+        if not call.has("axis"):
+            call.refuse("without 'axis' it cannot be converted")
+        rank = x.rank if keep or x.rank is None else x.rank - 1
+        found = graph.add(op, x, rank=rank, axis=call.axis(x.rank, 0), keepdims=int(keep))
+        return graph.cast(_no_scalar(graph, found), DataType.FP32)
+
+    return convert
+
+
+def _argmax_channel(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    rank = None if x.rank is None else x.rank - 1
+    found = graph.add("ArgMax", x, rank=rank, axis=1, keepdims=0)
+    return graph.cast(found, DataType.FP32)
+
+
+# --- reduced ---
+
+
+def _reduce(op: str) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
+        axes = _axes(call, x)
+        rank = x.rank
+        if rank is not None and not keep:
+            rank = rank - len(axes) if axes else 0
+        if axes == [] and call.has("axis") and call.flag("exclude"):
+            return x
+        reduced = graph.add(
+            op, x, graph.ints(*axes) if axes else None, rank=rank, keepdims=int(keep)
+        )
+        return _no_scalar(graph, reduced)
+
+    return convert
+
+
+def _no_scalar(graph: Graph, x: Value) -> Value:
+    """Return `x`, as a vector of one element where it would be a scalar: MXNet has none."""
+    return graph.reshape(x, graph.ints(1)) if x.rank == 0 else x
+
+
+def _axes(call: Call, x: Value) -> list[int]:
+    axes = [call.checked(axis, x.rank) for axis in call.integers("axis")]
+    if not call.flag("exclude") or not axes:
+        return axes
+    if x.rank is None:
+        call.refuse("the number of dims of its input is not known, which 'exclude' needs")
+    return [axis for axis in range(x.rank) if axis not in axes]
+
+
+def _norm(call: Call) -> Converted:
+    order = call.integer("ord", 2)
+    if order not in (1, 2):
+        call.refuse(f"its ord is {order}, expected 1 or 2")
+    return _reduce(f"ReduceL{order}")(call)
+
+
+# --- matrices ---
+
+
+def _turned(graph: Graph, call: Call, index: int, flag: str) -> Value:
+    matrix = call.input(index)
+    if not call.flag(flag):
+        return matrix
+    rank = matrix.rank or (3 if call.op == "batch_dot" else 2)
+    return graph.transpose(matrix, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _dot(call: Call) -> Converted:
+    graph = call.graph
+    a, b = (
+        _turned(graph, call, index, f"transpose_{side}") for index, side in enumerate(("a", "b"))
+    )
+    if b.rank is not None and b.rank > 2 and call.op == "dot":
+        call.refuse(f"its second input has {b.rank} dims")
+    rank = a.rank if b.rank is not None and b.rank > 1 else None
+    return graph.add("MatMul", a, b, rank=rank)
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **dict.fromkeys(("Reshape", "reshape"), _reshape),
+    **dict.fromkeys(("Flatten", "flatten"), _flatten),
+    "transpose": _transpose,
+    **dict.fromkeys(("SwapAxis", "swapaxes"), _swap_axes),
+    "expand_dims": _expand_dims,
+    "squeeze": _squeeze,
+    "shape_array": _shape_array,
+    **dict.fromkeys(("Concat", "concat"), _concat),
+    "stack": _stack,
+    **dict.fromkeys(("SliceChannel", "split"), _split),
+    **dict.fromkeys(("slice", "crop"), _slice),
+    "slice_axis": _slice_axis,
+    "tile": _tile,
+    **dict.fromkeys(("reverse", "flip"), _reverse),
+    **dict.fromkeys(("Pad", "pad"), _pad),
+    "broadcast_to": _broadcast_to,
+    "reshape_like": _like,
+    "take": _take,
+    "one_hot": _one_hot,
+    "argmax": _arg("ArgMax"),
+    "argmin": _arg("ArgMin"),
+    "argmax_channel": _argmax_channel,
+    **dict.fromkeys(("sum", "sum_axis"), _reduce("ReduceSum")),
+    "mean": _reduce("ReduceMean"),
+    **dict.fromkeys(("max", "max_axis"), _reduce("ReduceMax")),
+    **dict.fromkeys(("min", "min_axis"), _reduce("ReduceMin")),
+    "prod": _reduce("ReduceProd"),
+    "norm": _norm,
+    "dot": _dot,
+    "batch_dot": _dot,
+}

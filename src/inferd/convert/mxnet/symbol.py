@@ -1,0 +1,80 @@
+"""Symbol: the graph of an MXNet model, from the JSON that `Symbol.save` writes, old and new."""
+
+import msgspec
+
+from inferd.errors import InvalidConfig
+
+VARIABLE = "null"
+"""What the format calls a node that is no operator: an input or a parameter."""
+
+MAX_NODES = 100_000
+"""A symbol of more is none."""
+
+
+class Node(msgspec.Struct):
+    """One node: an operator, or a variable. `inputs` are (node, which of its outputs).
+
+    `place` tells people where it stands.
+    """
+
+    op: str
+    name: str
+    attributes: dict[str, str]
+    inputs: list[tuple[int, int]]
+    place: str
+
+
+class Symbol(msgspec.Struct):
+    """The nodes in the order of their data, and the outputs, as (node, which of its outputs)."""
+
+    nodes: list[Node]
+    heads: list[tuple[int, int]]
+
+
+class _Node(msgspec.Struct):
+    op: str
+    name: str
+    inputs: list[list[int]] = []
+    attrs: dict[str, str] = {}
+    attr: dict[str, str] = {}  # until 0.12, and beside `param` before 0.9
+    param: dict[str, str] = {}
+
+
+class _Symbol(msgspec.Struct):
+    nodes: list[_Node]
+    heads: list[list[int]]
+
+
+def read_symbol(data: bytes, file: str) -> Symbol:
+    """Return the graph in `data`. Raises InvalidConfig naming `file` and the node."""
+    try:
+        read = msgspec.json.decode(data, type=_Symbol)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"'{file}' is no MXNet symbol: {error}"
+        raise InvalidConfig(msg) from None
+    if not read.nodes or not read.heads or len(read.nodes) > MAX_NODES:
+        msg = (
+            f"'{file}' is no MXNet symbol: it has {len(read.nodes)} nodes and {len(read.heads)} "
+            f"outputs, expected at least one each and at most {MAX_NODES}"
+        )
+        raise InvalidConfig(msg)
+    symbol = Symbol([], [])
+    for number, node in enumerate(read.nodes):
+        place = f"'{file}', node {number} of {len(read.nodes)} ('{node.op}' '{node.name}')"
+        inputs = [_entry(entry, number, place) for entry in node.inputs]
+        attributes = node.attr | node.param | node.attrs
+        symbol.nodes.append(Node(node.op, node.name, attributes, inputs, place))
+    for head in read.heads:
+        symbol.heads.append(_entry(head, len(read.nodes), f"'{file}', an output"))
+    return symbol
+
+
+def _entry(entry: list[int], limit: int, place: str) -> tuple[int, int]:
+    """Return node and output of an input, which has to stand before node `limit`."""
+    if len(entry) not in (2, 3) or min(entry) < 0:
+        msg = f"{place} reads {entry}, expected a node and one of its outputs"
+        raise InvalidConfig(msg)
+    if entry[0] >= limit:
+        msg = f"{place} reads node {entry[0]}, which does not come before it"
+        raise InvalidConfig(msg)
+    return entry[0], entry[1]

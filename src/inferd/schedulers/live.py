@@ -1,0 +1,125 @@
+"""Live sequences, their requests, and the instances they are bound to."""
+
+import asyncio
+from collections import OrderedDict, deque
+
+from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.errors import InferdError
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer
+from inferd.schedulers.queue import RequestQueue, Waiting, tell
+from inferd.schedulers.slots import Slot
+from inferd.tensor.tensor import Tensor
+
+
+class LiveSequence:
+    """A sequence that lives: in the backlog while it has no `slot`, idle while nothing waits.
+
+    It is known by its `key`, which is its id, unless it is one request's own: no other request can
+    name it then, whatever id the model is told.
+    """
+
+    __slots__ = ("id", "is_ended", "key", "running", "slot", "state", "waiting")
+
+    key: "int | str | LiveSequence"
+    slot: Slot | None
+
+    def __init__(self, id: int | str, state: list[Tensor], *, is_own: bool = False) -> None:
+        self.id = id
+        self.key = self if is_own else id
+        self.slot = None
+        self.waiting: deque[Step] = deque()
+        self.running: Step | None = None
+        self.is_ended = False  # by the last request that came
+        self.state = state
+
+    @property
+    def row(self) -> int:
+        """The row of the batch that its slot is."""
+        assert self.slot is not None
+        return self.slot.number
+
+
+class Answers:
+    """What a decoupled model has answered and its reader has not taken yet."""
+
+    def __init__(self) -> None:
+        self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self._size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the model is as far ahead of its reader as it may be."""
+        return self._answers.qsize() >= STREAM_AHEAD or self._size_bytes >= STREAM_AHEAD_BYTES
+
+    def put(self, answer: Answer | None) -> None:
+        """Add an answer, or an error, or None when there are no more."""
+        self._size_bytes += _size_bytes(answer)
+        self._answers.put_nowait(answer)
+
+    async def take(self) -> Answer | None:
+        """Return what comes next, once it is there."""
+        answer = await self._answers.get()
+        self._size_bytes -= _size_bytes(answer)
+        return answer
+
+
+class Step(Waiting, kw_only=True):
+    """A request of `sequence`.
+
+    `inputs`, `outputs` and `sent` are the request's own `inputs`, `outputs` and `sequence`, while
+    those are what the model sees; `told` is the last of them. `answers` is there when a decoupled
+    model gives them in rounds. `began_ns` is when the first round did.
+    """
+
+    sequence: LiveSequence
+    inputs: list[Tensor]
+    outputs: list[WantedOutput]
+    sent: Sequence | None
+    told: Sequence
+    queue: RequestQueue
+    answers: Answers | None = None
+    began_ns: int = 0
+
+    def give(self, answer: Answer) -> None:
+        """Give its last answer, or the error it ends with, to who waits for it."""
+        tell(self, answer)
+        if self.answers is not None:
+            self.answers.put(answer)
+            self.answers.put(None)
+
+
+class Lane:
+    """One instance, the sequences in its slots, and their requests that are ready, by slot."""
+
+    __slots__ = ("execution", "is_busy", "is_held", "ready", "sequences")
+
+    def __init__(self, execution: Execution, *, is_held: bool) -> None:
+        self.execution = execution
+        self.is_busy = False
+        self.is_held = is_held
+        self.sequences: dict[int, LiveSequence] = {}
+        self.ready: OrderedDict[int, Step] = OrderedDict()
+
+
+def step_of(
+    request: InferRequest, sequence: LiveSequence, told: Sequence, queue: RequestQueue
+) -> Step:
+    """Return `request` as it waits in `sequence`."""
+    return Step(
+        request,
+        None,
+        asyncio.get_running_loop().create_future(),
+        sequence=sequence,
+        inputs=request.inputs,
+        outputs=request.outputs,
+        sent=request.sequence,
+        told=told,
+        queue=queue,
+    )
+
+
+def _size_bytes(answer: InferResponse | InferdError | None) -> int:
+    if not isinstance(answer, InferResponse):
+        return 0
+    return sum(tensor.size_bytes for tensor in answer.outputs)

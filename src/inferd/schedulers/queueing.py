@@ -1,0 +1,89 @@
+"""What schedulers share that let requests wait: how a caller waits, leaves, and how it all ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.schedulers.alarm import Timer
+from inferd.schedulers.batch import BatchPlan
+from inferd.schedulers.pace import FixedPace, Pace
+from inferd.schedulers.queue import Waiting
+
+
+class QueueingScheduler:
+    """Lets callers wait for what `_advance` starts."""
+
+    def __init__(
+        self,
+        pace: Pace,
+        plan: BatchPlan,
+        alarm: Callable[[Callable[[], None]], Timer],
+    ) -> None:
+        self._pace = pace
+        self._plan = plan
+        self._alarm = alarm(self._advance)
+        self._clock = self._alarm.clock
+        self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing runs
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """See Scheduler.run."""
+        waiting = self._enqueue(request)
+        try:
+            assert waiting.done is not None
+            answer = await waiting.done
+            assert isinstance(answer, InferResponse)
+            return answer
+        finally:
+            self._leave(waiting)
+
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """See Scheduler.stream; there is one answer unless the model is decoupled."""
+        return self._one(request)
+
+    def hurry(self) -> None:
+        """See GatheringScheduler.hurry."""
+        self._pace = FixedPace(self._plan.max_batch_size, (), 0)
+        self._advance()
+
+    async def close(self, timeout_s: float) -> None:
+        """See Scheduler.close. Those who still wait when the time is over are refused."""
+        give_up_ns = self._clock() + int(timeout_s * 1e9)
+        self._quiet = asyncio.get_running_loop().create_future()
+        self.hurry()
+        await asyncio.wait((self._quiet,), timeout=timeout_s)
+        self._refuse_waiting()
+        self._alarm.close()
+        await self._close_executions(max(0, give_up_ns - self._clock()) / 1e9)
+
+    async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        yield await self.run(request)
+
+    def _leave(self, waiting: Waiting) -> None:
+        """Forget a request whose caller waits no longer: it has its answer, or was cancelled."""
+        done, waiting.done = waiting.done, None  # it may hold an error, whose traceback leads here
+        if done is not None and done.done() and not done.cancelled():
+            done.exception()  # seen, though its caller was cancelled in the same moment
+            return
+        self._give_up(waiting)
+
+    # --- what each scheduler does in its own way ---
+
+    def _advance(self) -> None:
+        """Do what can be done now, and set the alarm for what comes next."""
+        raise NotImplementedError
+
+    def _enqueue(self, request: InferRequest) -> Waiting:
+        """Let `request` wait, or begin at once. Raises InferdError."""
+        raise NotImplementedError
+
+    def _give_up(self, waiting: Waiting) -> None:
+        """Note that nobody waits for the answer of a request that waits or runs."""
+        raise NotImplementedError
+
+    def _refuse_waiting(self) -> None:
+        """Refuse all that wait; called when closing."""
+        raise NotImplementedError
+
+    async def _close_executions(self, timeout_s: float) -> None:
+        """Close the instances."""
+        raise NotImplementedError
