@@ -92,6 +92,24 @@ async def count_async(n: int) -> AsyncIterator[int]:
         yield number
 
 
+START = {"kind": "CONTROL_SEQUENCE_START", "int32_false_true": [0, 1]}
+WARMUP = {"name": "w", "inputs": {"x": {"data_type": "TYPE_INT64", "dims": [1], "zero_data": True}}}
+
+
+@inferd.model(
+    name="running_sum",
+    sequence_batching={"control_input": [{"name": "start", "control": [START]}]},
+    model_warmup=[WARMUP],
+)
+class RunningSum:
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def __call__(self, x: int, start: Annotated[np.ndarray, inferd.Spec("INT32", [1])]) -> int:
+        self.sum = x if start[0] else self.sum + x
+        return self.sum
+
+
 @inferd.model
 def fail(why: str) -> str:
     if why == "client":
@@ -111,7 +129,18 @@ def picture(
 
 @pytest.fixture(scope="module")
 def server():
-    models = (add_sub, lengths, greet, meet, meet_async, count, count_async, fail, picture)
+    models = (
+        add_sub,
+        lengths,
+        greet,
+        meet,
+        meet_async,
+        count,
+        count_async,
+        RunningSum,
+        fail,
+        picture,
+    )
     with inferd.Server(*models) as running:
         yield running
 
@@ -234,6 +263,21 @@ def test_what_goes_wrong_is_told_with_the_models_name(infer, caplog, why, compla
 def test_text_that_is_not_utf_8_is_refused(infer):
     with pytest.raises(InferenceServerException, match="input 'name' is text, and holds bytes"):
         infer("greet", name=np.array([b"\xff"], object))
+
+
+def test_a_class_keeps_the_state_of_a_sequence(server):
+    with triton_grpc.InferenceServerClient(server.grpc_url) as client:
+        sums = [
+            client.infer(
+                "running_sum",
+                [tensor(triton_grpc, "x", np.array([5]))],
+                sequence_id=7,
+                sequence_start=number == 0,
+                sequence_end=number == 2,
+            )
+            for number in range(3)
+        ]
+    assert [answer.as_numpy("output").tolist() for answer in sums] == [[5], [10], [15]]
 
 
 @pytest.mark.parametrize("model", ["count", "count_async"])

@@ -1,9 +1,10 @@
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal, Optional, TypeVar
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typing_extensions import TypeAliasType
 
 from inferd.backends.function.annotation import port_of
 from inferd.backends.function.spec import Spec
@@ -25,6 +26,7 @@ def read(annotation, **more):
         (bool, ("BOOL", (), "scalar")),
         (str | None, ("BYTES", (), "scalar")),
         (Optional[int], ("INT64", (), "scalar")),  # noqa: UP045  as many still write it
+        (Annotated[np.ndarray, Spec("FP32", [4])] | None, ("FP32", (4,), "array")),
         (list[str], ("BYTES", (-1,), "list")),
         (Sequence[float], ("FP64", (-1,), "list")),
         (NDArray[np.float32], ("FP32", (-1,), "array")),
@@ -58,6 +60,18 @@ def test_an_annotation_tells_datatype_and_shape(annotation, expected):
 )
 def test_of_a_batched_model_the_first_dim_is_the_batch(annotation, expected):
     assert read(annotation, batched=True) == expected
+
+
+def test_an_alias_is_what_it_stands_for():
+    element = TypeVar("element", bound=np.generic)
+    array = TypeAliasType(
+        "array", np.ndarray[tuple[Any, ...], np.dtype[element]], type_params=(element,)
+    )
+    named = TypeAliasType("named", Annotated[array[np.int8], Spec(shape=[3])])
+    assert read(array[np.int8]) == ("INT8", (-1,), "array")
+    assert read(named) == ("INT8", (3,), "array")
+    assert read(named | None) == ("INT8", (3,), "array")
+    assert read(TypeAliasType("text", str)) == ("BYTES", (), "scalar")
 
 
 def test_a_spec_may_give_another_name():

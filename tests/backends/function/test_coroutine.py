@@ -1,6 +1,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -60,6 +61,33 @@ def test_what_it_raises_comes_out(opened):
 
     with pytest.raises(ValueError, match="7"):
         opened(f).execute([asked(7)])
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_model_that_wants_to_end_the_program_ends_its_request(opened, error, caplog):
+    async def fails(x: int) -> int:
+        if x:
+            raise error
+        return 0
+
+    async def fails_elsewhere(x: int) -> int:
+        async def elsewhere():
+            raise error
+
+        if x:
+            task = asyncio.create_task(elsewhere())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            with suppress(SystemExit, KeyboardInterrupt):
+                task.result()
+        return x
+
+    instance = opened(fails)
+    with pytest.raises(BackendFailed, match=f"model 'm' failed: {type(error).__name__}"):
+        instance.execute([asked(1)])
+    assert seen(instance.execute([asked(0)])[0]) == [0]
+    assert seen(opened(fails_elsewhere).execute([asked(7)])[0]) == [7]
+    assert [record.getMessage() for record in caplog.records] == ["model 'm'"]
 
 
 def test_closing_cancels_what_runs(opened):

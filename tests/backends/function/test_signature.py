@@ -49,7 +49,7 @@ def test_parameters_are_inputs_and_what_is_returned_is_the_output():
         ("scale", "FP64", ()),
     ]
     assert [port.optional for port in signature.inputs.values()] == [False, False, True]
-    assert shown(signature.outputs) == [("output", "INT64", ())]
+    assert shown(signature.outputs.values()) == [("output", "INT64", ())]
     assert not signature.streams
     assert not signature.is_async
 
@@ -58,13 +58,13 @@ def test_parameters_are_inputs_and_what_is_returned_is_the_output():
 def test_outputs_have_the_names_of_fields(returned):
     def f() -> returned: ...
 
-    assert shown(read(f).outputs) == [("left", "INT64", ()), ("right", "BYTES", ())]
+    assert shown(read(f).outputs.values()) == [("left", "INT64", ()), ("right", "BYTES", ())]
 
 
 def test_outputs_of_a_tuple_are_numbered():
     def f() -> tuple[int, Annotated[str, Spec(name="why")]]: ...
 
-    assert [port.name for port in read(f).outputs] == ["output_0", "why"]
+    assert [port.name for port in read(f).outputs.values()] == ["output_0", "why"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_who_returns_an_iterator_answers_any_number_of_times(returned):
     signature = read(f)
     assert signature.streams
     assert signature.is_async == (returned == AsyncIterator[int])
-    assert shown(signature.outputs) == [("output", "INT64", ())]
+    assert shown(signature.outputs.values()) == [("output", "INT64", ())]
 
 
 def test_asynchronous_functions_and_generators_are_known():
@@ -104,7 +104,7 @@ def test_specs_stand_in_for_annotations():
 
     signature = read(f, inputs={"x": Spec("INT8", [2])}, outputs={"a": Spec("FP32", [])})
     assert shown(signature.inputs.values()) == [("x", "INT8", (2,))]
-    assert shown(signature.outputs) == [("a", "FP32", ())]
+    assert shown(signature.outputs.values()) == [("a", "FP32", ())]
     assert not signature.is_positional
 
 
@@ -126,6 +126,17 @@ def test_inputs_become_arguments_and_what_was_left_out_is_left_out():
         InferRequest("m", inputs=arrays)
     )
     assert (len(arguments), named) == (2, {})
+
+
+class Renamed(TypedDict):
+    ours: Annotated[int, Spec(name="theirs")]
+
+
+def test_a_function_names_its_outputs_by_its_own_names():
+    def f() -> Renamed: ...
+
+    [tensor] = read(f).tensors({"ours": 7}, "m")
+    assert tensor.name == "theirs"
 
 
 @pytest.mark.parametrize(

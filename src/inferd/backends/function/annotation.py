@@ -34,8 +34,8 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
 
     Raises InvalidConfig, which says how it is to be written.
     """
-    annotation, spec = _spec_in(annotation, place)
-    annotation = _without_none(annotation)
+    annotation, spec = _spec_in(_bare(annotation), place)
+    annotation = _bare(annotation)
     if annotation is inspect.Parameter.empty or annotation is Any:
         if not spec.datatype:
             msg = f"{place} has no type; write {SPELLINGS}"
@@ -51,6 +51,18 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
         return _list_port(name, kind, spec, place, batched=batched)
     msg = f"{place} is of type {_shown(annotation)}; write {SPELLINGS}"
     raise InvalidConfig(msg)
+
+
+def unaliased(annotation: Any) -> Any:
+    """Return the type that an alias (PEP 695) stands for; NDArray is one, from numpy 2.5 on."""
+    while True:
+        origin = get_origin(annotation)
+        if hasattr(origin, "__value__"):
+            annotation = origin.__value__[get_args(annotation)]
+        elif origin is None and hasattr(annotation, "__value__"):
+            annotation = annotation.__value__
+        else:
+            return annotation
 
 
 # --- the three forms ---
@@ -112,6 +124,11 @@ def _spec_in(annotation: object, place: str) -> tuple[Any, Spec]:
         msg = f"{place} has {len(specs)} Specs, expected one"
         raise InvalidConfig(msg)
     return inner, specs[0] if specs else Spec()
+
+
+def _bare(annotation: Any) -> Any:
+    """Return the type behind aliases, and without `| None`."""
+    return unaliased(_without_none(unaliased(annotation)))
 
 
 def _without_none(annotation: Any) -> Any:

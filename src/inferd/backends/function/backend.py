@@ -24,7 +24,7 @@ class FunctionBackend:
     def __init__(self, target: Callable[..., Any], signature: Signature) -> None:
         self._target = target
         self._signature = signature
-        self.joins = any(port.is_batched for port in signature.outputs)
+        self.joins = any(port.is_batched for port in signature.outputs.values())
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; a configuration with other inputs or outputs is refused."""
@@ -42,7 +42,7 @@ class FunctionBackend:
         )
         outputs = tuple(
             ModelOutput(port.name, port.datatype, port.dims)
-            for port in signature.outputs
+            for port in signature.outputs.values()
             if port.name not in hidden
         )
         for given, own in ((config.input, inputs), (config.output, outputs)):

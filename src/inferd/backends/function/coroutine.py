@@ -4,6 +4,7 @@ So what blocks by mistake holds up its own model and not the server.
 """
 
 import asyncio
+import logging
 import queue
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -12,7 +13,9 @@ from threading import Thread
 
 from inferd.backends.function.instance import Call, FunctionInstance
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import Cancelled, InferdError
+from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
+
+log = logging.getLogger("inferd.backends")
 
 AHEAD = 2
 """So many answers a generator may be ahead of who takes them."""
@@ -30,6 +33,7 @@ class AsyncFunctionInstance(FunctionInstance):
     def __init__(self, call: Call) -> None:
         super().__init__(call)
         self.loop = asyncio.new_event_loop()
+        self._is_closed = False
         self._thread = Thread(target=self._run, name=f"inferd-{call.model}", daemon=True)
         self._thread.start()
 
@@ -60,9 +64,16 @@ class AsyncFunctionInstance(FunctionInstance):
                 raise
             msg = f"model '{self._call.model}' cancelled the request"
             raise Cancelled(msg) from error
+        except (
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # a task must not raise these: its loop ends
+            msg = f"model '{self._call.model}' failed: {foreign_text(error)}"
+            raise BackendFailed(msg) from error
 
     def close(self) -> None:
         """Cancel what runs, and end the loop; one that hangs is left behind."""
+        self._is_closed = True
         with suppress(RuntimeError):  # it has ended already
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_LAST_WAIT_S)
@@ -72,7 +83,11 @@ class AsyncFunctionInstance(FunctionInstance):
         loop = self.loop
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while not self._is_closed:
+                try:
+                    loop.run_forever()
+                except (SystemExit, KeyboardInterrupt):  # of a task that the model has made
+                    log.exception("model '%s'", self._call.model)
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()

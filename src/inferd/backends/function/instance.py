@@ -31,7 +31,7 @@ class Call:
         self._function = function
         self._signature = signature
         self._version = str(version)
-        self._is_batched = any(port.is_batched for port in signature.outputs)
+        self._is_batched = any(port.is_batched for port in signature.outputs.values())
         self._close = close
 
     def begin(self, request: InferRequest) -> Any:

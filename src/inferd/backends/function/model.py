@@ -74,16 +74,15 @@ class Model(Generic[_Arguments, _Returned]):
         signature = read_signature(function, place, batched=batched, inputs=inputs, outputs=outputs)
         self.name = called
         backend = FunctionBackend(target, signature)
-        given = _read_config(config, place)
-        if batched and not given.max_batch_size:
-            given = replace(given, max_batch_size=DEFAULT_MAX_BATCH_SIZE)
-        if batched and given.dynamic_batching is None and given.sequence_batching is None:
-            given = replace(given, dynamic_batching=DynamicBatching())
-        if not given.instance_group:
+        said = replace(_read_config(config, place), name=called, backend="function")
+        if batched and not said.max_batch_size:
+            said = replace(said, max_batch_size=DEFAULT_MAX_BATCH_SIZE)
+        if batched and said.dynamic_batching is None and said.sequence_batching is None:
+            said = replace(said, dynamic_batching=DynamicBatching())
+        if not said.instance_group:
             group = InstanceGroup(name=called, count=instances, kind="KIND_CPU")
-            given = replace(given, instance_group=(group,))
-        config_ = backend.completed(replace(given, name=called, backend="function"))
-        self.given = GivenModel(called, config_, backend, _folder_of(function))
+            said = replace(said, instance_group=(group,))
+        self.given = GivenModel(called, backend.completed(said), backend, _folder_of(function))
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:

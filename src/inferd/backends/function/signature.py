@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from inferd.backends.function.annotation import SPELLINGS, port_of
+from inferd.backends.function.annotation import SPELLINGS, port_of, unaliased
 from inferd.backends.function.port import Port
 from inferd.backends.function.spec import Spec
 from inferd.core.request import InferRequest
@@ -33,13 +33,13 @@ Ports = Mapping[str, Spec] | None
 class Signature(msgspec.Struct, frozen=True):
     """What a function takes and gives.
 
-    `inputs` are by the name of the parameter, or in order where it `is_positional`. A function that
-    `is_tuple` gives its outputs as a tuple, even if there is one. `streams`: it gives any number of
-    answers.
+    `inputs` are by the name of the parameter, or in order where it `is_positional`. `outputs` are
+    by the names that the function has for them; one that `is_tuple` gives them as a tuple, even
+    if there is one. `streams`: it gives any number of answers.
     """
 
     inputs: dict[str, Port]
-    outputs: tuple[Port, ...]
+    outputs: dict[str, Port]
     is_positional: bool = False
     is_tuple: bool = False
     streams: bool = False
@@ -61,10 +61,10 @@ class Signature(msgspec.Struct, frozen=True):
         Raises BackendFailed, which names `model` and the output.
         """
         given = self._by_name(value, model)
-        return [port.tensor(given[port.name], model) for port in self.outputs]
+        return [port.tensor(given[name], model) for name, port in self.outputs.items()]
 
     def _by_name(self, value: object, model: str) -> Mapping[str, object]:
-        names = [port.name for port in self.outputs]
+        names = list(self.outputs)
         named = _named_values(value)
         if named is None:
             values = value if isinstance(value, tuple) and self._takes_tuple else (value,)
@@ -111,15 +111,15 @@ def read_signature(
     `inputs` and `outputs` stand in for annotations. Raises InvalidConfig.
     """
     hints = _hints(function, place, is_needed=inputs is None or outputs is None)
-    kind = _Kind(function, hints.get("return"))
+    kind = _Kind(function, unaliased(hints.get("return")))
     if kind.streams and batched:
         msg = f"{place} gives any number of answers, so it cannot be batched"
         raise InvalidConfig(msg)
     reader = _Reader(place, batched)
     taken, is_positional = reader.inputs(function, hints, inputs)
     given, is_tuple = reader.outputs(kind.returned, outputs)
-    for ports, what in ((taken.values(), "inputs"), (given, "outputs")):
-        names = [port.name for port in ports]
+    for ports, what in ((taken, "inputs"), (given, "outputs")):
+        names = [port.name for port in ports.values()]
         if len(set(names)) < len(names):
             msg = f"{place} has two {what} of one name"
             raise InvalidConfig(msg)
@@ -141,7 +141,7 @@ class _Kind:
         self.is_async = is_coroutine or inspect.isasyncgenfunction(code) or origin in _ASYNC_STREAMS
         self.returned = returned
         if origin in (*_STREAMS, *_ASYNC_STREAMS):
-            self.returned = get_args(returned)[0]
+            self.returned = unaliased(get_args(returned)[0])
 
 
 class _Reader:
@@ -178,8 +178,8 @@ class _Reader:
         }
         return ports, is_positional
 
-    def outputs(self, returned: object, given: Ports) -> tuple[tuple[Port, ...], bool]:
-        """Return the ports, and whether they come as a tuple."""
+    def outputs(self, returned: object, given: Ports) -> tuple[dict[str, Port], bool]:
+        """Return the ports by the function's names, and whether they come as a tuple."""
         place = f"{self._place}: what it returns"
         if given is not None:
             named = {name: Annotated[Any, spec] for name, spec in given.items()}
@@ -199,16 +199,16 @@ class _Reader:
         if (get_origin(returned) or returned) is dict:
             msg = f"{place} is a dict; name its outputs with a TypedDict, or with outputs="
             raise InvalidConfig(msg)
-        return (port_of("output", returned, place, batched=self._batched),), False
+        return {"output": port_of("output", returned, place, batched=self._batched)}, False
 
-    def _ports(self, named: Mapping[str, object], place: str) -> tuple[Port, ...]:
+    def _ports(self, named: Mapping[str, object], place: str) -> dict[str, Port]:
         if not named:
             msg = f"{self._place} has no outputs"
             raise InvalidConfig(msg)
-        return tuple(
-            port_of(name, one, f"{place} '{name}'", batched=self._batched)
+        return {
+            name: port_of(name, one, f"{place} '{name}'", batched=self._batched)
             for name, one in named.items()
-        )
+        }
 
     def _input(self, name: str, annotation: object, default: object) -> Port:
         place = f"{self._place}: parameter '{name}'"

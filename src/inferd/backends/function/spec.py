@@ -16,3 +16,8 @@ class Spec:
     datatype: str = ""
     shape: Sequence[int] | None = None
     name: str = ""
+
+    def __post_init__(self) -> None:
+        """Make it hashable, as annotations in `... | None` must be."""
+        if isinstance(self.shape, list):
+            object.__setattr__(self, "shape", tuple(self.shape))
