@@ -1,6 +1,7 @@
 """The requests the bench sends and what must come back, for any server that speaks V2."""
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ SIZES = {"simple": (1, 2), "identity": (150_000, 120_000), "convnet": (1, 2)}
 class Case:
     """One row of the table: how a request travels, and what it asks for."""
 
-    protocol: str  # json, bin or grpc
+    protocol: str  # json, bin, grpc, or trtis: raw tensors, described in NV-InferRequest
     kind: str  # a key of MODELS
     shape: str = ""  # streams: all calls on one connection; changing: no two heads are alike;
     # regions: tensors in shared memory
@@ -60,6 +61,8 @@ ALL_CASES = [
     Case("json", "identity"),
     Case("grpc", "identity"),
     Case("bin", "convnet"),
+    Case("trtis", "simple"),
+    Case("trtis", "identity"),
 ]
 
 
@@ -95,6 +98,8 @@ def is_right(kind: str, inputs: Arrays, outputs: Arrays) -> bool:
 
 def encode(case: Case, model: str, request_id: str, inputs: Arrays) -> Request:
     """Build the request of `case` to `model`; `request_id` has ID_LENGTH characters, or none."""
+    if case.protocol == "trtis":
+        return _trtis_request(case, model, request_id, inputs)
     path = f"/v2/models/{model}/infer"
     if case.protocol == "grpc":
         message = _grpc_message(case, model, request_id, inputs)
@@ -114,6 +119,22 @@ def encode(case: Case, model: str, request_id: str, inputs: Arrays) -> Request:
     }
     tails = b"".join(array.tobytes() for array in inputs.values())
     return Request(path, headers, head + tails, inputs)
+
+
+def _trtis_request(case: Case, model: str, request_id: str, inputs: Arrays) -> Request:
+    """Build the request as the old clients do; with an id, which has digits, 1 goes before it."""
+    batches = case.kind == "simple"
+    first = next(iter(inputs.values()))
+    parts = [f"batch_size: {len(first) if batches else 1}"]
+    for name, array in inputs.items():
+        dims = " ".join(f"dims: {dim}" for dim in array.shape[batches:])
+        parts.append(f'input {{ name: "{name}" {dims} batch_byte_size: {array.nbytes} }}')
+    parts += [f'output {{ name: "{name}" }}' for name in output_names(case.kind)]
+    if request_id:
+        parts.append(f"id: 1{request_id}")
+    headers = {"Content-Type": "application/octet-stream", "NV-InferRequest": " ".join(parts)}
+    body = b"".join(array.tobytes() for array in inputs.values())
+    return Request(f"/api/infer/{model}?format=binary", headers, body, inputs)
 
 
 def _json_input(name: str, array: np.ndarray, binary: bool) -> dict[str, object]:  # noqa: FBT001
@@ -149,6 +170,19 @@ def decode_http(headers: Mapping[str, str], body: bytes) -> tuple[str, Arrays]:
             outputs[output["name"]] = np.frombuffer(body[position : position + size_bytes], dtype)
             position += size_bytes
     return document.get("id", ""), outputs
+
+
+def decode_trtis(kind: str, headers: Mapping[str, str], body: bytes) -> tuple[str, Arrays]:
+    """Return the id, without its leading 1, and the flat outputs of an answer in the old words."""
+    told = headers["NV-InferResponse"]
+    dtype = NUMPY_TYPES["INT32" if kind == "simple" else "FP32"]
+    outputs = {}
+    position = 0
+    for name, size in re.findall(r'name: "(\w+)" raw {[^}]*batch_byte_size: (\d+)', told):
+        outputs[name] = np.frombuffer(body[position : position + int(size)], dtype)
+        position += int(size)
+    found = re.search(r"(?<![_\w])id: 1(\d+)", told)
+    return found[1] if found else "", outputs
 
 
 def decode_grpc(message: bytes) -> tuple[str, Arrays]:

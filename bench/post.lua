@@ -1,8 +1,8 @@
 -- wrk script: POSTs prepared requests in turn and writes what wrk counted as JSON.
 --
 -- BENCH_FOLDER holds N.path, N.headers ("Name: value" lines) and N.body, N from 1 on. A body that
--- holds BENCH_ID_MARK gets another random number of the same length there for each request, or
--- always BENCH_CONSTANT_ID.
+-- holds BENCH_ID_MARK, or a header that does, gets another random number of the same length there
+-- for each request, or always BENCH_CONSTANT_ID.
 
 local folder = os.getenv("BENCH_FOLDER")
 local mark = os.getenv("BENCH_ID_MARK") or ""
@@ -26,13 +26,13 @@ local function load_request(number)
     local name, value = line:match("^([^:]+): (.*)$")
     headers[name] = value
   end
-  local body = read(number .. ".body")
+  local whole = wrk.format("POST", path, headers, read(number .. ".body"))
   local from, to
-  if mark ~= "" then from, to = body:find(mark, 1, true) end
+  if mark ~= "" then from, to = whole:find(mark, 1, true) end
   if not from then
-    return { constant = wrk.format("POST", path, headers, body) }
+    return { constant = whole }
   end
-  return { path = path, headers = headers, before = body:sub(1, from - 1), after = body:sub(to + 1) }
+  return { before = whole:sub(1, from - 1), after = whole:sub(to + 1) }
 end
 
 function init(args)
@@ -52,7 +52,7 @@ function request()
   if prepared.constant then return prepared.constant end
   local id = string.format("%06d%06d", math.random(0, 999999), math.random(0, 999999))
   if constant_id ~= "" then id = constant_id end
-  return wrk.format("POST", prepared.path, prepared.headers, prepared.before .. id .. prepared.after)
+  return prepared.before .. id .. prepared.after
 end
 
 function done(summary, latency, all)

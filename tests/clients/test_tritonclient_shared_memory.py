@@ -1,6 +1,7 @@
 """Shared memory as tritonclient uses it, over HTTP and gRPC, against a server process."""
 
 import base64
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +14,7 @@ import tritonclient.http
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
+KEYS = f"/test_inferd_client_{os.getpid()}_"
 PLACES = {"http": tritonclient.http, "grpc": tritonclient.grpc}
 
 
@@ -60,7 +62,7 @@ def region(client):
     handles = []
 
     def make(name, size):
-        key = f"/test_inferd_client_{name}"
+        key = f"{KEYS}{name}"
         handles.append(shm.create_shared_memory_region(name, key, size, create_only=True))
         client.triton.register_system_shared_memory(name, key, size)
         return handles[-1]
@@ -68,7 +70,7 @@ def region(client):
     yield make
     for handle in handles:
         shm.destroy_shared_memory_region(handle)
-    assert not list(Path("/dev/shm").glob("test_inferd_client_*"))
+    assert not list(Path("/dev/shm").glob(f"{KEYS[1:]}*"))
 
 
 def test_inputs_are_read_and_outputs_written_in_shared_memory(client, region):
@@ -156,15 +158,15 @@ def test_regions_are_told_by_name_and_forgotten(client, region):
 @pytest.mark.parametrize(
     ("key", "size", "offset", "text"),
     [
-        ("/test_inferd_nobody", 64, 0, "cannot be opened"),
+        (f"{KEYS}nobody", 64, 0, "cannot be opened"),
         ("/../etc/passwd", 64, 0, "no key"),
         ("/sub/object", 64, 0, "no key"),
         ("/inferd_worker", 64, 0, "reserved"),
         ("/triton_python_backend_shm_region_7", 64, 0, "reserved"),
-        ("/test_inferd_client_one", 65, 0, "has 64 bytes"),
-        ("/test_inferd_client_one", 64, 1, "has 64 bytes"),
-        ("/test_inferd_client_one", 2**62, 2**62, "has 64 bytes"),
-        ("/test_inferd_client_one", 0, 0, "byte_size"),
+        (f"{KEYS}one", 65, 0, "has 64 bytes"),
+        (f"{KEYS}one", 64, 1, "has 64 bytes"),
+        (f"{KEYS}one", 2**62, 2**62, "has 64 bytes"),
+        (f"{KEYS}one", 0, 0, "byte_size"),
     ],
 )
 def test_what_cannot_be_registered_is_told_why(client, region, key, size, offset, text):
@@ -173,7 +175,7 @@ def test_what_cannot_be_registered_is_told_why(client, region, key, size, offset
         client.triton.register_system_shared_memory("new", key, size, offset)
     assert "/dev/shm" not in str(caught.value)
     with pytest.raises(InferenceServerException, match="'one' already"):
-        client.triton.register_system_shared_memory("one", "/test_inferd_client_one", 64)
+        client.triton.register_system_shared_memory("one", f"{KEYS}one", 64)
     assert client.regions() == ["one"]
 
 

@@ -217,6 +217,7 @@ def test_too_large_a_message_is_resource_exhausted(serve):
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+@pytest.mark.slow
 def test_keepalive_pings_keep_a_quiet_call_alive(serve):
     options = [
         *UNLIMITED,
@@ -232,6 +233,7 @@ def test_keepalive_pings_keep_a_quiet_call_alive(serve):
         assert channel.unary_unary(path("Echo"))(b"ok", timeout=WAIT_S) == b"ok"
 
 
+@pytest.mark.slow
 def test_the_servers_pings_are_answered(serve):
     times = {"keepalive_time_ms": 100, "keepalive_timeout_ms": 500}
     with connected(
@@ -242,6 +244,7 @@ def test_the_servers_pings_are_answered(serve):
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+@pytest.mark.slow
 def test_a_channel_outlives_its_connections_age(serve):
     with connected(serve(max_connection_age_ms=100, max_connection_age_grace_ms=2000)) as channel:
         call = channel.unary_unary(path("Echo"))

@@ -266,6 +266,7 @@ def test_everything_works_over_tls(one_tls, program, certificates):
         assert check(channel) == b"\x08\1"
 
 
+@pytest.mark.slow
 def test_the_port_drains_for_all_protocols(start):
     port = free_port()
     with start(f"--http-port={port}", f"--grpc-port={port}", "--grpc-transport=own") as server:

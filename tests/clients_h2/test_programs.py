@@ -104,6 +104,7 @@ def test_curl_without_a_grpc_content_type_is_415(program, own):
     assert ran.stdout == b"2 415", ran
 
 
+@pytest.mark.slow
 def test_curl_over_tls_negotiates_h2(program, start, certificates, body, tmp_path):
     flags = ["--http-port=0", "--grpc-port=0", "--grpc-transport=own", "--grpc-use-ssl=true"]
     flags += [f"--grpc-server-cert={certificates / 'server.pem'}"]

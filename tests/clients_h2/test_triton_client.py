@@ -30,7 +30,9 @@ def test_the_small_calls_answer(client):
     assert client.get_model_metadata("echo").inputs[0].name == "INPUT0"
 
 
-@pytest.mark.parametrize("count", [1, 1000, 100_000, 3_000_000])
+@pytest.mark.parametrize(
+    "count", [1, 1000, 100_000, pytest.param(3_000_000, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("coding", [None, "gzip", "deflate"])
 def test_an_inference_comes_back(client, count, coding):
     values = np.arange(count, dtype=np.float32)
@@ -116,6 +118,7 @@ def whole(values):
     return [asked]
 
 
+@pytest.mark.slow
 def test_a_stream_answers_in_order(client):
     def ask(infer):
         for number, model in enumerate(["slow", "echo", "echo", "slow", "echo"]):
@@ -199,6 +202,7 @@ def test_the_asyncio_client_streams(inferd):
     asyncio.run(talk())
 
 
+@pytest.mark.slow
 def test_an_inference_runs_over_tls(start, transport, certificates):
     flags = ["--http-port=0", "--grpc-port=0", f"--grpc-transport={transport}"]
     flags += ["--grpc-use-ssl-mutual=true", f"--grpc-server-cert={certificates / 'server.pem'}"]

@@ -427,6 +427,7 @@ def test_a_field_list_beyond_the_limit_fails_the_request(peer):
     peer.expect_alive()
 
 
+@pytest.mark.slow
 @point("RFC 9113 §4.2", "MUST", "HEADERS may be as large as frames and field lists may be")
 def test_headers_may_be_as_large_as_a_frame(connect, start):
     with start("--grpc-max-metadata-bytes=60000") as server:

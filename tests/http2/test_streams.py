@@ -200,6 +200,7 @@ def test_stream_frames_on_stream_0_are_a_protocol_error(peer, sent):
 # --- how many (§5.1.2) --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @point("RFC 9113 §5.1.2", "MUST", "streams beyond the limit are refused, those within go on")
 def test_streams_beyond_the_limit_are_refused(peer):
     limit = peer.settings[Setting.MAX_CONCURRENT_STREAMS]

@@ -78,6 +78,7 @@ def test_links_inside_the_folder_are_followed(folder, tmp_path):
     assert read_labels(tmp_path / "other name", config_of(Y="labels.txt")) == {"Y": [b"ant"]}
 
 
+@pytest.mark.slow
 def test_labels_have_a_limit(folder):
     (folder / "labels.txt").write_bytes(b"\n" * MAX_LABEL_BYTES)
     assert len(read_labels(folder, config_of(Y="labels.txt"))["Y"]) == MAX_LABEL_BYTES

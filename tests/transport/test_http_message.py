@@ -1,6 +1,8 @@
 """Request heads into requests, answers into heads."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inferd.transport.http_message import (
     REASONS,
@@ -8,6 +10,7 @@ from inferd.transport.http_message import (
     HttpError,
     body_length,
     encode_head,
+    parse_changed_head,
     parse_head,
 )
 from inferd.wire.v2_rest import HTTP_STATUS
@@ -124,3 +127,59 @@ def test_every_status_has_a_reason(status):
 def test_further_headers_come_last():
     answer = HttpAnswer(200, [], b"application/octet-stream", b"A: b\r\nC: d\r\n")
     assert encode_head(answer, 0).endswith(b"Content-Length: 0\r\nA: b\r\nC: d\r\n\r\n")
+
+
+# --- heads that differ in NV-InferRequest alone ---
+
+LINES = ["Host: x", "NV-InferRequest: id: 1", "nv-inferrequest: id: 2", "NV-InferRequest:", "A: b"]
+
+
+def head_of(lines, value="id: 7"):
+    text = "\r\n".join(["POST /api/infer/m HTTP/1.1", *lines, f"NV-InferRequest: {value}", "C: d"])
+    return f"{text}\r\n\r\n".encode("latin-1")
+
+
+def parsed(head):
+    try:
+        return parse_head(head)
+    except HttpError:
+        return None
+
+
+@given(
+    st.lists(st.sampled_from(LINES), max_size=3),
+    st.lists(st.sampled_from(LINES), max_size=3),
+    st.text(st.characters(max_codepoint=255), max_size=12),
+    st.sampled_from(["id: 7", " id: 8 \t", "", "a\r\n b"]),
+)
+def test_a_changed_head_is_read_as_if_it_were_new(lines, other, value, first):
+    before = head_of(lines, first)
+    for others in (lines, other):
+        head = head_of(others, value)
+        known = parsed(before)
+        if known is not None:
+            found = parse_changed_head(head, before, known)
+            assert found is None or found == parsed(head)
+
+
+def test_a_head_with_another_id_is_not_parsed_anew():
+    before, head = head_of(["Host: x"], "id: 7"), head_of(["Host: x"], "id: 1234")
+    found = parse_changed_head(head, before, parse_head(before))
+    assert found == parse_head(head)
+    assert found.headers[b"nv-inferrequest"] == b"id: 1234"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        head_of(["Host: y"]),
+        head_of([]),
+        head_of(["Host: x"]).replace(b"C: d", b"C: e"),
+        head_of(["Host: x"], "id\x00"),
+        head_of(["Host: x"]).replace(b"/m", b"/n"),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_any_other_change_is_parsed_anew(head):
+    before = head_of(["Host: x"])
+    assert parse_changed_head(head, before, parse_head(before)) is None

@@ -423,14 +423,14 @@ def outcome(sent, cuts):
     return frames, events
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(FRAMES, max_size=12), st.lists(st.integers(0, 10**4), max_size=6))
 def test_any_frames_in_any_pieces_end_the_same_way(frames, cuts):
     sent = PREFACE + encode_frame(SETTINGS, 0, 0) + b"".join(frames)
     assert outcome(sent, cuts) == outcome(sent, [])
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MUTATIONS, st.lists(st.integers(0, 10**4), max_size=6))
 def test_a_spoilt_conversation_in_any_pieces_ends_the_same_way(mutations, cuts):
     sent = bytearray(CAPTURE)

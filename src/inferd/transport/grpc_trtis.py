@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
 from inferd.observe import trace as moments
@@ -17,10 +17,12 @@ from inferd.transport.access import Access
 from inferd.transport.call import Call, Method, Stream, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_stream import Asked, InferStream, Outcome, StreamMethods
-from inferd.transport.header_forward import HeaderForward
+from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.tracing import begin_grpc, finish_when_sent
 from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.wire import trtis_grpc, trtis_status
+from inferd.wire.inline import NotFast
+from inferd.wire.trtis_answer import Answer
 from inferd.wire.trtis_grpc import SERVICE, Statuses
 from inferd.wire.trtis_infer import Form, InferHeader, status_of
 
@@ -117,14 +119,15 @@ class TrtisMethods:
             asked = trtis_grpc.decode_infer_request(data)
             header = asked.header
             form = trtis.form(asked.model, asked.version)
-            forwarded = self.forward.chosen(call.metadata) if self.forward is not None else None
-            request = await trtis.decode(form, asked.version, header, asked.raw, forwarded)
+            request = await self.decode(form, asked)
+            if self.forward is not None:
+                add_forwarded(request, self.forward.chosen(call.metadata))
             if self._tracer.is_on and (trace := begin_grpc(self._tracer, asked.model, call)):
                 engine = TracedEngine(engine, trace)
                 trace.stamp(moments.GRPC_WAITREAD_START)
                 trace.stamp(moments.GRPC_WAITREAD_END)
             response = await engine.infer(request)
-            answer = await trtis.encode(form, header, request, response)
+            answer = await self.encode(form, header, request, response)
             return trtis_grpc.encode_infer_response(self.statuses.success(number), answer)
         except Exception as error:  # noqa: BLE001  the wall
             if trace is not None:
@@ -135,6 +138,23 @@ class TrtisMethods:
             if trace is not None:
                 trace.stamp(moments.GRPC_SEND_START)
                 finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)
+
+    async def decode(self, form: Form, asked: trtis_grpc.Asked) -> InferRequest:
+        """Return the request that is asked for; what is long, from a thread."""
+        resolve = self._engine.regions.span
+        try:
+            return form.decode_request(asked.version, asked.header, asked.raw, resolve)
+        except NotFast:
+            return await self.trtis.decode_long(form, asked.version, asked.header, asked.raw)
+
+    async def encode(
+        self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
+    ) -> Answer:
+        """Return the answer; what is long, from a thread."""
+        try:
+            return form.encode_response(header, request, response)
+        except NotFast:
+            return await self.trtis.encode_long(form, header, request, response)
 
     def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
         """Answer the requests of a stream, each once, in their order; failures end nothing."""
@@ -259,9 +279,9 @@ class TrtisStream(InferStream):
         if form.config.decoupled:
             msg = f"model '{wanted.model}' may give any number of answers; ask it through V2"
             raise Unsupported(msg)
-        request = await trtis.decode(
-            form, wanted.version, wanted.header, wanted.raw, self.forwarded
-        )
+        request = await self._owner.decode(form, wanted)
+        if self.forwarded:
+            add_forwarded(request, self.forwarded)
         asked.request = request
         self.begin_trace(asked, request)
         return request
@@ -271,7 +291,7 @@ class TrtisStream(InferStream):
         owner, about = self._owner, asked.about
         try:
             response = await asked.engine.infer(request)
-            answer = await owner.trtis.encode(about.form, about.header, request, response)
+            answer = await owner.encode(about.form, about.header, request, response)
             return trtis_grpc.encode_infer_response(owner.statuses.success(about.number), answer)
         except Exception as error:  # noqa: BLE001  told to the client
             return self.fail(asked, error)

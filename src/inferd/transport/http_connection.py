@@ -26,6 +26,7 @@ from inferd.transport.http_message import (
     body_length,
     encode_head,
     encode_stream_head,
+    parse_changed_head,
     parse_head,
 )
 from inferd.transport.http_outflow import Outflow
@@ -270,7 +271,12 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
         if len(head) > self._options.max_header_bytes:
             raise self._head_too_large(head)
-        request = parse_head(head, self._server.routes.forward)
+        forward = self._server.routes.forward
+        request = None
+        if forward is None:
+            request = parse_changed_head(head, self._last_head, self._last_request)
+        if request is None:
+            request = parse_head(head, forward)
         expectation = request.headers.get(b"expect", b"100-continue")
         if expectation.lower() != b"100-continue" and not request.is_http_10:
             raise HttpError(417, "Expect may only be 100-continue")

@@ -130,6 +130,37 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     return request
 
 
+_CHANGING = b"\r\nNV-InferRequest:"
+_CHANGING_NAME = b"nv-inferrequest"
+_NOT_IN_VALUES = re.compile(rb"[^\t -~\x80-\xff]")  # RFC 9110, section 5.5
+
+
+def parse_changed_head(head: bytes, before: bytes, parsed: HttpRequest) -> HttpRequest | None:
+    """Return the request of a head that is the one `before` it but for the value of one header.
+
+    That is NV-InferRequest, in which clients of the old API have the ids of their requests: no
+    two of their heads are alike. None for any other; `parsed` is the request of `before`.
+    """
+    start = head.find(_CHANGING)
+    if start < 0:
+        return None
+    start += len(_CHANGING)
+    if head[:start] != before[:start]:
+        return None
+    end, end_before = head.index(b"\r\n", start), before.index(b"\r\n", start)
+    value = head[start:end].strip(b" \t")
+    if (
+        head[end:] != before[end_before:]
+        or parsed.headers[_CHANGING_NAME] != before[start:end_before].strip(b" \t")  # it came twice
+        or _NOT_IN_VALUES.search(value)
+    ):
+        return None
+    headers = {**parsed.headers, _CHANGING_NAME: value}
+    return HttpRequest(
+        parsed.method, parsed.target, headers, parsed.is_kept_alive, parsed.is_http_10
+    )
+
+
 def forwarded_of(
     fields: Iterable[tuple[bytes, bytes]], forward: HeaderForward
 ) -> dict[str, str] | None:

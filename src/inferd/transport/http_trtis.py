@@ -15,6 +15,7 @@ from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
 from inferd.observe import trace as moments
 from inferd.transport.access import Access
 from inferd.transport.failure import FailureLog
+from inferd.transport.header_forward import add_forwarded
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import HttpCall, Route, Target
 from inferd.transport.lane import Lane
@@ -22,6 +23,8 @@ from inferd.transport.overload import RETRY_AFTER
 from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.wire import trtis_http, trtis_status
+from inferd.wire.inline import NotFast
+from inferd.wire.trtis_answer import Answer
 from inferd.wire.trtis_http import Body, decode_request_header
 from inferd.wire.trtis_infer import InferHeader, status_of
 
@@ -168,13 +171,21 @@ class TrtisRoutes:
             header = _asked(request, version)
             form = trtis.form(model, version)
             body = Body(request.body)
-            infer_request = await trtis.decode(form, version, header, body, request.forwarded)
+            try:
+                infer_request = form.decode_request(version, header, body, self._regions.span)
+            except NotFast:
+                infer_request = await trtis.decode_long(form, version, header, body)
+            if request.forwarded is not None:
+                add_forwarded(infer_request, request.forwarded)
             if self._tracer.is_on and (trace := begin_http(self._tracer, model, request.headers)):
                 engine = TracedEngine(engine, trace)
                 trace.stamp(moments.HTTP_RECV_START, request.began_ns or perf_counter_ns())
                 trace.stamp(moments.HTTP_RECV_END)
             response = await engine.infer(infer_request)
-            answer = await trtis.encode(form, header, infer_request, response)
+            try:
+                answer = form.encode_response(header, infer_request, response)
+            except NotFast:
+                answer = await trtis.encode_long(form, header, infer_request, response)
         except InferdError as error:
             self._failures.note(request.target.decode("latin-1"), error)
             if trace is not None:
@@ -184,7 +195,12 @@ class TrtisRoutes:
             if trace is not None:
                 trace.stamp(moments.HTTP_SEND_START)
                 finish_when_sent(self._tracer, trace, moments.HTTP_SEND_END)
-        headers = trtis.status_line.success(number)
+        return self._inferred(request, header, answer, number)
+
+    def _inferred(
+        self, request: HttpRequest, header: InferHeader, answer: Answer, number: int
+    ) -> HttpAnswer:
+        headers = self._trtis.status_line.success(number)
         if not header.is_old:
             headers += b"NV-InferResponse: %b\r\n" % answer.line()
         is_binary = _format_of(request.target) == "binary"

@@ -4,7 +4,6 @@ Requests have numbers, in one row for both; calls are counted; what the old word
 the engine, with the calls V2 makes.
 """
 
-from collections.abc import Mapping
 from time import perf_counter_ns
 
 import inferd
@@ -23,11 +22,9 @@ from inferd.errors import (
 from inferd.observe.statistics import Duration
 from inferd.shm.cuda import CudaRegion
 from inferd.shm.system import SystemRegion
-from inferd.transport.header_forward import add_forwarded
 from inferd.transport.lane import Lane
 from inferd.transport.overload import copied_bytes
 from inferd.wire import trtis_status
-from inferd.wire.inline import NotFast
 from inferd.wire.trtis_answer import Answer
 from inferd.wire.trtis_http import StatusLine
 from inferd.wire.trtis_infer import Form, InferHeader, Source
@@ -76,33 +73,21 @@ class Trtis:
             self._forms[model, version] = form
         return form
 
-    async def decode(
-        self,
-        form: Form,
-        version: str,
-        header: InferHeader,
-        source: Source,
-        forwarded: Mapping[str, str] | None,
+    async def decode_long(
+        self, form: Form, version: str, header: InferHeader, source: Source
     ) -> InferRequest:
-        """Return the request that `header` means, as Form does; what is long, from a thread."""
-        resolve = self.engine.regions.span
-        try:
-            request = form.decode_request(version, header, source, resolve)
-        except NotFast:
-            source.rewind()
-            request = await self._decoding.run(form.decode_long, version, header, source, resolve)
-            request.copied_bytes = copied_bytes(request, source.data)
-        if forwarded:
-            add_forwarded(request, forwarded)
+        """Return what the form's `decode_request` found not fast, from a thread."""
+        source.rewind()
+        decode, resolve = form.decode_long, self.engine.regions.span
+        request = await self._decoding.run(decode, version, header, source, resolve)
+        request.copied_bytes = copied_bytes(request, source.data)
         return request
 
-    async def encode(
+    async def encode_long(
         self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
     ) -> Answer:
-        """Return the answer to `header`, as Form does; what is long, from a thread."""
-        if form.is_long(header, response):
-            return await self._encoding.run(form.encode_response, header, request, response)
-        return form.encode_response(header, request, response)
+        """Return what the form's `encode_response` found not fast, from a thread."""
+        return await self._encoding.run(form.encode_long, header, request, response)
 
     # --- health and status ---
 

@@ -32,17 +32,16 @@ class Answer:
     An output that was given as classes, or put in shared memory, has None for its bytes.
     """
 
-    __slots__ = ("_pieces", "buffers")
+    __slots__ = ("_id", "_pieces", "buffers")
 
-    def __init__(self, model: str, version: int, batch_size: int, answer_id: int) -> None:
+    def __init__(self, model: str, version: str, batch_size: int, answer_id: int) -> None:
         self._pieces = [_head_piece(model, version, batch_size)]
-        if answer_id:  # last in each form: the field of the highest number
-            self._pieces.append(_id_piece(answer_id))
+        self._id = answer_id  # last in each form: the field of the highest number
         self.buffers: list[Any] = []
 
     def add(self, piece: Piece, data: Any) -> None:
         """Add the next output."""
-        self._pieces.insert(len(self.buffers) + 1, piece)
+        self._pieces.append(piece)
         self.buffers.append(data)
 
     def line(self) -> bytes:
@@ -50,32 +49,28 @@ class Answer:
         line = b"".join([piece.line for piece in self._pieces])
         if len(line) > MAX_LINE_BYTES:
             line = b"".join([piece.short for piece in self._pieces])
-        return line[:-1]
+        return line + b"id: %d" % self._id if self._id else line[:-1]
 
     def lines(self) -> bytes:
         """Return the header on many lines."""
-        return b"".join([piece.lines for piece in self._pieces])
+        lines = b"".join([piece.lines for piece in self._pieces])
+        return lines + b"id: %d\n" % self._id if self._id else lines
 
     def message(self) -> bytes:
         """Return the header as a message."""
-        return b"".join([piece.message for piece in self._pieces])
+        message = b"".join([piece.message for piece in self._pieces])
+        return message + b"\x28" + encode_varint(self._id) if self._id else message
 
 
 @lru_cache(maxsize=1024)
-def _head_piece(model: str, version: int, batch_size: int) -> Piece:
-    name = escape(model)
-    parts = [b'model_name: "%b"' % name, b"model_version: %d" % version]
+def _head_piece(model: str, version: str, batch_size: int) -> Piece:
+    name, number = escape(model), int(version)
+    parts = [b'model_name: "%b"' % name, b"model_version: %d" % number]
     parts.append(b"batch_size: %d" % batch_size)
     message = encode_field(b"\x0a", model.encode(errors="replace"))
-    message += b"\x10" + encode_varint(version) + b"\x18" + encode_varint(batch_size)
+    message += b"\x10" + encode_varint(number) + b"\x18" + encode_varint(batch_size)
     line = b" ".join(parts) + b" "
     return Piece(line, b"\n".join(parts) + b"\n", message, line)
-
-
-def _id_piece(number: int) -> Piece:
-    text = b"id: %d" % number
-    line = text + b" "
-    return Piece(line, text + b"\n", b"\x28" + encode_varint(number), line)
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,8 @@ Here is one expression for each statement as clients write it; where it does not
 """
 
 import re
+from functools import lru_cache
+from typing import Any
 
 from inferd.errors import InvalidRequest
 from inferd.wire.trtis_answer import escape
@@ -34,7 +36,8 @@ _STATEMENT = re.compile(
     rf"|output ?\{{ ?{_NAME}(?:cls ?\{{ ?count: ?{_SMALL}{_END}\}} ?)?\}} ?()"
 )
 _DIM = re.compile("[0-9]+")
-_SMALL_SET, _LARGE_SET, _INPUT, _OUTPUT = 2, 4, 9, 12  # the last group of each statement
+_INPUT, _OUTPUT = 9, 12  # the last groups of their statements
+_LONGEST_REMEMBERED = 256
 
 
 def decode_request_header(value: bytes) -> InferHeader:
@@ -44,34 +47,50 @@ def decode_request_header(value: bytes) -> InferHeader:
     except UnicodeDecodeError:
         msg = f"{REQUEST} cannot be read: it is not UTF-8"
         raise InvalidRequest(msg) from None
-    inputs: list[InputHeader] = []
-    outputs: list[OutputHeader] = []
+    inputs: list[Any] = []
+    outputs: list[Any] = []
     header = InferHeader(inputs=inputs, outputs=outputs)
     at, end = 0, len(text)
-    match_at = _STATEMENT.match
     while at < end:
-        match = match_at(text, at)
+        stop = text.find("} ", at) + 2
+        if 0 < stop - at <= _LONGEST_REMEMBERED:
+            tensor = _remembered_tensor(text[at:stop])
+            if tensor is not None:
+                (inputs if type(tensor) is InputHeader else outputs).append(tensor)
+                at = stop
+                continue
+        match = _STATEMENT.match(text, at)
         if match is None:
             return read_header(text)
         at = match.end()
-        kind = match.lastindex
-        if kind == _INPUT:
-            name, dims, _, size = match.group(5, 6, 7, 8)
-            one = InputHeader(name)
-            if dims:
-                one.dims = tuple(map(int, _DIM.findall(dims)))
-            if size:
-                one.batch_byte_size = int(size)
-            inputs.append(one)
-        elif kind == _OUTPUT:
-            name, count = match.group(10, 11)
-            outputs.append(OutputHeader(name, int(count) if count else 0))
+        field, number = match.group(1, 2) if match.lastindex == 2 else match.group(3, 4)
+        if field is None:
+            tensor = _tensor_of(match)
+            (inputs if type(tensor) is InputHeader else outputs).append(tensor)
+        elif getattr(header, field):
+            return read_header(text)  # which says that it comes twice
         else:
-            field, number = match.group(1, 2) if kind == _SMALL_SET else match.group(3, 4)
-            if getattr(header, field):
-                return read_header(text)  # which says that it comes twice
             setattr(header, field, int(number))
     return header
+
+
+def _tensor_of(match: re.Match[str]) -> InputHeader | OutputHeader:
+    """Return what a statement says of a tensor."""
+    if match.lastindex == _INPUT:
+        name, dims, _, size = match.group(5, 6, 7, 8)
+        return InputHeader(name, tuple(map(int, _DIM.findall(dims))), int(size or 0))
+    name, count = match.group(10, 11)
+    return OutputHeader(name, int(count or 0))
+
+
+@lru_cache(maxsize=1024)
+def _remembered_tensor(text: str) -> InputHeader | OutputHeader | None:
+    """Return what `text` says of a tensor, None if it is anything else than that one statement.
+
+    A client describes its tensors in the same words in each of its requests. Never to be changed.
+    """
+    match = _STATEMENT.fullmatch(text)
+    return _tensor_of(match) if match is not None and match.lastindex in (_INPUT, _OUTPUT) else None
 
 
 # --- bodies ---

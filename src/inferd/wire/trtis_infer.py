@@ -116,14 +116,15 @@ def status_of(error: InferdError) -> int:
 class _Rule:
     """What the configuration says of one input or output; `item_bytes` None for what varies."""
 
-    __slots__ = ("bit", "datatype", "dims", "item_bytes", "name")
+    __slots__ = ("bit", "datatype", "dims", "is_text", "item_bytes", "name")
 
     def __init__(self, declared: ModelInput | ModelOutput, bit: int) -> None:
         self.name = declared.name
         self.datatype = declared.datatype
         self.dims = declared.dims
         self.bit = bit
-        varies = -1 in declared.dims or declared.datatype is DataType.BYTES
+        self.is_text = declared.datatype is DataType.BYTES
+        varies = -1 in declared.dims or self.is_text
         self.item_bytes = None if varies else prod(declared.dims) * declared.datatype.size_bytes
 
     def fits(self, dims: Sequence[int]) -> bool:
@@ -187,7 +188,7 @@ class Form:
             if one.shared is not None:
                 spans.append(resolve(*one.shared))
                 read_input(tensor, spans[-1], on_loop=on_loop)
-            elif tensor.datatype is DataType.BYTES:
+            elif rule.is_text:
                 tensor.data = _strings(tensor, source, size, on_loop=on_loop)
             else:
                 tensor.data = source.take(one.name, size)
@@ -204,11 +205,17 @@ class Form:
 
     def _input(self, rule: _Rule, given: InputHeader, batch: int) -> tuple[Tensor, int]:
         """Return the tensor that is given, without its data, and how many bytes these have."""
+        item, said = rule.item_bytes, given.batch_byte_size or given.byte_size * batch
         dims = given.dims or rule.dims
-        if dims != rule.dims or rule.item_bytes is None:
+        if item is None or dims != rule.dims:
             self._check_dims(rule, given)
+            item = prod(dims) * rule.datatype.size_bytes
         shape = (batch, *dims) if self._batches else dims
-        size = self._size_bytes(rule, given, dims, batch)
+        if rule.is_text:  # only the client knows
+            return Tensor(rule.name, rule.datatype, shape, b""), said
+        size = item * batch
+        if said and said != size:
+            raise self._bad_size(rule, said, size, batch)
         return Tensor(rule.name, rule.datatype, shape, b""), size
 
     def decode_long(
@@ -254,25 +261,6 @@ class Form:
             msg = f"input '{rule.name}' has dims {list(given.dims)}, which no array can have"
             raise InvalidRequest(msg)
 
-    def _size_bytes(
-        self, rule: _Rule, given: InputHeader, dims: tuple[int, ...], batch: int
-    ) -> int:
-        """Return how many bytes of data an input has; of BYTES the client says it."""
-        said = given.batch_byte_size or given.byte_size * batch
-        if rule.datatype is DataType.BYTES:
-            return said
-        item = rule.item_bytes
-        if item is None:
-            item = prod(dims) * rule.datatype.size_bytes
-        if said and said != item * batch:
-            msg = (
-                f"input '{rule.name}' is said to have {said} bytes; a batch of {batch} of "
-                f"{rule.datatype.value} {list(dims)} has {item * batch}, as model "
-                f"'{self._name}' expects"
-            )
-            raise InvalidRequest(msg)
-        return item * batch
-
     def _place(
         self, header: InferHeader, request: InferRequest, spans: list[Span], resolve: Resolve
     ) -> None:
@@ -291,21 +279,20 @@ class Form:
 
     # --- answers ---
 
-    def is_long(self, header: InferHeader, response: InferResponse) -> bool:
-        """Tell whether `encode_response` takes longer than the event loop has."""
-        if not any(one.top_k or one.shared for one in header.outputs):
-            return False
-        return sum(prod(tensor.shape) for tensor in response.outputs) > INLINE_ELEMENTS
-
     def encode_response(
-        self, header: InferHeader, request: InferRequest, response: InferResponse
+        self,
+        header: InferHeader,
+        request: InferRequest,
+        response: InferResponse,
+        *,
+        on_loop: bool = True,
     ) -> Answer:
         """Return the answer to `header`, its outputs in the order they were asked for.
 
         Raises InvalidRequest for an old client's output of another size than it said, and for too
-        many classes.
+        many classes; NotFast, if `on_loop`, for what belongs in a thread.
         """
-        answer = Answer(response.model, int(response.version), header.batch_size, header.id)
+        answer = Answer(response.model, response.version, header.batch_size, header.id)
         outputs = response.outputs
         for index, one in enumerate(header.outputs):
             name = one.name
@@ -313,6 +300,9 @@ class Form:
             if tensor.name != name:
                 tensor = next(tensor for tensor in outputs if tensor.name == name)
             dims = tensor.shape[1:] if self._batches else tensor.shape
+            is_special = one.top_k or one.shared is not None
+            if is_special and on_loop and prod(tensor.shape) > INLINE_ELEMENTS:
+                raise NotFast
             if one.top_k:
                 if one.byte_size:
                     self._check_old_size(one, len(tensor.view()), header)
@@ -333,6 +323,12 @@ class Form:
                 answer.add(raw_piece(name, dims, size), data)
         return answer
 
+    def encode_long(
+        self, header: InferHeader, request: InferRequest, response: InferResponse
+    ) -> Answer:
+        """Return what `encode_response` could not, in a thread."""
+        return self.encode_response(header, request, response, on_loop=False)
+
     def _check_old_size(self, one: OutputHeader, size: int, header: InferHeader) -> None:
         if one.byte_size and one.byte_size * header.batch_size != size:
             raise _bad_output_size(one, size // header.batch_size)
@@ -348,6 +344,12 @@ class Form:
         return InvalidRequest(
             f"batch_size is {batch}, model '{self._name}' takes "
             f"{'1' if self._most == 1 else f'1 to {self._most}'}{why}"
+        )
+
+    def _bad_size(self, rule: _Rule, said: int, size: int, batch: int) -> InferdError:
+        return InvalidRequest(
+            f"input '{rule.name}' of model '{self._name}' is said to have {said} bytes, a batch of "
+            f"{batch} has {size}"
         )
 
     def _bad_count(self, count: int) -> InferdError:

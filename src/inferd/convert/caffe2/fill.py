@@ -57,8 +57,6 @@ def _constant(call: Call) -> Converted:
     """Convert ConstantFill; its shape is an argument, that of an input, or what an input says."""
     graph = call.graph
     value = np.array([_one_value(call)])
-    if value.dtype == object:
-        call.refuse("texts cannot be filled in")
     if call.inputs:
         x, extra = call.inputs[0], call.integers("extra_shape")
         is_shape = call.flag("input_as_shape")
@@ -84,7 +82,7 @@ def _one_value(call: Call) -> Any:
     else:
         datatype = DataType.FP32
     if datatype is DataType.BYTES:
-        return given.s
+        call.refuse("texts cannot be filled in")
     number = call.number("value", 0.0) if given.i is None else given.i
     return np.array(number).astype(datatype.numpy)[()]
 

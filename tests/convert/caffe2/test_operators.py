@@ -1,0 +1,146 @@
+"""Every operator, with arguments of all kinds, against what numpy makes of it."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inferd.convert.caffe2.netdef import Argument, Net, Operator
+from inferd.convert.caffe2.network import OPERATORS, Network
+from inferd.errors import InvalidConfig
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import caffe2_reference as reference
+from caffe2_cases import CASES
+
+DATA = Path(__file__).parents[2] / "data" / "caffe2"
+TOLERANCE = 2e-5
+
+TEXTS = {"GivenTensorStringFill", "GivenTensorByteStringToUInt8Fill"}
+
+
+def compare(apply, kind, seed, dims):
+    dice, arrays = seed, np.random.default_rng(seed.getrandbits(32))
+    args, inputs, count = CASES[kind](dice, arrays)
+    with np.errstate(all="ignore"):
+        wanted = reference.compute(kind, args, inputs)[:count]
+    found = apply(kind, args, inputs, count, dims)
+    for one, other in zip(found, wanted, strict=True):
+        note = f"{kind} {args} {[array.shape for array in inputs]}"
+        assert one.shape == np.shape(other), note
+        np.testing.assert_allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE, err_msg=note)
+
+
+def test_each_operator_has_cases_and_a_reference():
+    assert set(CASES) == set(OPERATORS) - TEXTS
+    assert set(reference.OPERATORS) == set(CASES)
+
+
+@pytest.mark.parametrize("kind", sorted(CASES))
+def test_an_operator_does_what_numpy_does(apply, kind):
+    @settings(max_examples=8, deadline=None, database=None)
+    @given(st.randoms(use_true_random=False), st.sampled_from(["all", "rank"]))
+    def check(seed, dims):
+        compare(apply, kind, seed, dims)
+
+    check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(CASES))
+def test_an_operator_does_what_numpy_does_many_times(apply, kind):
+    @settings(max_examples=60, deadline=None, database=None)
+    @given(st.randoms(use_true_random=True), st.sampled_from(["all", "rank"]))
+    def check(seed, dims):
+        compare(apply, kind, seed, dims)
+
+    check()
+
+
+@pytest.mark.parametrize("file", ["operators", "more_operators"])
+def test_the_reference_does_what_caffe2_did(file):
+    arrays = np.load(DATA / f"{file}.npz")
+    for number, case in enumerate(json.loads((DATA / f"{file}.json").read_text())):
+        inputs = [arrays[f"{number}_in{index}"] for index in range(case["inputs"])]
+        more = {}
+        if case["op"] == "Split" and "split" not in case["args"] and len(inputs) == 1:
+            more["split"] = [inputs[0].shape[axis_of(case["args"])] // case["outputs"]]
+            more["split"] *= case["outputs"]
+        outputs = reference.compute(case["op"], case["args"] | more, inputs)
+        for index in range(case["outputs"]):
+            wanted = arrays[f"{number}_out{index}"]
+            np.testing.assert_allclose(outputs[index], wanted, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def axis_of(args):
+    return reference.channel_axis(args)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "wanted"),
+    [
+        ("GivenTensorStringFill", [b"a", "ä".encode()], ["a", "ä"]),
+        ("GivenTensorByteStringToUInt8Fill", [b"\x00\xff"], [0, 255]),
+    ],
+)
+def test_texts_and_bytes_are_filled_in(run, kind, values, wanted):
+    args = {"shape": Argument(ints=[2]), "values": Argument(strings=values)}
+    init = Net("", [Operator(kind, (), ("x",), args, "")], [], [])
+    copy = Net("", [Operator("Copy", ("x",), ("y",), {}, "")], ["x"], ["y"])
+    assert run(Network(init, copy).convert([]), {})["y"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "inputs", "reason"),
+    [
+        ("Conv", {"kernel": 3, "order": "NCWH"}, 2, "'order' should be NCHW or NHWC"),
+        ("Conv", {"kernel": 3, "strides": [1, 1, 1]}, 2, "of different numbers of dims"),
+        ("Conv", {"kernel": 0}, 2, "should be at least 1"),
+        ("Conv", {"kernel": 3, "pad": -1}, 2, "its padding is negative"),
+        ("Conv", {"kernel": 3, "legacy_pad": 9}, 2, "of an unknown kind"),
+        ("Conv", {"kernel": 3, "dilation": 2, "legacy_pad": 2}, 2, "does not go with dilation"),
+        ("Conv", {"kernel": 1.5}, 2, "'kernel' should be a whole number"),
+        ("Conv", {"kernel": "three"}, 2, "'kernel' should be a whole number"),
+        ("Conv", {"kernel": 3}, 1, "it has 1 inputs, and needs 2"),
+        ("ConvTranspose", {"kernel": 3, "legacy_pad": 2}, 2, "NOTSET or VALID"),
+        ("MaxPool", {"kernel": 3, "dilation": 2}, 1, "no pools with dilation"),
+        ("SpatialBN", {}, 5, "is_test: 1"),
+        ("Dropout", {}, 1, "is_test: 1"),
+        ("GroupNorm", {"group": 0}, 3, "at least 1"),
+        ("LRN", {}, 1, "'size' should be at least 1"),
+        ("Softmax", {"axis": 7}, 1, "axis 7 is not one of a tensor of 2 dims"),
+        ("Add", {"broadcast": 1, "axis": 1}, 2, "do not fit into 2 from axis 1"),
+        ("Cast", {"to": 99}, 1, "no element type 99"),
+        ("Cast", {"to": "complex"}, 1, "no element type"),
+        ("Pow", {}, 1, "neither the argument 'exponent' nor"),
+        ("Reshape", {}, 1, "neither the argument 'shape' nor"),
+        ("Squeeze", {"dims": [-1]}, 1, "should list dims, from 0 on"),
+        ("Transpose", {"axes": [0, 0]}, 1, "are not those of its input"),
+        ("Split", {"split": [1, 1]}, 1, "not a size for each of 1 outputs"),
+        ("Slice", {"starts": [0]}, 1, "not of one length"),
+        ("ChannelShuffle", {"group": 0}, 1, "at least 1"),
+        ("TopK", {"k": 0}, 1, "'k' should be at least 1"),
+        ("ResizeNearest", {"width_scale": -1.0}, 1, "scales should be above 0"),
+        ("PadImage", {"mode": "odd"}, 1, "not constant, reflect or edge"),
+        ("ReduceBackMean", {"num_reduce_dim": 9}, 1, "num_reduce_dim is 9"),
+        ("ReduceBackSum", {}, 2, "second input, lengths"),
+        ("LengthsSum", {}, 1, "input of lengths is missing"),
+        ("ConstantFill", {"shape": [2**40]}, 0, "more than"),
+        ("ConstantFill", {"shape": [-5]}, 0, "or none"),
+        ("ConstantFill", {"shape": [1], "dtype": 4, "value": "x"}, 0, "texts cannot"),
+        ("GivenTensorFill", {"shape": [3], "values": [1.0]}, 0, "shape is .3., and it has 1 val"),
+        ("GivenTensorFill", {"shape": [-1], "values": [1.0]}, 0, "shape is .-1., and it has 1"),
+        ("GivenTensorIntFill", {"shape": [1], "values": [2**40]}, 0, "are INT32"),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_told_with_its_place(
+    model_of, kind, args, inputs, reason
+):
+    arrays = [np.zeros((2, 3), np.float32)] * inputs
+    with pytest.raises(InvalidConfig, match=rf"operator 1 \('{kind}'\): .*{reason}"):
+        model_of(kind, args, arrays)
