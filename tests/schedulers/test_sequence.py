@@ -139,7 +139,7 @@ def test_a_sequence_keeps_its_row_and_empty_rows_are_filled():
     simulate(serve)
 
 
-def test_what_fills_a_row_writes_nothing_to_the_client():
+def test_what_fills_a_row_writes_nothing_to_the_client_and_is_no_step_of_its_sequence():
     async def serve():
         execution, fillers = Rows(), []
         inside = execution.takes_ms
@@ -150,6 +150,7 @@ def test_what_fills_a_row_writes_nothing_to_the_client():
         sent = Sent(scheduler, "b", outputs=[wanted], spans=[object()])
         await ended(sent)
         assert (fillers[-1].spans, fillers[-1].outputs) == (None, [WantedOutput("Y")])
+        assert fillers[-1].sequence is None
         assert sent.request.spans
 
     simulate(serve)

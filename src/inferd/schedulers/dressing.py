@@ -54,5 +54,6 @@ class Dressing:
         states = filler.inputs[len(step.inputs) + len(absent) :]
         filler.inputs = [*step.inputs, *absent, *states]
         filler.outputs = [WantedOutput(wanted.name) for wanted in filler.outputs]
+        filler.sequence = None  # who looks there must not take it for another step
         filler.spans = None  # nothing of it goes to the client's shared memory
         return filler
