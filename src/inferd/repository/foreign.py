@@ -129,9 +129,7 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
         str(settings.get("name") or ""),
         backend=backend,
         max_batch_size=most,
-        dynamic_batching=DynamicBatching(max_queue_delay_microseconds=delay_us)
-        if most > 1
-        else None,
+        dynamic_batching=batching,
         input=tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ()),
         output=tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ()),
         parameters={k: _text(v) for k, v in (parameters.get("extra") or {}).items()},
