@@ -800,3 +800,35 @@ def test_the_end_lets_go_of_what_is_held():
         assert execution.batches() == ["ab"]
 
     simulate(serve)
+
+
+# --- more instances, and fewer ---
+
+
+def test_an_instance_that_comes_takes_what_waits():
+    async def serve():
+        execution = SimulatedExecution()
+        scheduler = scheduler_of(execution)
+        sent = send(scheduler, *requests_of("abc"))
+        await passes(1)
+        scheduler.grow(None)
+        await ended(sent)
+        assert execution.started == [(0, ["a"]), (1, ["b", "c"])]
+
+    simulate(serve)
+
+
+def test_when_instances_go_nobody_starts_before_enough_have_ended():
+    async def serve():
+        execution = SimulatedExecution(3)
+        scheduler = scheduler_of(execution, max_batch_size=1)
+        sent = send(scheduler, *requests_of("abcdef"))
+        await passes(1)
+        scheduler.shrink()
+        scheduler.shrink()
+        assert await ended(sent) == [10, 10, 10, 20, 30, 40]
+        scheduler.shrink()  # the last one stays
+        assert await ended(send(scheduler, *requests_of("g"))) == [50]
+        await scheduler.close(PATIENCE_S)
+
+    simulate(serve)

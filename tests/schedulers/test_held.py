@@ -25,6 +25,9 @@ class Told(FixedPace):
     def ran(self, *said):
         self.calls.append(("ran", *said))
 
+    def resized(self, *said):
+        self.calls.append(("resized", *said))
+
     def looked(self, *said):
         self.calls.append(("looked", *said))
 
@@ -51,7 +54,9 @@ def test_the_pace_behind_it_is_told_everything():
     pace.ended(3, 4, 5)
     pace.ran(6, 7, 8)
     pace.looked(9, 10)
+    pace.resized(11)
     assert inner.calls == [
         ("came", 1), ("started", 2), ("ended", 3, 4, 5), ("ran", 6, 7, 8), ("looked", 9, 10),
+        ("resized", 11),
     ]  # fmt: skip
     assert pace.look_after == 5

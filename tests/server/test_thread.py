@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -64,6 +66,26 @@ def test_it_may_be_started_and_stopped_twice(ask):
         server.stop()
         server.stop()
     assert threads() == []
+
+
+PROGRAM = """
+import inferd
+
+@inferd.model
+def double(x: int) -> int:
+    return 2 * x
+
+server = inferd.Server(double).start()
+print(double(21), bool(server.http_port))
+"""
+
+
+@pytest.mark.slow
+def test_a_server_that_nobody_stops_ends_with_its_program():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert (done.stdout, done.stderr) == ("42 True\n", "")
 
 
 def test_functions_are_served_beside_a_repository(ask, repository, echo):

@@ -156,6 +156,7 @@ def one_port(test):
         engine.finish_loading()
         config = ServerConfig(http_port=1, grpc_port=1, **options)
         engine.capacity.max_bytes = config.max_inflight_bytes
+        engine.capacity.max_requests = config.max_inflight_requests
         http = HttpServer(engine, http_options(config))
         http2 = Http2Server(
             engine,
@@ -429,6 +430,21 @@ def test_connect_is_not_supported():
         assert (await client.answer(1))[0] == 501
 
     run(test)
+
+
+def test_a_large_body_is_refused_from_its_head_when_the_server_has_enough_to_do():
+    async def test(client, port, held):
+        waiting = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))
+        await held.started.wait()
+        fields = [(b"content-length", b"100000")]
+        asked = client.ask(b"POST", b"/v2/models/m/infer", b"{", fields=fields)  # and no more
+        status, answered, _ = await client.answer(asked)
+        assert status == 503 and answered["retry-after"] == "1"
+        assert (await client.answer(client.ask(b"GET", b"/v2/health/live")))[0] == 200
+        held.release.set()
+        assert (await client.answer(waiting))[0] == 200
+
+    run(test, max_inflight_requests=1)
 
 
 def test_too_much_in_flight_is_unavailable():

@@ -13,15 +13,23 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
+from inferd.config.metrics import MetricsSettings
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferRequest
+from inferd.engine.served import Served
+from inferd.errors import Overloaded
+from inferd.observe.devices import Devices
 from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.transport.grpc_server import GrpcServer
 from inferd.transport.http2_server import Http2Server
+from inferd.transport.http_message import HttpRequest
+from inferd.transport.metrics_routes import MetricsRoutes
 from inferd.transport.overload import TAKEN_BYTES, copied_bytes
 
+LIKE_T = (DataType.FP32, (-1,))
 TRANSPORTS = {"own": Http2Server, "grpcio": GrpcServer}
 
 
@@ -147,6 +155,41 @@ async def test_a_client_that_leaves_gives_its_place_back(serving):
         waiting.reset()
         await site.held.cancelled.acquire()
         assert (await site.ask(post(infer_body(1), model="id"))).status == 200
+
+
+class Full:
+    """A scheduler with no room in its queue."""
+
+    pending_count = 0
+
+    async def run(self, request):
+        msg = "the queue is full"
+        raise Overloaded(msg)
+
+
+async def test_a_stream_of_events_that_is_refused_at_its_first_says_when_to_come_back(serving):
+    async with serving() as site:
+        tensor = ModelInput("T", *LIKE_T)
+        config = ModelConfig("full", input=(tensor,), output=(ModelOutput("T", *LIKE_T),))
+        site.engine.add(Served(config, 1, "onnx_onnxv1", Full()))
+        client = await site.connect()
+        request = post(b'{"T": [1.5]}', "Connection: close", model="full")
+        await client.send(request.replace(b"/infer", b"/generate_stream"))
+        head, _, body = (await client.rest()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1" in head
+        assert b"the queue is full" in body
+
+
+async def test_metrics_tell_what_is_under_way_and_what_was_refused(serving):
+    async with serving() as site:
+        await filled(site)
+        client = await site.connect()
+        assert is_refused(await client.ask(post(infer_body(1), model="id")))
+        routes = MetricsRoutes(site.engine, MetricsSettings(), Devices(None, None, 0.0))
+        answer = await routes.answer(HttpRequest(b"GET", b"/metrics", {}, True, False))
+        text = b"".join(answer.buffers).decode()
+        assert "\ninferd_inflight_requests 1\n" in text
+        assert '\ninferd_overload_refused_total{reason="requests"} 1\n' in text
 
 
 # --- gRPC ---

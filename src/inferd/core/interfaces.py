@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -197,6 +197,26 @@ class GivenModel(msgspec.Struct, frozen=True):
     config: ModelConfig
     backend: Backend
     folder: Path
+
+
+class Opened(NamedTuple):
+    """An instance as it takes one request, and as it takes several at once."""
+
+    alone: Instance
+    together: Instance
+
+
+@runtime_checkable
+class Resizable(Protocol):
+    """What can get more instances, and do with fewer, while it runs requests."""
+
+    def grow(self, instance: Opened) -> None:
+        """Let `instance` take part from now on."""
+        ...
+
+    def shrink(self) -> None:
+        """Do without one instance, whichever is done first; it is closed then. One stays."""
+        ...
 
 
 class Scheduler(Protocol):

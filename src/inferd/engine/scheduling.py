@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
 
 from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import (
@@ -19,6 +18,7 @@ from inferd.core.interfaces import (
     Backend,
     ConcurrentInstance,
     Instance,
+    Opened,
     Scheduler,
 )
 from inferd.errors import InvalidConfig
@@ -50,13 +50,6 @@ _Alarms = Callable[[Callable[[], None]], Timer]
 
 _NO_TIMEOUT_US = 1 << 62
 """So long a timeout never comes; a request's own is shorter."""
-
-
-class Opened(NamedTuple):
-    """An instance as it takes one request, and as it takes several at once."""
-
-    alone: Instance
-    together: Instance
 
 
 def opened(config: ModelConfig, backend: Backend, instance: Instance) -> Opened:

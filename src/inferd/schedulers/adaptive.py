@@ -168,6 +168,11 @@ class AdaptivePace:
         cost_ns = took_ns + QUEUED_NS * count if count > 1 else took_ns
         self._note(count, size, took_ns, cost_ns, on_loop=True)
 
+    def resized(self, instance_count: int) -> None:
+        """See Pace.resized."""
+        self._instance_count = instance_count
+        self._decide()
+
     def looked(self, count: int, size: int) -> None:
         """See Pace.looked."""
         self.look_after = min(2 * self.look_after, LAST_LOOK)

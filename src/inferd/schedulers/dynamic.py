@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.alarm import Alarm, Timer
@@ -79,6 +80,22 @@ class DynamicScheduler(QueueingScheduler):
                 return answer
         return await super().run(request)
 
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow."""
+        self._execution.grow(instance)
+        self._free_count += 1
+        self._pace.resized(self._execution.instance_count)
+        self._advance()
+
+    def shrink(self) -> None:
+        """See Resizable.shrink."""
+        before = self._execution.instance_count
+        self._execution.shrink()
+        # Below 0: those that leave still run.
+        self._free_count += self._execution.instance_count - before
+        self._pace.resized(self._execution.instance_count)
+        self._settle()
+
     # --- into the queue, and out of it ---
 
     def _enqueue(self, request: InferRequest) -> Waiting:
@@ -86,7 +103,7 @@ class DynamicScheduler(QueueingScheduler):
             raise self._execution.unloading()
         queue, pace, order = self._queue, self._pace, self._order
         waiting = Waiting(request, None, asyncio.get_running_loop().create_future())
-        if self._runs_at_once and self._free_count:
+        if self._runs_at_once and self._free_count > 0:
             pace.came(1)
             self._start_in_thread((waiting,), (request,))
             self._settle()
@@ -150,7 +167,7 @@ class DynamicScheduler(QueueingScheduler):
     def _start_batches(self, now_ns: int) -> int:
         """Give each free instance a batch; return when to look again, 0: when something happens."""
         queue = self._queue
-        while self._free_count and queue.size:
+        while self._free_count > 0 and queue.size:
             count, due_ns = self._pace.choose(queue, now_ns)
             if not count:
                 return due_ns

@@ -45,6 +45,10 @@ class HeldPace:
         """See Pace.ran."""
         self._pace.ran(count, size, took_ns)
 
+    def resized(self, instance_count: int) -> None:
+        """See Pace.resized."""
+        self._pace.resized(instance_count)
+
     def looked(self, count: int, size: int) -> None:
         """See Pace.looked."""
         self._pace.looked(count, size)

@@ -82,6 +82,10 @@ class Pace(Protocol):
         """Note that a batch of `count` requests, `size` items, ran on the loop; 0 ns: it failed."""
         ...
 
+    def resized(self, instance_count: int) -> None:
+        """Note that there are more instances now, or fewer."""
+        ...
+
     def looked(self, count: int, size: int) -> None:
         """Note how many requests, of so many items, ran at once in one turn of the loop."""
         ...
@@ -118,6 +122,9 @@ class FixedPace:
 
     def ran(self, count: int, size: int, took_ns: int) -> None:
         """See Pace.ran."""
+
+    def resized(self, instance_count: int) -> None:
+        """See Pace.resized."""
 
     def looked(self, count: int, size: int) -> None:
         """See Pace.looked."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import atexit
+import concurrent.futures.thread  # noqa: F401  its own end must come after the server's
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Thread
@@ -32,7 +34,8 @@ class ServerThread:
         ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
         self._config = read_options(ports | options)
         self._models = [given_model(model) for model in models]
-        self._running: _Running | None = None
+        self._running: list[_Running] = []  # none, or one
+        _end_with_process(self._running)
 
     def __enter__(self) -> Self:
         """Start."""
@@ -47,33 +50,29 @@ class ServerThread:
 
         Raises LoadFailed when one does not load, InvalidConfig when the server cannot start.
         """
-        if self._running is None:
-            running = _Running(self._config, self._models)
-            atexit.register(self.stop)
-            self._running = running
+        if not self._running:
+            self._running.append(_Running(self._config, self._models))
         return self
 
     def stop(self) -> None:
         """Finish what is in flight, and end; what has ended already is no error."""
-        running, self._running = self._running, None
-        if running is not None:
-            atexit.unregister(self.stop)
-            running.end()
+        while self._running:
+            self._running.pop().end()
 
     @property
     def http_port(self) -> int:
         """The port of HTTP, 0 while there is none."""
-        return self._running.server.http_port if self._running else 0
+        return self._server.http_port if self._server else 0
 
     @property
     def grpc_port(self) -> int:
         """The port of gRPC, 0 while there is none."""
-        return self._running.server.grpc_port if self._running else 0
+        return self._server.grpc_port if self._server else 0
 
     @property
     def metrics_port(self) -> int:
         """The port of metrics, 0 while there is none."""
-        return self._running.server.metrics_port if self._running else 0
+        return self._server.metrics_port if self._server else 0
 
     @property
     def http_url(self) -> str:
@@ -95,8 +94,11 @@ class ServerThread:
         return f"<inferd.Server {self.http_url or self.grpc_url or 'stopped'}>"
 
     def _url(self, protocol: str) -> str:
-        running = self._running
-        return running.urls.get(protocol, "") if running else ""
+        return self._running[0].urls.get(protocol, "") if self._running else ""
+
+    @property
+    def _server(self) -> Server | None:
+        return self._running[0].server if self._running else None
 
 
 class _Running:
@@ -122,6 +124,21 @@ class _Running:
         """Drain and stop it, and wait for that."""
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
+
+
+def _end_with_process(running: list[_Running]) -> None:
+    """Have what is in `running` end when the interpreter does, while threads can still be made.
+
+    The functions of atexit are called too late for that, from Python 3.12 on.
+    """
+
+    def end() -> None:
+        while running:
+            running.pop().end()
+
+    register: Callable[[Callable[[], None]], object]
+    register = getattr(threading, "_register_atexit", atexit.register)
+    register(end)
 
 
 _Started = Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]]
@@ -153,9 +170,15 @@ def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve())
     except BaseException as error:
-        if started.done():
+        if not started.done():
+            started.set_exception(error)
+        elif not _is_last(error):
             raise
-        started.set_exception(error)
+
+
+def _is_last(error: BaseException) -> bool:
+    """Tell whether the interpreter ends: 3.12.0 and 3.12.1 make no threads then, others do."""
+    return isinstance(error, RuntimeError) and "interpreter shutdown" in str(error)
 
 
 def _check_loaded(server: Server, models: Sequence[GivenModel]) -> None:

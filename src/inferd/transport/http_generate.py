@@ -12,14 +12,14 @@ from typing import TypeVar
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
-from inferd.errors import InferdError, InvalidRequest
+from inferd.errors import InferdError, InvalidRequest, Overloaded
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.failure import FailureLog
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import Route
 from inferd.transport.lane import Lane
-from inferd.transport.overload import copied_bytes
+from inferd.transport.overload import RETRY_AFTER, copied_bytes
 from inferd.transport.tracing import begin_http
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_generate import (
@@ -86,7 +86,7 @@ class GenerateRoutes:
         except BaseException:
             await events.aclose()
             raise
-        return HttpAnswer(events.status, [first], EVENT_STREAM, _NOT_KEPT, events)
+        return HttpAnswer(events.status, [first], EVENT_STREAM, _NOT_KEPT + events.headers, events)
 
     async def _decoded(self, request: HttpRequest, model: str, version: str) -> Asked:
         inputs = self._engine.model_metadata(model, version).inputs
@@ -157,7 +157,8 @@ class GenerateRoutes:
 class Events:
     """The events of one call, read by the connection as fast as its client reads.
 
-    `status` is that of the first one. The wall: whatever fails becomes the last event.
+    `status` and `headers` are those of the first one. The wall: whatever fails becomes the last
+    event.
     """
 
     filler = NO_EVENT
@@ -166,6 +167,7 @@ class Events:
         self, routes: GenerateRoutes, asked: Asked, responses: Responses, where: str
     ) -> None:
         self.status = 200
+        self.headers = b""
         self._routes = routes
         self._asked = asked
         self._responses = responses
@@ -188,6 +190,7 @@ class Events:
             status, text = self._routes.note(self._where, error)
             if self._is_first:
                 self.status = status
+                self.headers = RETRY_AFTER if isinstance(error, Overloaded) else b""
             event = encode_error_event(text)
         self._is_first = False
         return event

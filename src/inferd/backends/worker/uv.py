@@ -1,6 +1,8 @@
 """Uv: makes environments of requirements.txt and pyproject.toml files."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 from inferd.backends.worker.command import run_command
@@ -46,6 +48,9 @@ class Uv:
         variables = Environment().all_variables()
         variables.pop("VIRTUAL_ENV", None)
         variables |= {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+        # The server's own Python is the first that is looked at.
+        path = variables.get("PATH", os.defpath)
+        variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{path}"
         # A load shall not fetch interpreters unless whoever runs the server says so.
         variables.setdefault("UV_PYTHON_DOWNLOADS", "never")
         command = (self._program, *words)
