@@ -84,7 +84,7 @@ def serving():
     return serve
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def digits_server(tmp_path_factory):
     """A server with the classifier on every platform whose framework is installed."""
     repository = tmp_path_factory.mktemp("digits")
