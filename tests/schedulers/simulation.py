@@ -119,7 +119,7 @@ class SimulatedExecution:
         return self._outcome_of(requests)
 
     def start(self, requests, finish, wanted=None):
-        assert self.running < self.instance_count
+        assert self.running < self.instance_count, "more run than there are instances"
         self.running += 1
         outcome, took_ms = self._outcome_of(requests, raises=False), self.takes_ms(requests)
         loop = asyncio.get_running_loop()
@@ -150,6 +150,16 @@ class SimulatedExecution:
 
     def unloading(self):
         return Unavailable("unloading")
+
+    def grow(self, instance):
+        self.instance_count += 1
+
+    def shrink(self):
+        self.instance_count -= self.instance_count > 1
+
+    def beside(self, instance):
+        """Another one, which a test hands in as `instance`."""
+        return instance
 
     async def close(self, timeout_s):
         self.is_closed = True

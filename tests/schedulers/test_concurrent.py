@@ -3,6 +3,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, Cancelled, InvalidRequest, Overloaded, Unavailable
 from inferd.schedulers import concurrent
@@ -190,5 +191,47 @@ def test_closing_gives_up_what_does_not_end():
         await scheduler.close(0)
         with pytest.raises(Unavailable, match="model 'm' is being unloaded"):
             await task
+
+    asyncio.run(go())
+
+
+def test_an_instance_that_comes_gets_requests():
+    async def go():
+        one, other = ByHand(), ByHand()
+        scheduler = ConcurrentScheduler("m", [one])
+        tasks = await begun(scheduler.run(InferRequest("m")))
+        scheduler.grow(Opened(other, other))
+        tasks += await begun(scheduler.run(InferRequest("m")))
+        assert [len(one.started), len(other.started)] == [1, 1]
+        for instance in (one, other):
+            instance.started[0].set_result(answer())
+        await asyncio.gather(*tasks)
+        await scheduler.close(5)
+        assert one.is_closed and other.is_closed
+        late = ByHand()
+        scheduler.grow(Opened(late, late))
+        await asyncio.gather(*scheduler._closing)
+        assert late.is_closed
+
+    asyncio.run(go())
+
+
+def test_an_instance_goes_when_its_requests_have_ended_and_the_last_one_stays():
+    async def go():
+        one, other = ByHand(), ByHand()
+        scheduler = ConcurrentScheduler("m", [one, other])
+        tasks = await begun(*(scheduler.run(InferRequest("m")) for _ in range(2)))
+        scheduler.shrink()
+        scheduler.shrink()
+        tasks += await begun(scheduler.run(InferRequest("m")))
+        assert [len(one.started), len(other.started)] == [1, 2]
+        assert not one.is_closed
+        for future in one.started + other.started:
+            future.set_result(answer())
+        await asyncio.gather(*tasks)
+        await asyncio.gather(*scheduler._closing)
+        assert one.is_closed and not other.is_closed
+        await scheduler.close(5)
+        assert other.is_closed
 
     asyncio.run(go())

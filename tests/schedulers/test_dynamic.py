@@ -745,6 +745,33 @@ def test_a_failed_request_leaves_no_tensors_for_the_garbage_collector(quick, del
         gc.enable()
 
 
+class Walking(FixedPace):
+    """Counts how often it looks at the queue."""
+
+    looks = 0
+
+    def choose(self, queue, now_ns):
+        self.looks += 1
+        return super().choose(queue, now_ns)
+
+
+def test_while_a_batch_gathers_the_queue_is_not_walked_for_each_request():
+    async def serve():
+        execution = SimulatedExecution()
+        queue, _, plan = parts_of(DynamicBatching())
+        pace = Walking(8, (4,), 5000)
+        scheduler = DynamicScheduler(execution, queue, pace, plan, alarm=SimulatedAlarm)
+        sent = send(scheduler, *requests_of("abcd"))
+        await ended(sent)
+        assert (pace.looks, execution.started[0]) == (2, (0, ["a", "b", "c", "d"]))
+        late = send(scheduler, *requests_of("ef"))
+        await passes(1)
+        late[0].task.cancel()
+        assert await ended(late) == [11, 25]
+
+    simulate(serve)
+
+
 # --- held, for tests ---
 
 
@@ -798,5 +825,37 @@ def test_the_end_lets_go_of_what_is_held():
         await scheduler.close(PATIENCE_S)
         await ended(sent)
         assert execution.batches() == ["ab"]
+
+    simulate(serve)
+
+
+# --- more instances, and fewer ---
+
+
+def test_an_instance_that_comes_takes_what_waits():
+    async def serve():
+        execution = SimulatedExecution()
+        scheduler = scheduler_of(execution)
+        sent = send(scheduler, *requests_of("abc"))
+        await passes(1)
+        scheduler.grow(None)
+        await ended(sent)
+        assert execution.started == [(0, ["a"]), (1, ["b", "c"])]
+
+    simulate(serve)
+
+
+def test_when_instances_go_nobody_starts_before_enough_have_ended():
+    async def serve():
+        execution = SimulatedExecution(3)
+        scheduler = scheduler_of(execution, max_batch_size=1)
+        sent = send(scheduler, *requests_of("abcdef"))
+        await passes(1)
+        scheduler.shrink()
+        scheduler.shrink()
+        assert await ended(sent) == [10, 10, 10, 20, 30, 40]
+        scheduler.shrink()  # the last one stays
+        assert await ended(send(scheduler, *requests_of("g"))) == [50]
+        await scheduler.close(PATIENCE_S)
 
     simulate(serve)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from inferd.config.model import QueuePolicy
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import (
     BackendFailed,
@@ -1118,3 +1119,147 @@ def test_a_stream_notes_its_times(counter, request_of):
 
     asyncio.run(serve())
     assert times_of(request) == (100, 100, 100, 100)
+
+
+# --- more instances, and fewer ---
+
+
+def pair(instance):
+    return Opened(instance, instance)
+
+
+async def closed(*instances, count=1):
+    """Wait until so many of `instances` are closed."""
+    async with asyncio.timeout(PATIENCE_S):
+        while sum(one.is_closed for one in instances) < count:  # noqa: ASYNC110  there is no event
+            await asyncio.sleep(0.001)
+
+
+def test_what_waits_runs_on_an_instance_that_comes(gate, echo, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        first = asyncio.create_task(run(execution, request_of("a")))
+        await wait_for(gate.started)
+        second = asyncio.create_task(run(execution, request_of("b")))
+        await turns()
+        execution.grow(pair(echo))
+        assert execution.instance_count == 2
+        await second
+        gate.opened.set()
+        await first
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert (echo.seen, gate.seen) == (["b"], ["a"])
+    assert echo.is_closed and gate.is_closed
+
+
+def test_an_instance_that_goes_ends_what_it_runs(gate, request_of):
+    gates = [gate, type(gate)()]
+
+    async def serve():
+        execution = execution_of(*gates)
+        tasks = [asyncio.create_task(run(execution, request_of(id))) for id in "ab"]
+        for one in gates:
+            await wait_for(one.started)
+        execution.shrink()
+        assert execution.instance_count == 1
+        await turns()
+        assert not any(one.is_closed for one in gates)
+        gates[0].opened.set()
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await closed(gates[0])
+        third = asyncio.create_task(run(execution, request_of("c")))
+        gates[1].opened.set()
+        await asyncio.gather(*tasks, third)
+        assert not gates[1].is_closed
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert len(gates[0].seen) == 1
+    assert gates[1].seen[1:] == ["c"]
+
+
+def test_an_instance_that_never_ran_goes_at_once_and_the_last_one_stays(echo):
+    other = type(echo)()
+
+    async def serve():
+        execution = execution_of(echo, other)
+        execution.shrink()
+        await closed(other)
+        execution.shrink()
+        assert execution.instance_count == 1
+        await turns()
+        assert not echo.is_closed
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.is_closed
+
+
+def test_an_idle_instance_goes_and_requests_find_the_others(echo, request_of):
+    others = [type(echo)() for _ in range(2)]
+
+    async def serve():
+        execution = execution_of(echo, *others)
+        for _ in range(3):  # so that each has a thread
+            await run(execution, request_of())
+        execution.shrink()
+        execution.shrink()
+        await closed(echo, *others, count=2)
+        await run(execution, request_of("last"))
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert all(one.is_closed for one in (echo, *others))
+
+
+def test_instances_that_come_and_go_leave_the_right_number(echo, request_of):
+    made = [echo]
+
+    async def serve():
+        execution = execution_of(echo)
+        for count in (5, 2, 3, 1, 4):
+            while execution.instance_count < count:
+                made.append(type(echo)())
+                execution.grow(pair(made[-1]))
+            while execution.instance_count > count:
+                execution.shrink()
+            await asyncio.gather(*(run(execution, request_of()) for _ in range(20)))
+        await closed(*made, count=len(made) - 4)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert all(one.is_closed for one in made)
+
+
+def test_an_instance_that_comes_too_late_is_closed(echo):
+    late = type(echo)()
+
+    async def serve():
+        execution = execution_of(echo)
+        await execution.close(PATIENCE_S)
+        execution.grow(pair(late))
+        await closed(late)
+
+    asyncio.run(serve())
+
+
+def test_an_instance_that_cannot_even_close_is_told_of(echo, request_of, caplog):
+    class Stuck(type(echo)):
+        def close(self):
+            super().close()
+            msg = "stuck"
+            raise RuntimeError(msg)
+
+    stuck = Stuck()
+
+    async def serve():
+        execution = execution_of(echo, stuck)
+        execution.shrink()
+        await closed(stuck)
+        await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert "an instance of model 'm' does not close" in caplog.text

@@ -25,6 +25,9 @@ class Told(FixedPace):
     def ran(self, *said):
         self.calls.append(("ran", *said))
 
+    def resized(self, *said):
+        self.calls.append(("resized", *said))
+
     def looked(self, *said):
         self.calls.append(("looked", *said))
 
@@ -36,9 +39,11 @@ def test_nothing_is_chosen_before_so_many_wait_and_then_as_ever():
         queue.add(Waiting(InferRequest("m"), None, None), now_ns)
         assert pace.choose(queue, now_ns) == (0, 0)
         assert not pace.starts_at_once
+        assert pace.enough == 0
     queue.add(Waiting(InferRequest("m"), None, None), 3)
     assert pace.choose(queue, 3) == (2, 0)
     assert pace.starts_at_once
+    assert pace.enough == 2
     queue.take(2)
     assert pace.choose(queue, 4) == (1, 0)
 
@@ -51,7 +56,9 @@ def test_the_pace_behind_it_is_told_everything():
     pace.ended(3, 4, 5)
     pace.ran(6, 7, 8)
     pace.looked(9, 10)
+    pace.resized(11)
     assert inner.calls == [
         ("came", 1), ("started", 2), ("ended", 3, 4, 5), ("ran", 6, 7, 8), ("looked", 9, 10),
+        ("resized", 11),
     ]  # fmt: skip
     assert pace.look_after == 5

@@ -547,3 +547,85 @@ def test_the_end_lets_go_of_sequences_that_are_held():
         assert sent.error is None
 
     simulate(serve)
+
+
+# --- more instances, and fewer ---
+
+
+def test_an_instance_that_comes_takes_those_in_the_backlog():
+    async def serve():
+        one, other = Rows(), Rows()
+        scheduler = scheduler_of(one, per_lane=1, most=1)
+        sent = [Sent(scheduler, name, f"({name}") for name in "ab"]
+        await passes(20)
+        assert other.started == []
+        scheduler.grow(other)
+        assert await ended(*sent) == [10, 30]
+        assert other.batches() == ["b"]
+        await scheduler.close(1)
+        assert one.is_closed and other.is_closed
+
+    simulate(serve)
+
+
+def test_an_instance_goes_after_its_last_sequence_and_gets_no_other():
+    async def serve():
+        one, other = Rows(), Rows()
+        scheduler = scheduler_of(one, other, per_lane=2, most=2)
+        sent = [Sent(scheduler, name, f"({name}") for name in "abc"]  # a and c here, b there
+        await ended(*sent)
+        scheduler.shrink()
+        await ended(Sent(scheduler, "b", "B"), Sent(scheduler, "d", "(d"))
+        assert not other.is_closed
+        assert other.batches()[-1] == "B"
+        assert "d" not in "".join(other.batches())
+        last = Sent(scheduler, "b", "e)")
+        await ended(last)
+        await passes(1)
+        assert other.is_closed and not one.is_closed
+        await scheduler.close(1)
+
+    simulate(serve)
+
+
+def test_an_idle_sequence_keeps_its_instance_until_its_time_is_over():
+    async def serve():
+        one, other = Rows(), Rows()
+        scheduler = scheduler_of(one, other, per_lane=1, most=1)
+        await ended(*[Sent(scheduler, name, f"({name}") for name in "ab"])
+        scheduler.shrink()
+        await passes(980)
+        assert not (one.is_closed or other.is_closed)
+        await passes(20)
+        assert [one.is_closed, other.is_closed].count(True) == 1
+        scheduler.shrink()  # the last one stays
+        await ended(Sent(scheduler, "c", "(c)"))
+        await scheduler.close(1)
+
+    simulate(serve)
+
+
+def test_an_instance_without_sequences_goes_at_once():
+    async def serve():
+        one, other = Rows(), Rows()
+        scheduler = scheduler_of(one, other)
+        scheduler.shrink()
+        await passes(1)
+        assert one.is_closed and not other.is_closed
+        await ended(Sent(scheduler, "a", "(a)"))
+        assert other.batches() == ["a"]
+        await scheduler.close(1)
+
+    simulate(serve)
+
+
+def test_an_instance_that_comes_after_the_end_is_closed():
+    async def serve():
+        late = Rows()
+        scheduler = scheduler_of(Rows())
+        await scheduler.close(1)
+        scheduler.grow(late)
+        await passes(1)
+        assert late.is_closed
+
+    simulate(serve)

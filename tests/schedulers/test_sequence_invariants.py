@@ -149,8 +149,8 @@ class World:
         assert not self.scheduler._backlog
         assert not self.scheduler._idle
         assert self.scheduler.pending_count == 0
-        free = len(self.scheduler._slots._freed)
-        assert free == self.scheduler._slots._unused, "a slot is lost"
+        free = len(list(iter(self.scheduler._slots.take, None)))
+        assert free == model.lane_count * model.per_lane, "a slot is lost"
         await self.scheduler.close(1)
 
     async def _client(self, id, fate):
@@ -209,10 +209,10 @@ class World:
 
     def _check_nothing_is_held(self):
         scheduler, now_ns = self.scheduler, self.now_ns()
-        taken = scheduler._slots._unused - len(scheduler._slots._freed)
+        taken = sum(len(lane.sequences) for lane in scheduler._lanes.values())
         if scheduler._backlog:
             assert taken == self.model.lane_count * self.model.per_lane, "a slot is free"
-        for lane, execution in zip(scheduler._lanes, self.executions, strict=True):
+        for lane, execution in zip(scheduler._lanes.values(), self.executions, strict=True):
             assert lane.is_busy == bool(execution.running)
             if lane.ready and not lane.is_busy:
                 steps = list(lane.ready.values())

@@ -251,7 +251,8 @@ def test_a_state_begins_with_what_its_file_holds(models):
     assert serving(repository, "REST", talk) == [{"Y": 101.0}, {"Y": 103.0}]
 
 
-def test_a_model_that_is_loaded_anew_begins_without_sequences(models):
+def loaded_again(models, changed, talk):
+    """Return what `talk` does after the sequence 1 has begun, and `changed` was loaded."""
     repository = models(total=total())
 
     async def whole():
@@ -267,14 +268,29 @@ def test_a_model_that_is_loaded_anew_begins_without_sequences(models):
             contextlib.aclosing(Client(triton_http, server.http_port)) as client,
         ):
             await client.ask("total", [1], 1, start=True)
-            (repository / "total" / "config.pbtxt").write_text(total(count=2)[0])
+            (repository / "total" / "config.pbtxt").write_text(changed)
             await client.client.load_model("total")
-            with pytest.raises(InferenceServerException, match="knows no sequence 1"):
-                await client.ask("total", [1], 1)
-            return await client.ask("total", [5], 1, start=True)
+            return await talk(client.ask)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(whole()) == {"Y": 5.0}
+        return runner.run(whole())
+
+
+def test_a_model_that_is_loaded_anew_begins_without_sequences(models):
+    async def talk(ask):
+        with pytest.raises(InferenceServerException, match="knows no sequence 1"):
+            await ask("total", [1], 1)
+        return await ask("total", [5], 1, start=True)
+
+    changed = total()[0] + '\nmetric_tags { key: "changed" value: "yes" }\n'
+    assert loaded_again(models, changed, talk) == {"Y": 5.0}
+
+
+def test_a_model_that_gets_more_instances_goes_on_with_its_sequences(models):
+    async def talk(ask):
+        return await ask("total", [5], 1)
+
+    assert loaded_again(models, total(count=2)[0], talk) == {"Y": 6.0}
 
 
 def test_a_control_of_another_type_than_the_files_does_not_load(models):

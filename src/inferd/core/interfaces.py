@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -12,6 +12,7 @@ from inferd.config.model import ModelConfig, RateLimiter
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
+from inferd.observe.custom import CustomMetrics
 
 Answer = InferResponse | InferdError
 Outcome = Sequence[Answer] | InferdError
@@ -199,6 +200,26 @@ class GivenModel(msgspec.Struct, frozen=True):
     folder: Path
 
 
+class Opened(NamedTuple):
+    """An instance as it takes one request, and as it takes several at once."""
+
+    alone: Instance
+    together: Instance
+
+
+@runtime_checkable
+class Resizable(Protocol):
+    """What can get more instances, and do with fewer, while it runs requests."""
+
+    def grow(self, instance: Opened) -> None:
+        """Let `instance` take part from now on."""
+        ...
+
+    def shrink(self) -> None:
+        """Do without one instance, whichever is done first; it is closed then. One stays."""
+        ...
+
+
 class Scheduler(Protocol):
     """When, and with which others, a request runs.
 
@@ -274,12 +295,14 @@ class ModelControl(Protocol):
 class Surroundings(msgspec.Struct, frozen=True):
     """What a backend may know of the server it works in.
 
-    `models`, `control` and `loop` are None where there is no server. `load_timeout_s` bounds the
-    opening of an instance. `settings` are those of --backend-config for this backend, and for all.
+    `models`, `control`, `metrics` (those of models) and `loop` are None where there is no server.
+    `load_timeout_s` bounds the opening of an instance. `settings` are those of --backend-config for
+    this backend, and for all.
     """
 
     models: Models | None = None
     control: ModelControl | None = None
+    metrics: CustomMetrics | None = None
     loop: asyncio.AbstractEventLoop | None = None
     load_timeout_s: float = 3600.0
     settings: Mapping[str, str] = {}

@@ -8,13 +8,14 @@ When one does not come up, none takes over.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import ModelState
 from inferd.engine.catalog import NO_VERSION, UNLOADED, Catalog
+from inferd.engine.instances import Resize, is_resized
 from inferd.engine.load import Loader
 from inferd.engine.served import Served
 from inferd.engine.source import Source
@@ -94,13 +95,22 @@ class Lineup:
         model = source.model
         fresh = [number for number in model.versions if not self._is_current(source, number)]
         self.announce(fresh)
+        resized = {
+            number: one
+            for number, one in self._kept.items()
+            if number in model.versions and number not in fresh and _is_resized(one, model)
+        }
         loaded, failures = await self._load(model, fresh)
+        resizes, more = await self._prepare(model, resized)
+        failures |= more
         if failures and not is_partial:
             await asyncio.gather(*(close_served(one, 0.0) for one in loaded))
+            await in_daemon_thread(lambda: [resize.undo() for resize in resizes.values()])
             told = f"not served, because version {min(failures)} failed"
             self._note_failures(source, {int(one.version): told for one in loaded} | failures)
             return failures
-        self._take_over(source, loaded)
+        self._resize(resizes)
+        self._take_over(source, loaded, unchanged=more.keys())
         self._note_failures(source, failures)
         return failures
 
@@ -160,7 +170,10 @@ class Lineup:
         return (
             kept is not None
             and kept.marks == source.marks_of(number)
-            and _without_policy(kept.config) == _without_policy(source.model.config)
+            and (
+                _without_policy(kept.config) == _without_policy(source.model.config)
+                or _is_resized(kept, source.model)
+            )
         )
 
     async def _load(
@@ -190,6 +203,26 @@ class Lineup:
                 raise error
         return loaded, failures
 
+    async def _prepare(
+        self, model: FoundModel, versions: Mapping[int, _Kept]
+    ) -> tuple[dict[int, Resize], dict[int, str]]:
+        """Open the instances that are to be more; return the changes, and why some failed."""
+        resizes: dict[int, Resize] = {}
+        failures: dict[int, str] = {}
+        for number, kept in versions.items():
+            assert kept.served.instances is not None
+            try:
+                resizes[number] = await self._loader.resize_in_thread(
+                    model, number, kept.served.instances
+                )
+            except InferdError as error:
+                failures[number] = error.message
+            except asyncio.CancelledError:  # the server ends
+                for resize in resizes.values():
+                    resize.undo()
+                raise
+        return resizes, failures
+
     def _note_failures(self, source: Source, failures: dict[int, str]) -> None:
         for number, reason in failures.items():
             if number in self._kept:
@@ -203,16 +236,35 @@ class Lineup:
 
     # --- taking over ---
 
-    def _take_over(self, source: Source, loaded: Iterable[Served]) -> None:
-        """Exchange what serves. Nothing here waits, so no request sees half of it."""
+    def _resize(self, resizes: Mapping[int, Resize]) -> None:
+        """Have versions go on with more instances, or fewer."""
+        for number, resize in resizes.items():
+            instances = self._kept[number].served.instances
+            assert instances is not None
+            instances.apply(resize)
+            count = len(resize.places)
+            log.info("model '%s' version %d now has %d instances", self.name, number, count)
+
+    def _take_over(
+        self, source: Source, loaded: Iterable[Served], unchanged: Collection[int] = ()
+    ) -> None:
+        """Exchange what serves. Nothing here waits, so no request sees half of it.
+
+        Versions that are `unchanged` go on as they were configured.
+        """
         self.source = source
         model, before = source.model, self._kept
         assert model.config is not None
         self._kept = {number: one for number, one in before.items() if number in model.versions}
         for number, one in self._kept.items():
-            policy = model.config.version_policy
-            one.served.config = replace(one.served.config, version_policy=policy)
-            self._kept[number] = one._replace(config=model.config)
+            policy, groups = model.config.version_policy, one.served.config.instance_group
+            if _is_resized(one, model) and number not in unchanged:
+                groups = model.config.instance_group
+            one.served.config = replace(
+                one.served.config, version_policy=policy, instance_group=groups
+            )
+            if number not in unchanged:
+                self._kept[number] = one._replace(config=model.config)
         for served in loaded:
             number = int(served.version)
             self._kept[number] = _Kept(served, model.config, source.marks_of(number), source.upload)
@@ -282,3 +334,11 @@ async def close_served(served: Served, timeout_s: float) -> None:
 def _without_policy(config: ModelConfig | None) -> ModelConfig | None:
     """Return `config` save what can change while a version goes on as it is."""
     return config and replace(config, version_policy=None)
+
+
+def _is_resized(kept: _Kept, model: FoundModel) -> bool:
+    """Tell whether a version can become what `model` says by opening and closing instances."""
+    before, after = _without_policy(kept.config), _without_policy(model.config)
+    if before is None or after is None or not is_resized(before, after):
+        return False
+    return kept.served.instances is not None and kept.served.instances.can_become(after)

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -24,7 +26,6 @@ from inferd.core.interfaces import (
     AsyncInstance,
     Backend,
     ConnectedBackend,
-    DecoupledInstance,
     GivenModel,
     Instance,
     ModelControl,
@@ -35,11 +36,11 @@ from inferd.core.interfaces import (
 )
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
+from inferd.engine.instances import Instances, Resize
 from inferd.engine.lookup import backend_named
-from inferd.engine.scheduling import as_executed, build_scheduler, opened
+from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
-from inferd.engine.warmup import warm_up
 from inferd.errors import (
     BackendFailed,
     InferdError,
@@ -47,11 +48,12 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
+from inferd.observe.custom import CustomMetrics
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
 from inferd.repository.labels import read_labels
-from inferd.repository.layout import FoundModel, check_model_name, files_of, placements
+from inferd.repository.layout import FoundModel, check_model_name, files_of
 from inferd.repository.local import find_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
@@ -64,6 +66,8 @@ log = logging.getLogger("inferd.engine")
 EXECUTION_PARAMETER = "inferd_execution"
 """The config parameter that overrules where a model runs: "auto", "inline" or "threads"."""
 
+
+_Result = TypeVar("_Result")
 
 MAX_IGNORED_SHOWN = 5
 """Of the folders of a model that are no versions so many are named in the log."""
@@ -100,7 +104,7 @@ class Loader:
 
     Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
     are kept in `store` by those that want it. Models that call others do so through `models`, and
-    load and unload them by `control`.
+    load and unload them by `control`, and count in `metrics`.
     """
 
     def __init__(
@@ -110,11 +114,13 @@ class Loader:
         find: Callable[[str, str], Served] | None = None,
         store: Store | None = None,
         control: ModelControl | None = None,
+        metrics: CustomMetrics | None = None,
     ) -> None:
         self._options = options
         self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
         self._model_control = control
+        self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
@@ -180,24 +186,16 @@ class Loader:
         check_io(config)
         labels = read_labels(files.folder, config)
         samples = warmup_samples(files.folder, config)
-        places, warnings = placements(config, self._gpu_count)
-        for warning in warnings:
-            log.warning("%s", warning)
-        executed = as_executed(config)
+        open_one = partial(self._open, backend, files, as_executed(config))
+        instances = Instances(config, backend, open_one, samples, self._gpu_count)
         with ExitStack() as undo:
-            instances: list[Instance] = []
-            for place in places:
-                instances.append(self._open(backend, files, executed, place))
-                undo.callback(instances[-1].close)
-            if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
-                msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
-                raise InvalidConfig(msg)
-            pairs = [opened(config, backend, instance) for instance in instances]
-            together = [pair.together for pair in pairs]
-            warm_up(config, instances if config.decoupled else together, samples)
-            inline = _may_run_inline(config, backend, instances)
+            pairs = instances.open(config)
+            for pair in pairs:
+                undo.callback(pair.alone.close)
+            alone = [pair.alone for pair in pairs]
+            inline = _may_run_inline(config, backend, alone)
             counts = counts_of(config, with_summaries=self._options.summary_latencies)
-            scheduler = build_scheduler(
+            scheduler = instances.scheduler = build_scheduler(
                 config,
                 pairs,
                 counts,
@@ -208,10 +206,12 @@ class Loader:
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
-        for instance in instances:
-            if isinstance(instance, AsyncInstance) and self._loop is not None:
+        served.remote = [one for one in alone if isinstance(one, AsyncInstance)]
+        for instance in served.remote:
+            if self._loop is not None:
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
-        served.is_on_gpu = any(place.gpu for place in places)
+        served.instances = instances
+        served.is_on_gpu = any(place.gpu for place in instances.places)
         return served
 
     def _open(
@@ -254,33 +254,45 @@ class Loader:
                     log.warning("%s; trying again", error.message)
             return await self._load_in_time(model, version)
 
+    async def resize_in_thread(
+        self, model: FoundModel, version: int, instances: Instances
+    ) -> Resize:
+        """Open, in a thread, those of `instances` that `model` has more of than there are.
+
+        Raises as `load_in_thread` does.
+        """
+        config = model.config
+        assert config is not None
+        async with self._free_threads:
+            return await self._in_time(
+                model, version, lambda: instances.prepare(config), Resize.undo
+            )
+
     async def _load_in_time(self, model: FoundModel, version: int) -> Served:
-        timeout_s = self._options.model_load_timeout_secs
         steps: Sequence[Served] = ()
         if model.config is not None and self._find is not None:
             steps = find_steps(model.config, self._find)
+        return await self._in_time(
+            model, version, lambda: self.load(model, version, steps), _close_unused
+        )
+
+    async def _in_time(
+        self,
+        model: FoundModel,
+        version: int,
+        work: Callable[[], _Result],
+        given_up: Callable[[_Result], None],
+    ) -> _Result:
+        """Return what `work` does in a thread; what comes too late goes to `given_up`."""
+        timeout_s = self._options.model_load_timeout_secs
         try:
             async with asyncio.timeout(timeout_s):
-                return await in_daemon_thread(
-                    lambda: self._load_or_explain(model, version, steps), given_up=_close_unused
-                )
+                return await in_daemon_thread(lambda: _explained(model, version, work), given_up)
         except TimeoutError as error:
             msg = (
                 f"model '{model.name}' version {version} did not load within {timeout_s:g} s "
                 f"(--model-load-timeout-secs)"
             )
-            raise BackendFailed(msg) from error
-
-    def _load_or_explain(self, model: FoundModel, version: int, steps: Sequence[Served]) -> Served:
-        try:
-            return self.load(model, version, steps)
-        except InferdError as error:
-            error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
-            raise
-        except BaseException as error:  # SystemExit too: no model may end the server
-            log.warning("model '%s' version %d:", model.name, version, exc_info=error)
-            text = foreign_text(error)
-            msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
             raise BackendFailed(msg) from error
 
     def _backend(self, name: str) -> Backend:
@@ -298,6 +310,7 @@ class Loader:
         return Surroundings(
             self._models,
             self._model_control,
+            self._metrics,
             self._loop,
             options.model_load_timeout_secs,
             settings,
@@ -313,6 +326,20 @@ def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
         if not comma or owner == backend:
             found[name] = value
     return found
+
+
+def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> _Result:
+    """Return what `work` does; what it raises is put into our words."""
+    try:
+        return work()
+    except InferdError as error:
+        error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
+        raise
+    except BaseException as error:  # SystemExit too: no model may end the server
+        log.warning("model '%s' version %d:", model.name, version, exc_info=error)
+        text = foreign_text(error)
+        msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
+        raise BackendFailed(msg) from error
 
 
 def counts_of(config: ModelConfig, *, with_summaries: bool) -> Counts:

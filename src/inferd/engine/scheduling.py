@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
 
 from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import (
@@ -19,6 +18,7 @@ from inferd.core.interfaces import (
     Backend,
     ConcurrentInstance,
     Instance,
+    Opened,
     Scheduler,
 )
 from inferd.errors import InvalidConfig
@@ -52,19 +52,13 @@ _NO_TIMEOUT_US = 1 << 62
 """So long a timeout never comes; a request's own is shorter."""
 
 
-class Opened(NamedTuple):
-    """An instance as it takes one request, and as it takes several at once."""
-
-    alone: Instance
-    together: Instance
-
-
 def opened(config: ModelConfig, backend: Backend, instance: Instance) -> Opened:
     """Return `instance`, which `backend` opened for `config`, as requests come to it.
 
     Where the backend joins, several come as one, and a model that reshapes is asked so even by one.
+    One that works elsewhere joins them there.
     """
-    if not getattr(backend, "joins", False):
+    if not getattr(backend, "joins", False) or isinstance(instance, AsyncInstance):
         return Opened(instance, instance)
     sequence = config.sequence_batching
     has_rows = sequence is not None and sequence.oldest is None

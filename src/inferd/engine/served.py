@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.interfaces import Scheduler
+from inferd.core.interfaces import AsyncInstance, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.engine.identity import Identity, Unknown
@@ -18,6 +19,9 @@ from inferd.tensor.classification import Labels, check_classifiable, classified
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from inferd.engine.instances import Instances
 
 _BATCH = (-1,)
 
@@ -64,6 +68,7 @@ class Served:
     outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
     instance on a GPU. `nesting` counts the ensembles inside each other, this one included, and
     `run_count` the runs of models that one request takes; `way` says where most of these are.
+    `instances` opens more instances, and closes some; an ensemble has none.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
     (inferd.engine.caching).
     """
@@ -85,9 +90,11 @@ class Served:
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
+        self.remote: Sequence[AsyncInstance] = ()
         self.nesting = 0
         self.run_count = 1
         self.way: tuple[str, ...] = ()
+        self.instances: Instances | None = None
         self.identity: Identity = Unknown()
         self.is_cached = False
         self.labels = labels or {}
@@ -102,6 +109,12 @@ class Served:
         self._names = frozenset(self._inputs)
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
+
+    @property
+    def trouble(self) -> str:
+        """Why it runs no requests for some time, though it is loaded; "" when it does."""
+        troubles = [instance.trouble for instance in self.remote]
+        return troubles[0] if troubles and all(troubles) else ""
 
     def inputs(self) -> list[TensorMetadata]:
         """Return the inputs as V2 metadata, batch dim included."""

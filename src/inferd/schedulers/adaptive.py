@@ -143,6 +143,7 @@ class AdaptivePace:
         self._patience_ns = FIRST_PATIENCE_NS
         self._until_forgiven = FORGIVEN_AFTER
         self.look_after = FIRST_LOOK
+        self.enough = 0  # each request tells something
         self.starts_at_once = True
 
     # --- what happens ---
@@ -167,6 +168,11 @@ class AdaptivePace:
         """See Pace.ran."""
         cost_ns = took_ns + QUEUED_NS * count if count > 1 else took_ns
         self._note(count, size, took_ns, cost_ns, on_loop=True)
+
+    def resized(self, instance_count: int) -> None:
+        """See Pace.resized."""
+        self._instance_count = instance_count
+        self._decide()
 
     def looked(self, count: int, size: int) -> None:
         """See Pace.looked."""

@@ -7,12 +7,23 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from inferd.core.interfaces import ConcurrentInstance
+from inferd.core.interfaces import ConcurrentInstance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.job import failure
 from inferd.schedulers.policy import MAX_WAITING
+
+
+class _Place:
+    """An instance, and how many requests it has under way."""
+
+    __slots__ = ("instance", "is_leaving", "under_way")
+
+    def __init__(self, instance: ConcurrentInstance) -> None:
+        self.instance = instance
+        self.under_way = 0
+        self.is_leaving = False  # it gets no more requests, and is closed after the last
 
 
 class ConcurrentScheduler:
@@ -22,8 +33,8 @@ class ConcurrentScheduler:
         self, model: str, instances: Sequence[ConcurrentInstance], counts: Counts | None = None
     ) -> None:
         self._model = model
-        self._instances = instances
-        self._under_way = [0] * len(instances)
+        self._places = [_Place(instance) for instance in instances]
+        self._closing: set[asyncio.Task[None]] = set()
         self._clock = (counts or Counts()).clock
         self._is_closed = False
         self._idle = asyncio.Event()
@@ -62,25 +73,51 @@ class ConcurrentScheduler:
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""
         self._is_closed = True
-        if any(self._under_way):
+        if self._under_way():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
-        closes = [asyncio.to_thread(instance.close) for instance in self._instances]
-        await asyncio.gather(*closes)
+        closes = [asyncio.to_thread(place.instance.close) for place in self._places]
+        await asyncio.gather(*closes, *self._closing)
+
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow."""
+        assert isinstance(instance.alone, ConcurrentInstance)
+        place = _Place(instance.alone)
+        self._places.append(place)
+        if self._is_closed:
+            self._dismiss(place)
+
+    def shrink(self) -> None:
+        """See Resizable.shrink. It is the instance with the fewest requests under way."""
+        staying = [place for place in self._places if not place.is_leaving]
+        if len(staying) > 1 and not self._is_closed:
+            place = min(staying, key=_load)
+            place.is_leaving = True
+            if not place.under_way:
+                self._dismiss(place)
+
+    def _dismiss(self, place: _Place) -> None:
+        self._places.remove(place)
+        closing = asyncio.get_running_loop().create_task(asyncio.to_thread(place.instance.close))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _under_way(self) -> int:
+        return sum([place.under_way for place in self._places])
 
     @contextmanager
     def _turn(self, request: InferRequest) -> Iterator[ConcurrentInstance]:
         """Count a request while it is under way, and put its failure into our words."""
         if self._is_closed:
             raise self._unloading()
-        if sum(self._under_way) >= MAX_WAITING:
+        if self._under_way() >= MAX_WAITING:
             msg = f"model '{self._model}' has {MAX_WAITING} requests under way; try again later"
             raise Overloaded(msg)
-        number = self._under_way.index(min(self._under_way))
-        self._under_way[number] += 1
+        place = min([one for one in self._places if not one.is_leaving], key=_load)
+        place.under_way += 1
         request.started_ns = self._clock()
         try:
-            yield self._instances[number]
+            yield place.instance
         except (InferdError, GeneratorExit):
             raise
         except asyncio.CancelledError as error:
@@ -91,9 +128,15 @@ class ConcurrentScheduler:
             raise failure(self._model, error) from error
         finally:
             request.ended_ns = self._clock()
-            self._under_way[number] -= 1
-            if self._is_closed and not any(self._under_way):
+            place.under_way -= 1
+            if self._is_closed and not self._under_way():
                 self._idle.set()
+            elif place.is_leaving and not place.under_way and not self._is_closed:
+                self._dismiss(place)
 
     def _unloading(self) -> InferdError:
         return Unavailable(f"model '{self._model}' is being unloaded")
+
+
+def _load(place: _Place) -> int:
+    return place.under_way

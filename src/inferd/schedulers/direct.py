@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from inferd.config.model import QueuePolicy
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
@@ -38,6 +39,14 @@ class DirectScheduler:
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
         return self._execution.stream(request, self._policy)
+
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow."""
+        self._execution.grow(instance)
+
+    def shrink(self) -> None:
+        """See Resizable.shrink."""
+        self._execution.shrink()
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""

@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.alarm import Alarm, Timer
@@ -54,6 +55,7 @@ class DynamicScheduler(QueueingScheduler):
         self._order = _Order() if keeps_order else None
         self._until_look = pace.look_after
         self._is_soon = False  # the alarm goes off when all have had their turn
+        self._gathers = False  # a batch waits for more
         self._runs_at_once = False  # a request that comes now waits for nobody
         self._settle()
 
@@ -79,6 +81,22 @@ class DynamicScheduler(QueueingScheduler):
                 return answer
         return await super().run(request)
 
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow."""
+        self._execution.grow(instance)
+        self._free_count += 1
+        self._pace.resized(self._execution.instance_count)
+        self._advance()
+
+    def shrink(self) -> None:
+        """See Resizable.shrink."""
+        before = self._execution.instance_count
+        self._execution.shrink()
+        # Below 0: those that leave still run.
+        self._free_count += self._execution.instance_count - before
+        self._pace.resized(self._execution.instance_count)
+        self._settle()
+
     # --- into the queue, and out of it ---
 
     def _enqueue(self, request: InferRequest) -> Waiting:
@@ -86,7 +104,7 @@ class DynamicScheduler(QueueingScheduler):
             raise self._execution.unloading()
         queue, pace, order = self._queue, self._pace, self._order
         waiting = Waiting(request, None, asyncio.get_running_loop().create_future())
-        if self._runs_at_once and self._free_count:
+        if self._runs_at_once and self._free_count > 0:
             pace.came(1)
             self._start_in_thread((waiting,), (request,))
             self._settle()
@@ -98,12 +116,19 @@ class DynamicScheduler(QueueingScheduler):
         if order is not None:
             order.add(waiting)
         pace.came(len(queue))
-        if not self._is_soon:
+        if self._changes_nothing(waiting):
+            if waiting.late_ns:
+                self._alarm.set(waiting.late_ns)
+            self._settle()
+        else:
             self._advance()
-        elif waiting.late_ns:
-            self._alarm.set(waiting.late_ns)
-        self._settle()
         return waiting
+
+    def _changes_nothing(self, waiting: Waiting) -> bool:
+        """Tell whether what comes next comes as it was to, though this request waits now, too."""
+        if self._is_soon or not self._free_count:
+            return True
+        return self._gathers and waiting.kind is None and self._queue.size < self._pace.enough
 
     def _give_up(self, waiting: Waiting) -> None:
         # One that waits in the queue never runs; the answer of one that runs is dropped.
@@ -124,6 +149,7 @@ class DynamicScheduler(QueueingScheduler):
         for late in queue.expire(now_ns):
             self._answer(late, queue.too_late(late))
         due_ns = self._start_batches(now_ns)
+        self._gathers = due_ns > now_ns
         late_ns = queue.next_late_ns()
         if late_ns and not 0 < due_ns < late_ns:
             due_ns = late_ns
@@ -150,7 +176,7 @@ class DynamicScheduler(QueueingScheduler):
     def _start_batches(self, now_ns: int) -> int:
         """Give each free instance a batch; return when to look again, 0: when something happens."""
         queue = self._queue
-        while self._free_count and queue.size:
+        while self._free_count > 0 and queue.size:
             count, due_ns = self._pace.choose(queue, now_ns)
             if not count:
                 return due_ns

@@ -17,13 +17,14 @@ Each instance has a thread of its own, so a model that hangs holds up nobody but
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from math import prod
 
 from inferd.config.model import QueuePolicy
-from inferd.core.interfaces import Instance
+from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.observe.stats import Counts
@@ -41,6 +42,8 @@ from inferd.schedulers.job import (
 )
 from inferd.schedulers.overrun import Gauges, Overruns
 from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
+
+log = logging.getLogger("inferd.engine")
 
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
@@ -97,6 +100,8 @@ class Execution:
         self._moved_ns = [0] * _SIZE_CLASSES
         self._jobs = JobQueue()
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
+        self._leaving_count = 0  # threads that are to end, with their instances
+        self._closing: set[asyncio.Task[None]] = set()
         self._has_turns = any(hasattr(instance, "turn") for instance in instances)
         self._job_count = 0  # those that wait or run
         self._is_closed = False
@@ -231,8 +236,57 @@ class Execution:
             for instance in self._instances:
                 at_the_end.callback(instance.close)
             at_the_end.callback(self._refuse_waiting)
-            if self._ended:
-                await asyncio.wait(self._ended, timeout=timeout_s)
+            if ends := [*self._ended, *self._closing]:
+                await asyncio.wait(ends, timeout=timeout_s)
+
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow."""
+        self._instances = [*self._instances, instance.alone]
+        self._joined = [*self._joined, instance.together]
+        self._has_turns = self._has_turns or hasattr(instance.alone, "turn")
+        self.instance_count += 1
+        if self._is_closed:
+            self._dismiss(len(self._instances) - 1)
+        elif len(self._jobs):
+            self._start_thread(len(self._ended))
+
+    def shrink(self) -> None:
+        """See Resizable.shrink. One that has no thread yet goes at once."""
+        if self.instance_count == 1 or self._is_closed:
+            return
+        self.instance_count -= 1
+        if len(self._ended) < len(self._instances):
+            self._dismiss(len(self._instances) - 1)
+        else:
+            self._leaving_count += 1
+            self._jobs.end()
+
+    def beside(self, instance: Opened) -> "Execution":
+        """Return another execution of the same model, whose only instance is `instance`."""
+        return Execution(
+            self.name,
+            [instance.alone],
+            may_run_inline=self._may_run_inline,
+            joined=[instance.together],
+            counts=self._counts,
+        )
+
+    def _dismiss(self, number: int) -> None:
+        """Close an instance in which nothing runs."""
+        instance = self._instances[number]
+        self._instances = [*self._instances[:number], *self._instances[number + 1 :]]
+        self._joined = [*self._joined[:number], *self._joined[number + 1 :]]
+        closing = asyncio.get_running_loop().create_task(_close(instance, self.name))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _note_thread_end(self, ended: "asyncio.Future[None]") -> None:
+        ended.set_result(None)
+        if self._leaving_count and not self._is_closed:
+            self._leaving_count -= 1
+            number = self._ended.index(ended)
+            del self._ended[number]
+            self._dismiss(number)
 
     def _end_threads(self) -> None:
         for _ in self._ended:
@@ -308,7 +362,7 @@ class Execution:
                         self._run_next(instance, joined)
                 except Unavailable:  # the instance was closed while it waited for its turn
                     continue
-            tell(loop, ended.set_result, None)
+            tell(loop, self._note_thread_end, ended)
 
         # A daemon: a model that hangs must not keep the process from ending.
         name = f"{self.name}-{number}"
@@ -344,6 +398,14 @@ class Execution:
         if self.clock() - self._moved_ns[size_class] < CALM_NS:
             needed = min(2 * self._runs_needed[size_class], MOST_RUNS)
         self._runs_needed[size_class] = self._runs_missing[size_class] = needed
+
+
+async def _close(instance: Instance, model: str) -> None:
+    """Close an instance in a thread; what goes wrong is logged."""
+    try:
+        await asyncio.to_thread(instance.close)
+    except Exception:
+        log.exception("an instance of model '%s' does not close", model)
 
 
 def _size_class(requests: Sequence[InferRequest]) -> int:

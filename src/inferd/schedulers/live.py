@@ -92,11 +92,12 @@ class Step(Waiting, kw_only=True):
 class Lane:
     """One instance, the sequences in its slots, and their requests that are ready, by slot."""
 
-    __slots__ = ("execution", "is_busy", "is_held", "ready", "sequences")
+    __slots__ = ("execution", "is_busy", "is_held", "is_leaving", "ready", "sequences")
 
     def __init__(self, execution: Execution, *, is_held: bool) -> None:
         self.execution = execution
         self.is_busy = False
+        self.is_leaving = False  # it gets no new sequences, and is closed after the last
         self.is_held = is_held
         self.sequences: dict[int, LiveSequence] = {}
         self.ready: OrderedDict[int, Step] = OrderedDict()

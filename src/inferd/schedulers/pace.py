@@ -58,6 +58,11 @@ class Pace(Protocol):
         """After so many requests that ran on the event loop it wants to look at one; 0: never."""
         ...
 
+    @property
+    def enough(self) -> int:
+        """While so many items wait not yet, all of one kind, one more request changes nothing."""
+        ...
+
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """Return how many requests of `queue`, which is not empty, are the next batch.
 
@@ -82,6 +87,10 @@ class Pace(Protocol):
         """Note that a batch of `count` requests, `size` items, ran on the loop; 0 ns: it failed."""
         ...
 
+    def resized(self, instance_count: int) -> None:
+        """Note that there are more instances now, or fewer."""
+        ...
+
     def looked(self, count: int, size: int) -> None:
         """Note how many requests, of so many items, ran at once in one turn of the loop."""
         ...
@@ -96,6 +105,7 @@ class FixedPace:
         self._delay_ns = 1000 * delay_us
         self.starts_at_once = not delay_us
         self.look_after = 0
+        self.enough = min((self._most, *self._preferred))
 
     def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
         """See Pace.choose."""
@@ -118,6 +128,9 @@ class FixedPace:
 
     def ran(self, count: int, size: int, took_ns: int) -> None:
         """See Pace.ran."""
+
+    def resized(self, instance_count: int) -> None:
+        """See Pace.resized."""
 
     def looked(self, count: int, size: int) -> None:
         """See Pace.looked."""

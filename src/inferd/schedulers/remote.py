@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from inferd.core.interfaces import Answer, AsyncInstance, Outcome
+from inferd.core.interfaces import Answer, AsyncInstance, Opened, Outcome
 from inferd.core.request import InferRequest
 from inferd.errors import Cancelled, InferdError, Unavailable
 from inferd.observe.stats import Counts
@@ -30,7 +30,8 @@ class RemoteExecution(Execution):
     ) -> None:
         super().__init__(name, instances, may_run_inline=False, counts=counts)
         self._remote = instances
-        self._running: set[Job] = set()
+        self._running: dict[Job, AsyncInstance] = {}
+        self._leaving: list[AsyncInstance] = []  # closed when what they run has ended
         self._loop: asyncio.AbstractEventLoop | None = None
         self._quiet: asyncio.Future[None] | None = None
         for instance in instances:
@@ -49,11 +50,58 @@ class RemoteExecution(Execution):
             self._quiet = loop.create_future()
             await asyncio.wait((self._quiet,), timeout=timeout_s)
         self._refuse_waiting(self.unloading())
+        self._remote = [*self._remote, *self._leaving]
         for instance in self._remote:
             instance.attach(loop)
             instance.close()
         left_s = max(deadline_s - loop.time(), END_S)
         await asyncio.gather(*(instance.closed(left_s) for instance in self._remote))
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=left_s)
+
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow."""
+        remote = instance.alone
+        assert isinstance(remote, AsyncInstance)
+        if self._is_closed:
+            self._let_go(remote)
+            return
+        remote.on_change = self._advance
+        remote.attach(asyncio.get_running_loop())
+        self._remote = [*self._remote, remote]
+        self.instance_count += 1
+        self._advance()
+
+    def shrink(self) -> None:
+        """See Resizable.shrink. One that is free goes at once."""
+        if self.instance_count == 1 or self._is_closed:
+            return
+        self.instance_count -= 1
+        busy = set(map(id, self._running.values()))
+        going = next((one for one in self._remote if id(one) not in busy), self._remote[-1])
+        self._remote = [one for one in self._remote if one is not going]
+        self._leaving.append(going)
+        self._let_go_if_done(going)
+
+    def beside(self, instance: Opened) -> "RemoteExecution":
+        """See Execution.beside."""
+        assert isinstance(instance.alone, AsyncInstance)
+        return RemoteExecution(self.name, [instance.alone], counts=self._counts)
+
+    def _let_go_if_done(self, instance: AsyncInstance) -> None:
+        is_leaving = any(one is instance for one in self._leaving)
+        if is_leaving and not any(one is instance for one in self._running.values()):
+            self._leaving = [one for one in self._leaving if one is not instance]
+            self._let_go(instance)
+
+    def _let_go(self, instance: AsyncInstance) -> None:
+        instance.on_change = lambda: None
+        loop = asyncio.get_running_loop()
+        instance.attach(loop)
+        instance.close()
+        closing = loop.create_task(instance.closed(END_S))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def _stream_job(self, request: InferRequest) -> StreamJob:
         return _RemoteStreamJob(request, asyncio.get_running_loop(), self)
@@ -111,7 +159,7 @@ class RemoteExecution(Execution):
             job.finish(Cancelled("nobody waits for the request"), 0)
             return
         job.requests[0].started_ns = self.clock()
-        self._running.add(job)
+        self._running[job] = instance
         if isinstance(job, _RemoteStreamJob):
             job.begin(instance)
             return
@@ -119,10 +167,12 @@ class RemoteExecution(Execution):
         instance.begin(job.requests, partial(self._finish, job, instance))
 
     def _finish(self, job: Job, instance: AsyncInstance, outcome: Outcome) -> None:
-        self._running.discard(job)
+        self._running.pop(job, None)
+        self._let_go_if_done(instance)
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
-            if instance.retries and not job.was_retried and outcome.is_lost:
+            may_retry = instance.retries and not job.was_retried and outcome.is_lost
+            if may_retry or outcome.is_untaken:
                 job.was_retried = True
                 self._jobs.put(job)  # the instance tells when it is free
                 return
@@ -132,10 +182,15 @@ class RemoteExecution(Execution):
         self.note_ended()
         job.finish(outcome, 0)
 
+    def put_back(self, job: Job) -> None:
+        """Let a job wait that no instance has taken after all."""
+        self._running.pop(job, None)
+        self._jobs.put(job)
+
     def end_stream(self, job: Job) -> None:
         """Forget a stream that is over."""
         if job in self._running:
-            self._running.discard(job)
+            self._let_go_if_done(self._running.pop(job))
             self.note_ended()
             job.requests[0].ended_ns = self.clock()
             if self._quiet is not None:
@@ -159,6 +214,9 @@ class _RemoteStreamJob(StreamJob):
         self._number = instance.begin_stream(self.requests[0], self._deliver)
 
     def _deliver(self, answer: Answer | None, share: int) -> None:
+        if isinstance(answer, InferdError) and answer.is_untaken:
+            self._execution.put_back(self)
+            return
         self.answers.put_nowait((answer, share))
         if answer is None:
             self._execution.end_stream(self)

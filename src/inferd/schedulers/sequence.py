@@ -43,6 +43,7 @@ from functools import partial
 from typing import NamedTuple
 
 from inferd.config.hold import NO_HOLD, Hold
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
@@ -97,7 +98,10 @@ class SequenceScheduler(QueueingScheduler):
         self._is_decoupled = dressing.plan.is_decoupled
         self._gives_turns = self._is_decoupled and not rules.iterates
         self._hold = hold = rules.hold
-        self._lanes = [Lane(execution, is_held=bool(hold)) for execution in executions]
+        lanes = [Lane(execution, is_held=bool(hold)) for execution in executions]
+        self._lanes = dict(enumerate(lanes))
+        self._next_lane = len(lanes)
+        self._closing: set[asyncio.Task[None]] = set()
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._dressing = dressing
         self._are_rows = rules.are_rows and not self._gives_turns
@@ -170,7 +174,45 @@ class SequenceScheduler(QueueingScheduler):
             self._end(sequence, self._unloading())
 
     async def _close_executions(self, timeout_s: float) -> None:
-        await asyncio.gather(*(lane.execution.close(timeout_s) for lane in self._lanes))
+        closes = [lane.execution.close(timeout_s) for lane in self._lanes.values()]
+        await asyncio.gather(*closes, *self._closing)
+
+    # --- more instances, and fewer ---
+
+    def grow(self, instance: Opened) -> None:
+        """See Resizable.grow. Those in the backlog get its slots."""
+        number, self._next_lane = self._next_lane, self._next_lane + 1
+        execution = self._some_execution().beside(instance)
+        lane = self._lanes[number] = Lane(execution, is_held=False)
+        self._slots.open(number)
+        if self._quiet is None:
+            self._advance()
+        else:
+            self._close_lane(lane)
+
+    def shrink(self) -> None:
+        """See Resizable.shrink. It is the instance with the fewest sequences; these go on there."""
+        staying = [(len(o.sequences), n) for n, o in self._lanes.items() if not o.is_leaving]
+        if len(staying) > 1 and self._quiet is None:
+            _, number = min(staying)
+            self._lanes[number].is_leaving = True
+            self._slots.close(number)
+            self._dismiss_if_done(number)
+
+    def _dismiss_if_done(self, number: int) -> None:
+        """Close an instance that leaves, when it has no sequence any more."""
+        lane = self._lanes[number]
+        if lane.is_leaving and not lane.sequences and self._quiet is None:
+            del self._lanes[number]
+            self._close_lane(lane)
+
+    def _close_lane(self, lane: Lane) -> None:
+        closing = asyncio.get_running_loop().create_task(lane.execution.close(0))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _some_execution(self) -> Execution:
+        return next(iter(self._lanes.values())).execution
 
     # --- requests come and go ---
 
@@ -235,7 +277,7 @@ class SequenceScheduler(QueueingScheduler):
         return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
 
     def _unloading(self) -> InferdError:
-        return self._lanes[0].execution.unloading()
+        return self._some_execution().unloading()
 
     # --- the life of a sequence ---
 
@@ -278,6 +320,7 @@ class SequenceScheduler(QueueingScheduler):
         if sequence.slot is not None:
             del self._lanes[sequence.slot.lane].sequences[sequence.slot.number]
             self._slots.free(sequence.slot)
+            self._dismiss_if_done(sequence.slot.lane)
 
     def _seat(self) -> None:
         """Give free slots to those in the backlog."""
@@ -301,7 +344,7 @@ class SequenceScheduler(QueueingScheduler):
         while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
             self._remove(self._live[self._idle.popitem(last=False)[0]])
         self._seat()
-        due = [self._start_batch(lane, now_ns) for lane in self._lanes]
+        due = [self._start_batch(lane, now_ns) for lane in list(self._lanes.values())]
         due += [queue.next_late_ns() for queue in self._queues]
         due += list(self._idle.values())[:1]
         due_ns = min(filter(None, due), default=0)
@@ -373,7 +416,7 @@ class SequenceScheduler(QueueingScheduler):
         are_enough = waiting_count >= hold.count and backlog_count >= hold.backlog_count
         if self._quiet is None and not are_enough:
             return False
-        for other in self._lanes if self._are_rows else (lane,):
+        for other in self._lanes.values() if self._are_rows else (lane,):
             other.is_held = False
         return True
 

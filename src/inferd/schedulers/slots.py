@@ -12,7 +12,7 @@ class Slot(NamedTuple):
 
 
 class Slots:
-    """The places of `lane_count` instances, `per_lane` on each.
+    """The places of `lane_count` instances, `per_lane` on each; instances may come and go.
 
     Slot 0 of every instance is handed out before slot 1 of any: that spreads sequences over the
     instances, and keeps batches dense. Memory grows with the places in use, not with those there
@@ -20,21 +20,36 @@ class Slots:
     """
 
     def __init__(self, lane_count: int, per_lane: int) -> None:
-        self._lane_count = lane_count
-        self._count = lane_count * per_lane
-        self._unused = 0  # from here on no place has ever been taken
-        self._freed: list[Slot] = []
+        self._per_lane = per_lane
+        self._free: list[Slot] = []  # those given back, and of each lane the next that never was
+        self._unused: dict[int, int] = {}  # by lane, from here on no place has ever been taken
+        for lane in range(lane_count):
+            self.open(lane)
+
+    def open(self, lane: int) -> None:
+        """Hand out the places of one more instance."""
+        self._unused[lane] = 0
+        heappush(self._free, Slot(0, lane))
+
+    def close(self, lane: int) -> None:
+        """Hand out no more places of an instance."""
+        del self._unused[lane]
 
     def take(self) -> Slot | None:
         """Return the lowest free place, None when there is none."""
-        if self._freed:
-            return heappop(self._freed)
-        if self._unused == self._count:
-            return None
-        number, lane = divmod(self._unused, self._lane_count)
-        self._unused += 1
-        return Slot(number, lane)
+        while self._free:
+            slot = heappop(self._free)
+            unused = self._unused.get(slot.lane)
+            if unused is None:
+                continue
+            if slot.number == unused:
+                self._unused[slot.lane] = unused = unused + 1
+                if unused < self._per_lane:
+                    heappush(self._free, Slot(unused, slot.lane))
+            return slot
+        return None
 
     def free(self, slot: Slot) -> None:
         """Take a place back."""
-        heappush(self._freed, slot)
+        if slot.lane in self._unused:
+            heappush(self._free, slot)

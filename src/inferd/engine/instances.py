@@ -1,0 +1,140 @@
+"""Instances: the loaded copies of one model version; how the first are opened, and later more.
+
+Where only the counts in instance_group change, a version goes on as it is: it gets more instances,
+or closes some. Its other instances, what waits, sequences and statistics stay.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import NamedTuple
+
+from inferd.config.model import ModelConfig
+from inferd.core.interfaces import (
+    Backend,
+    DecoupledInstance,
+    Instance,
+    Opened,
+    Placement,
+    Resizable,
+    Scheduler,
+)
+from inferd.engine.scheduling import opened
+from inferd.engine.warmup import warm_up
+from inferd.errors import InvalidConfig
+from inferd.repository.layout import placements
+from inferd.repository.warmup import Sample
+
+log = logging.getLogger("inferd.engine")
+
+
+class Resize(NamedTuple):
+    """A change that has been prepared: instances that are open, and how many are to be closed."""
+
+    places: list[Placement]
+    opened: list[Opened]
+    close_count: int
+
+    def undo(self) -> None:
+        """Close what was opened for nothing."""
+        for one in self.opened:
+            one.alone.close()
+
+
+class Instances:
+    """Opens instances of the model `config`, which `open_one` loads at a place of its own.
+
+    Each answers `samples` before it is used.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        backend: Backend,
+        open_one: Callable[[Placement], Instance],
+        samples: Sequence[Sample],
+        gpu_count: int,
+    ) -> None:
+        self._config = config
+        self._backend = backend
+        self._open_one = open_one
+        self._samples = samples
+        self._gpu_count = gpu_count
+        self.places: list[Placement] = []
+        self.scheduler: Scheduler | None = None
+        """What runs them."""
+
+    def open(self, config: ModelConfig) -> list[Opened]:
+        """Open the instances that `config` wants. When one cannot be, those before are closed."""
+        places, warnings = placements(config, self._gpu_count)
+        for warning in warnings:
+            log.warning("%s", warning)
+        found = self._opened(places)
+        self.places = places
+        return found
+
+    def can_become(self, config: ModelConfig) -> bool:
+        """Tell whether `config`, which differs in its counts, can be had by opening and closing.
+
+        One instance is closed as well as another only where all are of one kind.
+        """
+        if not isinstance(self.scheduler, Resizable):
+            return False
+        places, _ = placements(config, self._gpu_count)
+        before, after = (Counter(map(_kind, some)) for some in (self.places, places))
+        return bool(places) and (len(before) == 1 or not before - after)
+
+    def prepare(self, config: ModelConfig) -> Resize:
+        """Open what `config` wants and is not there yet; for a thread. Raises as `open` does."""
+        places, _ = placements(config, self._gpu_count)
+        surplus = Counter(map(_kind, self.places))
+        missing = []
+        for place in places:
+            if surplus[_kind(place)]:
+                surplus[_kind(place)] -= 1
+            else:
+                missing.append(place)
+        return Resize(places, self._opened(missing), surplus.total())
+
+    def apply(self, change: Resize) -> None:
+        """Make the change; nothing here waits."""
+        scheduler = self.scheduler
+        assert isinstance(scheduler, Resizable)
+        for one in change.opened:
+            scheduler.grow(one)
+        for _ in range(change.close_count):
+            scheduler.shrink()
+        self.places = change.places
+
+    def _opened(self, places: Sequence[Placement]) -> list[Opened]:
+        config = self._config
+        with ExitStack() as undo:
+            instances: list[Instance] = []
+            for place in places:
+                instances.append(self._open_one(place))
+                undo.callback(instances[-1].close)
+            if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
+                msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
+                raise InvalidConfig(msg)
+            pairs = [opened(config, self._backend, instance) for instance in instances]
+            together = [pair.together for pair in pairs]
+            warm_up(config, instances if config.decoupled else together, self._samples)
+            undo.pop_all()
+        return pairs
+
+
+def is_resized(before: ModelConfig, after: ModelConfig) -> bool:
+    """Tell whether the counts of instance groups are all that differs."""
+    return before != after and _uncounted(before) == _uncounted(after)
+
+
+def _uncounted(config: ModelConfig) -> ModelConfig:
+    groups = tuple(replace(group, count=0) for group in config.instance_group)
+    return replace(config, instance_group=groups)
+
+
+def _kind(place: Placement) -> Hashable:
+    """Return what all instances have in common that are as good as the one at `place`."""
+    return place.gpu, place.device_id, place.rate_limiter

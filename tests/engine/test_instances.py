@@ -1,0 +1,302 @@
+"""More instances, and fewer, of a version that goes on: nothing is lost or begins anew."""
+
+import asyncio
+import contextlib
+import functools
+
+import numpy as np
+import pytest
+
+from inferd.config.cache import LocalCacheSettings
+from inferd.core.load import LoadRequest
+from inferd.core.request import InferRequest, Sequence
+from inferd.engine.engine import Engine
+from inferd.engine.load import LoadOptions
+from inferd.errors import LoadFailed
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+PATIENCE_S = 30
+
+
+def model(groups, more="", backend="theirs"):
+    return (
+        f'backend: "{backend}" max_batch_size: 8 {more}\n'
+        'input { name: "A" data_type: TYPE_FP32 dims: 2 }\n'
+        'output { name: "A" data_type: TYPE_FP32 dims: 2 }\n'
+    ) + groups
+
+
+def group(count, name="g", more=""):
+    return f'instance_group {{ name: "{name}" count: {count} kind: KIND_CPU {more} }}\n'
+
+
+def run(test):
+    """Return `test`, a coroutine function, as one pytest can run; fixtures come as arguments."""
+
+    @functools.wraps(test)
+    def runner(*args, **kwargs):
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), PATIENCE_S))
+
+    return runner
+
+
+@contextlib.asynccontextmanager
+async def engine_on(root, mode="explicit", **options):
+    options = LoadOptions(
+        model_control_mode=mode, load_model=("*",), repository_poll_secs=0, **options
+    )
+    engine = Engine(load_options=options)
+    try:
+        await engine.load_all([root])
+        yield engine
+    finally:
+        await engine.close(PATIENCE_S)
+
+
+async def until(condition):
+    """Wait until `condition()` holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  there is no event
+            await asyncio.sleep(0.001)
+
+
+class Stage:
+    """A model `m` whose configuration changes, and the log of its backend."""
+
+    def __init__(self, repository, theirs, config):
+        self.root = repository(m=config)
+        self.theirs = theirs
+
+    def write(self, config):
+        (self.root / "m" / "config.pbtxt").write_text(config)
+
+    def happened(self, what):
+        return [
+            name for kind, name in (e for e in self.theirs.log if e != "backend") if kind == what
+        ]
+
+    async def closed(self, count):
+        """Wait until so many instances have been closed."""
+        await until(lambda: len(self.happened("close")) >= count)
+
+
+@pytest.fixture
+def stage(repository, theirs):
+    return functools.partial(Stage, repository, theirs)
+
+
+def executions(engine):
+    [row] = engine.statistics("m")
+    return row.execution_count
+
+
+@pytest.mark.parametrize("more", ["", "dynamic_batching {}"])
+@run
+async def test_more_instances_are_opened_beside_those_there_are(stage, ask, more):
+    it = stage(model(group(1), more))
+    async with engine_on(it.root) as engine:
+        await engine.infer(ask("m", A=[[1, 2]]))
+        it.write(model(group(3), more))
+        await engine.load(LoadRequest("m"))
+        assert it.happened("open") == ["g_0", "g_1", "g_2"]
+        assert it.happened("close") == []
+        await engine.infer(ask("m", A=[[1, 2]]))
+        assert executions(engine) == 2
+        [told] = engine.model_config("m", "").instance_group
+        assert told.count == 3
+    assert len(it.happened("close")) == 3
+
+
+@pytest.mark.parametrize("more", ["", "dynamic_batching {}", "sequence_batching {}"])
+@run
+async def test_fewer_instances_close_the_others(stage, more):
+    it = stage(model(group(3), more))
+    async with engine_on(it.root) as engine:
+        it.write(model(group(1), more))
+        await engine.load(LoadRequest("m"))
+        await it.closed(2)
+        assert len(it.happened("open")) == 3
+        it.write(model(group(2), more))
+        await engine.load(LoadRequest("m"))
+        assert len(it.happened("open")) == 4
+    assert len(it.happened("close")) == 4
+
+
+@run
+async def test_polling_changes_counts_as_well(stage, ask):
+    it = stage(model(group(1)))
+    async with engine_on(it.root, "poll") as engine:
+        await engine.infer(ask("m", A=[[1, 2]]))
+        it.write(model(group(2)))
+        await asyncio.gather(*await engine.look())
+        assert it.happened("open") == ["g_0", "g_1"]
+        assert executions(engine) == 1
+
+
+@run
+async def test_the_same_counts_again_change_nothing(stage):
+    it = stage(model(group(2)))
+    async with engine_on(it.root) as engine:
+        it.write(model(group(2)) + "\n")
+        await engine.load(LoadRequest("m"))
+        assert (len(it.happened("open")), it.happened("close")) == (2, [])
+
+
+@run
+async def test_requests_without_pause_notice_nothing(stage, ask):
+    it = stage(model(group(2), backend="unbounded"))
+    async with engine_on(it.root) as engine:
+        asked = 0
+        is_over = False
+
+        async def client():
+            nonlocal asked
+            while not is_over:
+                await engine.infer(ask("m", A=[[1, 2]]))
+                asked += 1
+
+        clients = [asyncio.create_task(client()) for _ in range(8)]
+        for count in (4, 1, 3, 1, 2):
+            it.write(model(group(count), backend="unbounded"))
+            await engine.load(LoadRequest("m"))
+            before = asked
+            await until(lambda before=before: asked >= before + 50)
+        is_over = True
+        await asyncio.gather(*clients)
+        assert executions(engine) == asked
+    assert len(it.happened("open")) == len(it.happened("close"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        model(group(2, "other")),
+        model(group(2) + group(1, "h")),
+        model(group(2), "version_policy { all {} } parameters { key: 'a' }"),
+    ],
+)
+@run
+async def test_any_other_change_loads_the_model_anew(stage, changed):
+    it = stage(model(group(1)))
+    async with engine_on(it.root) as engine:
+        it.write(changed)
+        await engine.load(LoadRequest("m"))
+        assert it.happened("open")[0] == "g_0"
+        await it.closed(1)
+        assert executions(engine) == 0
+
+
+@run
+async def test_a_file_that_changed_too_loads_the_model_anew(stage):
+    it = stage(model(group(1)))
+    async with engine_on(it.root) as engine:
+        it.write(model(group(2)))
+        (it.root / "m" / "1" / "weights").write_text("new")
+        await engine.load(LoadRequest("m"))
+        assert it.happened("open") == ["g_0", "g_0", "g_1"]
+        await it.closed(1)
+
+
+LIMITED = "rate_limiter { resources { name: 'R' count: 1 } }"
+
+
+@run
+async def test_fewer_of_one_kind_among_several_load_the_model_anew(stage):
+    it = stage(model(group(2) + group(1, "h", LIMITED)))
+    async with engine_on(it.root) as engine:
+        it.write(model(group(3) + group(1, "h", LIMITED)))
+        await engine.load(LoadRequest("m"))
+        assert len(it.happened("open")) == 4
+        it.write(model(group(1) + group(1, "h", LIMITED)))
+        await engine.load(LoadRequest("m"))
+        assert len(it.happened("open")) == 6
+        await it.closed(4)
+
+
+@run
+async def test_an_instance_that_cannot_be_opened_leaves_all_as_it_was(stage, theirs, ask):
+    it = stage(model(group(1)))
+    async with engine_on(it.root) as engine:
+        it.write(model(group(3)))
+        theirs.failures += [None, RuntimeError("no room")]
+        with pytest.raises(LoadFailed, match="no room"):
+            await engine.load(LoadRequest("m"))
+        assert it.happened("close") == ["g_1"]
+        assert engine.model_config("m", "").instance_group[0].count == 1
+        await engine.infer(ask("m", A=[[1, 2]]))
+        await engine.load(LoadRequest("m"))  # now there is
+        assert it.happened("open") == ["g_0", "g_1", "g_1", "g_2"]
+
+
+@run
+async def test_another_version_that_fails_keeps_the_counts_as_they_were(stage, theirs):
+    policy = "version_policy { all {} }"
+    it = stage(model(group(1), policy))
+    async with engine_on(it.root) as engine:
+        (it.root / "m" / "2").mkdir()
+        it.write(model(group(2), policy))
+        theirs.failures.append(RuntimeError("broken"))
+        with pytest.raises(LoadFailed, match=r"version 2.*broken"):
+            await engine.load(LoadRequest("m"))
+        await it.closed(1)
+        assert it.happened("open") == ["g_0", "g_1"]
+        assert engine.model_config("m", "").instance_group[0].count == 1
+
+
+@run
+async def test_new_instances_are_warmed_up(stage, theirs):
+    warm = (
+        "model_warmup { name: 'w' batch_size: 1 inputs { key: 'A' value { data_type: TYPE_FP32 "
+        "dims: 2 zero_data: true } } }"
+    )
+    it = stage(model(group(1), warm))
+    async with engine_on(it.root) as engine:
+        assert len(theirs.on_loop) == 1
+        it.write(model(group(3), warm))
+        await engine.load(LoadRequest("m"))
+        assert len(theirs.on_loop) == 3
+
+
+def of_sequence(number, *, start=False, end=False):
+    tensor = Tensor.from_numpy("A", np.array([[1, 2]], np.float32), DataType.FP32)
+    return InferRequest("m", inputs=[tensor], sequence=Sequence(number, start, end))
+
+
+@run
+async def test_sequences_go_on_while_instances_come_and_go(stage):
+    config = (
+        "sequence_batching { max_sequence_idle_microseconds: 60000000 "
+        "oldest { max_candidate_sequences: 1 } }"
+    )
+    it = stage(model(group(2), config))
+    async with engine_on(it.root) as engine:
+        for number in (1, 2):
+            await engine.infer(of_sequence(number, start=True))
+        third = asyncio.create_task(engine.infer(of_sequence(3, start=True)))
+        it.write(model(group(3), config))
+        await engine.load(LoadRequest("m"))
+        await third  # it waited for a slot
+        it.write(model(group(1), config))
+        await engine.load(LoadRequest("m"))
+        assert it.happened("close") == []
+        for number in (1, 2, 3):
+            await engine.infer(of_sequence(number))
+        for number in (3, 2, 1):
+            await engine.infer(of_sequence(number, end=True))
+        await it.closed(2)
+        await engine.infer(of_sequence(4, start=True, end=True))
+        assert executions(engine) == 10
+
+
+@run
+async def test_a_cached_model_keeps_its_answers(stage, ask):
+    kept = "response_cache { enable: true }"
+    it = stage(model(group(1), kept))
+    async with engine_on(it.root, cache=LocalCacheSettings(1 << 20)) as engine:
+        await engine.infer(ask("m", A=[[1, 2]]))
+        it.write(model(group(2), kept))
+        await engine.load(LoadRequest("m"))
+        await engine.infer(ask("m", A=[[1, 2]]))
+        assert executions(engine) == 1
+        assert len(it.happened("open")) == 2
