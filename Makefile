@@ -27,7 +27,7 @@ FUZZER := .venv-fuzz/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-clients test-platforms conform fuzz-rest bench bench-peers docs dev clean
+.PHONY: help run check test test-slow test-clients test-platforms conform fuzz-rest bench bench-peers bench-platforms docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minu
 	$(BIN)/python bench/scheduling.py $(if $(QUICK),--quick)
 
 bench-peers: $(PEERS) bench ## the same, with MLServer beside it in .venv-peers
+
+bench-platforms: $(PLATFORMS:%=.venv-%/.installed) ## what inferd adds to each framework's own call (PLATFORMS=)
+	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python bench/platforms.py $(ARGS); done
 
 docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 	$(BIN)/python tools/build_options_doc.py
