@@ -112,12 +112,14 @@ EXTRAS_torch := torch
 EXTRAS_tensorflow := tensorflow,openvino
 EXTRAS_classic := litert,sklearn
 MORE_classic := xgboost-cpu lightgbm
+ALONE_classic := mxnet==1.9.1
 
 .venv-%/.installed: pyproject.toml
 	@echo "Installing the framework of .venv-$*"
 	@test -d .venv-$* || $(PYTHON) -m venv .venv-$*
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1' $(FIRST_$*)
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$(EXTRAS_$*)]' --group platforms $(MORE_$*)
+	@$(if $(ALONE_$*),.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --no-deps $(ALONE_$*))
 	@touch $@
 
 $(FUZZER): pyproject.toml
