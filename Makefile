@@ -54,7 +54,7 @@ test-clients: $(DEV) ## other projects' clients: KServe, MLServer, httpx, grpc-j
 	$(BIN)/python clients/run.py $(ONLY)
 
 test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
-	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms $(ARGS); done
+	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms -m "not slow" $(ARGS); done
 
 conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a server they start themselves
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \
@@ -112,12 +112,14 @@ EXTRAS_torch := torch
 EXTRAS_tensorflow := tensorflow,openvino
 EXTRAS_classic := litert,sklearn
 MORE_classic := xgboost-cpu lightgbm
+ALONE_classic := mxnet==1.9.1
 
 .venv-%/.installed: pyproject.toml
 	@echo "Installing the framework of .venv-$*"
 	@test -d .venv-$* || $(PYTHON) -m venv .venv-$*
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1' $(FIRST_$*)
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$(EXTRAS_$*)]' --group platforms $(MORE_$*)
+	@$(if $(ALONE_$*),.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --no-deps $(ALONE_$*))
 	@touch $@
 
 $(FUZZER): pyproject.toml

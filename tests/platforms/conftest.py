@@ -24,6 +24,7 @@ NEEDS = {
     "test_litert.py": ("ai_edge_litert",),
     "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
     "test_trees.py": ("xgboost", "lightgbm"),
+    "test_mxnet.py": ("mxnet",),
 }
 """Test file -> the packages it needs."""
 
