@@ -65,6 +65,7 @@ fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document, half a minute
 
 bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minutes)
 	$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
+	$(BIN)/python bench/scheduling.py $(if $(QUICK),--quick)
 
 bench-peers: $(PEERS) bench ## the same, with MLServer beside it in .venv-peers
 

@@ -1,6 +1,6 @@
-"""Prints the CPU microseconds of one run of an ONNX model with nothing around it.
+"""Prints the CPU microseconds an image takes in an ONNX model with nothing around it.
 
-    python bench/bare_onnx.py MODEL_FILE SECONDS
+    python bench/bare_onnx.py MODEL_FILE SECONDS [BATCH_SIZE]
 
 One thread, spinning off: what a server can at best add its own work to.
 """
@@ -12,24 +12,25 @@ import numpy as np
 import onnxruntime
 
 
-def bare_cpu_us(model_file: str, seconds: float) -> float:
-    """Run the convnet in a loop for `seconds`; return CPU microseconds of this process a run."""
+def bare_cpu_us(model_file: str, seconds: float, batch_size: int = 1) -> float:
+    """Run the convnet in a loop for `seconds`; return CPU microseconds of this process an image."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model_file, options, providers=["CPUExecutionProvider"])
-    image = np.random.default_rng(7).random((1, 3, 224, 224), dtype=np.float32)
-    for _ in range(20):
+    image = np.random.default_rng(7).random((batch_size, 3, 224, 224), np.float32)
+    for _ in range(max(2, 20 // batch_size)):
         session.run(None, {"INPUT": image})
     runs, before = 0, time.process_time()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         session.run(None, {"INPUT": image})
         runs += 1
-    return (time.process_time() - before) / runs * 1e6
+    return (time.process_time() - before) / (runs * batch_size) * 1e6
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: bare_onnx.py MODEL_FILE SECONDS")
-    print(f"{bare_cpu_us(sys.argv[1], float(sys.argv[2])):.1f}")
+    if len(sys.argv) not in (3, 4):
+        sys.exit("usage: bare_onnx.py MODEL_FILE SECONDS [BATCH_SIZE]")
+    file, seconds, *sizes = sys.argv[1:]
+    print(f"{bare_cpu_us(file, float(seconds), *map(int, sizes)):.1f}")

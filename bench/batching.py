@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from cases import NUMPY_TYPES, Case, Request, encode
+from cases import NUMPY_TYPES, Arrays, Case, Request, encode
 from load import Row, measure
 from make_models import ConvNet, finish_model, simple_model, write_model
 from onnx import TensorProto, helper, numpy_helper
@@ -100,10 +100,15 @@ def request_for(name: str, way: str) -> Request:
         key: random.random((1, *dims)).astype(NUMPY_TYPES[datatype])
         for key, (datatype, dims) in MODELS[name].inputs.items()
     }
-    request = encode(Case("bin", "batching"), _served(name, way), "", inputs)
+    return binary_request(_served(name, way), inputs)
+
+
+def binary_request(model: str, inputs: Arrays) -> Request:
+    """Return a binary request with `inputs` for all outputs there are."""
+    request = encode(Case("bin", "batching"), model, "", inputs)
     size = int(request.headers["Inference-Header-Content-Length"])
     document = json.loads(request.body[:size])
-    del document["outputs"]  # all there are
+    del document["outputs"]
     document["parameters"] = {"binary_data_output": True}
     head = json.dumps(document).encode()
     headers = {**request.headers, "Inference-Header-Content-Length": str(len(head))}

@@ -32,6 +32,8 @@ class InferdError(Exception):
     code = Code.INTERNAL
     is_lost = False
     """Whether it says nothing about the request: what ran it went away, another may run it."""
+    is_untaken = False
+    """Whether nothing ever ran it, so that running it is no repetition."""
     retry_s = 0
     """After so many seconds it is worth trying again; 0: that is not known."""
 

@@ -745,6 +745,33 @@ def test_a_failed_request_leaves_no_tensors_for_the_garbage_collector(quick, del
         gc.enable()
 
 
+class Walking(FixedPace):
+    """Counts how often it looks at the queue."""
+
+    looks = 0
+
+    def choose(self, queue, now_ns):
+        self.looks += 1
+        return super().choose(queue, now_ns)
+
+
+def test_while_a_batch_gathers_the_queue_is_not_walked_for_each_request():
+    async def serve():
+        execution = SimulatedExecution()
+        queue, _, plan = parts_of(DynamicBatching())
+        pace = Walking(8, (4,), 5000)
+        scheduler = DynamicScheduler(execution, queue, pace, plan, alarm=SimulatedAlarm)
+        sent = send(scheduler, *requests_of("abcd"))
+        await ended(sent)
+        assert (pace.looks, execution.started[0]) == (2, (0, ["a", "b", "c", "d"]))
+        late = send(scheduler, *requests_of("ef"))
+        await passes(1)
+        late[0].task.cancel()
+        assert await ended(late) == [11, 25]
+
+    simulate(serve)
+
+
 # --- held, for tests ---
 
 

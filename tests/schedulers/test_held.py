@@ -39,9 +39,11 @@ def test_nothing_is_chosen_before_so_many_wait_and_then_as_ever():
         queue.add(Waiting(InferRequest("m"), None, None), now_ns)
         assert pace.choose(queue, now_ns) == (0, 0)
         assert not pace.starts_at_once
+        assert pace.enough == 0
     queue.add(Waiting(InferRequest("m"), None, None), 3)
     assert pace.choose(queue, 3) == (2, 0)
     assert pace.starts_at_once
+    assert pace.enough == 2
     queue.take(2)
     assert pace.choose(queue, 4) == (1, 0)
 

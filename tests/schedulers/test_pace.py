@@ -73,3 +73,10 @@ def test_when_how_many_are_sent(sizes, delay_us, now_ns, chosen):
 
 def test_without_a_batch_dim_each_is_a_batch():
     assert FixedPace(0, (), 0).choose(queue_of(1, 1), 2) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("most", "preferred", "enough"), [(8, (4, 6), 4), (8, (), 8), (0, (), 1), (8, (8,), 8)]
+)
+def test_fewer_than_the_smallest_size_to_be_sent_are_not_enough(most, preferred, enough):
+    assert FixedPace(most, preferred, 1).enough == enough

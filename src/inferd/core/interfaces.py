@@ -12,6 +12,7 @@ from inferd.config.model import ModelConfig, RateLimiter
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
+from inferd.observe.custom import CustomMetrics
 
 Answer = InferResponse | InferdError
 Outcome = Sequence[Answer] | InferdError
@@ -300,12 +301,14 @@ class ModelControl(Protocol):
 class Surroundings(msgspec.Struct, frozen=True):
     """What a backend may know of the server it works in.
 
-    `models`, `control` and `loop` are None where there is no server. `load_timeout_s` bounds the
-    opening of an instance. `settings` are those of --backend-config for this backend, and for all.
+    `models`, `control`, `metrics` (those of models) and `loop` are None where there is no server.
+    `load_timeout_s` bounds the opening of an instance. `settings` are those of --backend-config for
+    this backend, and for all.
     """
 
     models: Models | None = None
     control: ModelControl | None = None
+    metrics: CustomMetrics | None = None
     loop: asyncio.AbstractEventLoop | None = None
     load_timeout_s: float = 3600.0
     settings: Mapping[str, str] = {}

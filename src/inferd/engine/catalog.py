@@ -117,7 +117,10 @@ class Catalog:
         for name, model in sorted(self.models.items()):
             for number, version in sorted(model.versions.items()):
                 shown = "" if number == NO_VERSION else str(number)
-                yield IndexEntry(name, shown, version.state, version.reason)
+                if version.served is not None and (trouble := version.served.trouble):
+                    yield IndexEntry(name, shown, ModelState.UNAVAILABLE, trouble)
+                else:
+                    yield IndexEntry(name, shown, version.state, version.reason)
 
     def is_sound(self) -> bool:
         """Tell whether every version is ready, or excused."""
@@ -131,11 +134,12 @@ class Catalog:
         """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
         model = self._known(name)
         if not version:
-            return model.default is not None
+            return model.default is not None and not model.default.trouble
         number = version_number(version)
         if number is None or number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
-        return model.versions[number].served is not None
+        served = model.versions[number].served
+        return served is not None and not served.trouble
 
     def find(self, name: str, version: str) -> Served:
         """Return what serves that version, "" for the highest. Raises ModelNotFound, Unavailable.

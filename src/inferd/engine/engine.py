@@ -22,6 +22,7 @@ from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.engine.steps import Steps
 from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from inferd.observe.custom import CustomMetrics
 from inferd.observe.family import Family
 from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
@@ -63,7 +64,8 @@ class Engine:
     `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
     load makes the whole server not ready. `log` and `tracer` are what the logging and trace
     extensions tell and change. `regions` is the shared memory of clients, who have none unless
-    `allow_client_shm`. `capacity` counts what is under way, and may be given limits.
+    `allow_client_shm`. `custom_metrics` are those of the models themselves. `capacity` counts what
+    is under way, and may be given limits.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Engine:
         allow_client_shm: bool = False,
     ) -> None:
         self.capacity = Capacity()
+        self.custom_metrics = CustomMetrics()
         self.regions = Regions(allowed=allow_client_shm)
         self._name = name
         self._strict_readiness = strict_readiness
@@ -85,7 +88,12 @@ class Engine:
         self._store = open_store(options.cache)
         steps = Steps(self, self.capacity)
         loader = Loader(
-            options, models=steps, control=self, find=self._catalog.find, store=self._store
+            options,
+            models=steps,
+            find=self._catalog.find,
+            store=self._store,
+            control=self,
+            metrics=self.custom_metrics,
         )
         self._control = Control(self._catalog, options, loader)
         self._models = self._catalog.models

@@ -49,6 +49,7 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
+from inferd.observe.custom import CustomMetrics
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
@@ -105,7 +106,7 @@ class Loader:
 
     Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
     are kept in `store` by those that want it. Models that call others do so through `models`, and
-    load and unload them by `control`.
+    load and unload them by `control`, and count in `metrics`.
     """
 
     def __init__(
@@ -115,11 +116,13 @@ class Loader:
         find: Callable[[str, str], Served] | None = None,
         store: Store | None = None,
         control: ModelControl | None = None,
+        metrics: CustomMetrics | None = None,
     ) -> None:
         self._options = options
         self._keeper = Keeper(store, find) if store is not None else None
         self._models = models
         self._model_control = control
+        self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
         self._machine = Machine(self._gpu_count, options.host_policies)
@@ -206,8 +209,9 @@ class Loader:
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
-        for instance in alone:
-            if isinstance(instance, AsyncInstance) and self._loop is not None:
+        served.remote = [one for one in alone if isinstance(one, AsyncInstance)]
+        for instance in served.remote:
+            if self._loop is not None:
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
         served.instances = instances
         served.is_on_gpu = any(place.gpu for place in instances.places)
@@ -309,6 +313,7 @@ class Loader:
         return Surroundings(
             self._models,
             self._model_control,
+            self._metrics,
             self._loop,
             options.model_load_timeout_secs,
             settings,

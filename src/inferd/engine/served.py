@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.interfaces import Scheduler
+from inferd.core.interfaces import AsyncInstance, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.engine.identity import Identity, Unknown
@@ -90,6 +90,7 @@ class Served:
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
+        self.remote: Sequence[AsyncInstance] = ()
         self.nesting = 0
         self.run_count = 1
         self.way: tuple[str, ...] = ()
@@ -108,6 +109,12 @@ class Served:
         self._names = frozenset(self._inputs)
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
+
+    @property
+    def trouble(self) -> str:
+        """Why it runs no requests for some time, though it is loaded; "" when it does."""
+        troubles = [instance.trouble for instance in self.remote]
+        return troubles[0] if troubles and all(troubles) else ""
 
     def inputs(self) -> list[TensorMetadata]:
         """Return the inputs as V2 metadata, batch dim included."""

@@ -143,6 +143,7 @@ class AdaptivePace:
         self._patience_ns = FIRST_PATIENCE_NS
         self._until_forgiven = FORGIVEN_AFTER
         self.look_after = FIRST_LOOK
+        self.enough = 0  # each request tells something
         self.starts_at_once = True
 
     # --- what happens ---

@@ -55,6 +55,7 @@ class DynamicScheduler(QueueingScheduler):
         self._order = _Order() if keeps_order else None
         self._until_look = pace.look_after
         self._is_soon = False  # the alarm goes off when all have had their turn
+        self._gathers = False  # a batch waits for more
         self._runs_at_once = False  # a request that comes now waits for nobody
         self._settle()
 
@@ -115,12 +116,19 @@ class DynamicScheduler(QueueingScheduler):
         if order is not None:
             order.add(waiting)
         pace.came(len(queue))
-        if not self._is_soon:
+        if self._changes_nothing(waiting):
+            if waiting.late_ns:
+                self._alarm.set(waiting.late_ns)
+            self._settle()
+        else:
             self._advance()
-        elif waiting.late_ns:
-            self._alarm.set(waiting.late_ns)
-        self._settle()
         return waiting
+
+    def _changes_nothing(self, waiting: Waiting) -> bool:
+        """Tell whether what comes next comes as it was to, though this request waits now, too."""
+        if self._is_soon or not self._free_count:
+            return True
+        return self._gathers and waiting.kind is None and self._queue.size < self._pace.enough
 
     def _give_up(self, waiting: Waiting) -> None:
         # One that waits in the queue never runs; the answer of one that runs is dropped.
@@ -141,6 +149,7 @@ class DynamicScheduler(QueueingScheduler):
         for late in queue.expire(now_ns):
             self._answer(late, queue.too_late(late))
         due_ns = self._start_batches(now_ns)
+        self._gathers = due_ns > now_ns
         late_ns = queue.next_late_ns()
         if late_ns and not 0 < due_ns < late_ns:
             due_ns = late_ns

@@ -22,6 +22,11 @@ class HeldPace:
         """See Pace."""
         return self._pace.look_after
 
+    @property
+    def enough(self) -> int:
+        """See Pace."""
+        return 0 if self._is_held else self._pace.enough
+
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """See Pace.choose. While it is held only another request makes a difference."""
         if self._is_held and len(queue) < self._count:

@@ -58,6 +58,11 @@ class Pace(Protocol):
         """After so many requests that ran on the event loop it wants to look at one; 0: never."""
         ...
 
+    @property
+    def enough(self) -> int:
+        """While so many items wait not yet, all of one kind, one more request changes nothing."""
+        ...
+
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """Return how many requests of `queue`, which is not empty, are the next batch.
 
@@ -100,6 +105,7 @@ class FixedPace:
         self._delay_ns = 1000 * delay_us
         self.starts_at_once = not delay_us
         self.look_after = 0
+        self.enough = min((self._most, *self._preferred))
 
     def choose(self, queue: Iterable[Waiting], now_ns: int) -> tuple[int, int]:
         """See Pace.choose."""

@@ -11,6 +11,11 @@ UNSET = QueuePolicy(allow_timeout_override=True)
 """What holds where the configuration has no policy: the request's own timeout."""
 
 
+NESTED_US = 30_000_000
+"""How long a request may wait that another one waits for: models that call each other could wait
+for ever."""
+
+
 def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:
     """Return how long `request` may wait, 0: for ever.
 
@@ -18,7 +23,9 @@ def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:
     """
     timeout_us, own_us = policy.default_timeout_microseconds, request.timeout_us
     if own_us and policy.allow_timeout_override and (own_us < timeout_us or policy is UNSET):
-        return own_us
+        timeout_us = own_us
+    if request.callers:
+        return min(timeout_us or NESTED_US, NESTED_US)
     return timeout_us
 
 

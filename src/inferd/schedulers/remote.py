@@ -171,7 +171,8 @@ class RemoteExecution(Execution):
         self._let_go_if_done(instance)
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
-            if instance.retries and not job.was_retried and outcome.is_lost:
+            may_retry = instance.retries and not job.was_retried and outcome.is_lost
+            if may_retry or outcome.is_untaken:
                 job.was_retried = True
                 self._jobs.put(job)  # the instance tells when it is free
                 return
@@ -180,6 +181,11 @@ class RemoteExecution(Execution):
         job.requests[0].ended_ns = self.clock()
         self.note_ended()
         job.finish(outcome, 0)
+
+    def put_back(self, job: Job) -> None:
+        """Let a job wait that no instance has taken after all."""
+        self._running.pop(job, None)
+        self._jobs.put(job)
 
     def end_stream(self, job: Job) -> None:
         """Forget a stream that is over."""
@@ -208,6 +214,9 @@ class _RemoteStreamJob(StreamJob):
         self._number = instance.begin_stream(self.requests[0], self._deliver)
 
     def _deliver(self, answer: Answer | None, share: int) -> None:
+        if isinstance(answer, InferdError) and answer.is_untaken:
+            self._execution.put_back(self)
+            return
         self.answers.put_nowait((answer, share))
         if answer is None:
             self._execution.end_stream(self)

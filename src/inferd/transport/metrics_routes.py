@@ -82,6 +82,9 @@ class MetricsRoutes:
         for piece in text:
             pieces.append(piece)
             await asyncio.sleep(0)
+        for custom in self._engine.custom_metrics.families():
+            pieces.append(custom.text())
+            await asyncio.sleep(0)
         return HttpAnswer(200, ["".join(pieces).encode()], CONTENT_TYPE)
 
     async def _ask_devices(self) -> list[Family]:

@@ -87,3 +87,8 @@ def write_model(root, name, source, config=ONE_CONFIG, version=1):
     if source is not None:
         (folder / "model.py").write_text(HEAD + textwrap.dedent(source))
     return folder
+
+
+def parameter(key, value):
+    """Return a parameter as config.pbtxt says it."""
+    return f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n'

@@ -132,3 +132,53 @@ def test_what_execute_raises_is_told_with_file_and_line(serve):
                 asked.ask("bad", over, IN=np.zeros(1, np.int32))
             told = "model 'bad' failed: ValueError: bad thing (1/model.py, line 7, in execute)"
             assert told in str(caught.value)
+
+
+LOADS = """
+    class TritonPythonModel:
+        def execute(self, requests):
+            [which] = requests[0].inputs()[0].as_numpy()
+            told = "done"
+            try:
+                if which == 0:
+                    pb_utils.load_model(model_name="pid")
+                elif which == 1:
+                    pb_utils.unload_model(model_name="pid")
+                elif which == 2:
+                    pb_utils.load_model("no_such_model")
+            except pb_utils.TritonModelException as error:
+                told = str(error)
+            told += f" {pb_utils.is_model_ready('pid')}"
+            text = np.array([told], np.object_)
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)])]
+"""
+TEXT_CONFIG = ONE_CONFIG.replace('OUT" data_type: TYPE_INT32', 'OUT" data_type: TYPE_STRING')
+
+
+@pytest.mark.slow
+def test_a_model_loads_and_unloads_others_where_clients_may(serve):
+    options = {"model_control_mode": "explicit", "load_model": ("loads",)}
+    with serve(options, loads=(LOADS, TEXT_CONFIG), pid=(ADD_SUB, ADD_SUB_CONFIG)) as asked:
+        told = [asked.ask("loads", IN=np.array([n], np.int32))["OUT"][0] for n in (0, 1, 2)]
+        assert told[0] == b"done True"
+        assert told[1] == b"done False"
+        assert b"no such model in the repository False" in told[2]
+    with serve(loads2=(LOADS, TEXT_CONFIG)) as asked:
+        told = asked.ask("loads2", IN=np.array([1], np.int32))["OUT"][0]
+        assert b"explicit" in told
+
+
+def test_finalize_is_called_before_the_process_ends(serve, models):
+    source = """
+        import pathlib
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.mark = pathlib.Path(args["model_repository"]) / "finalized"
+            def execute(self, requests): ...
+            def finalize(self):
+                self.mark.touch()
+    """
+    with serve(ends=source):
+        mark = models() / "ends" / "finalized"
+        assert not mark.exists()
+    assert mark.exists()

@@ -27,12 +27,21 @@ Item = InferResponse | BaseException | None
 """An answer, an error, or the end."""
 
 
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's, whose hand-over between threads is cheaper, where there is uvloop."""
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class AsyncFunctionInstance(FunctionInstance):
     """An asynchronous function; many of its requests may be under way. See ConcurrentInstance."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self.loop = asyncio.new_event_loop()
+        self.loop = _new_event_loop()
         self._is_closed = False
         self._thread = Thread(target=self._run, name=f"inferd-{call.model}", daemon=True)
         self._thread.start()
@@ -44,7 +53,7 @@ class AsyncFunctionInstance(FunctionInstance):
 
     def submit(self, request: InferRequest) -> Future[InferResponse]:
         """See ConcurrentInstance.submit."""
-        return asyncio.run_coroutine_threadsafe(self._one(request), self.loop)
+        return asyncio.run_coroutine_threadsafe(self._guarded(request), self.loop)
 
     def flow(self, request: InferRequest, put: Callable[[Item], None]) -> "AnswerFlow":
         """See ConcurrentInstance.flow."""
@@ -52,12 +61,15 @@ class AsyncFunctionInstance(FunctionInstance):
 
     async def answers(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of `request`; to be iterated on `loop`. Raises what the model does."""
-        yield self._call.answer(request, await self._call.begin(request))
+        yield await self.answer(request)
 
-    async def _one(self, request: InferRequest) -> InferResponse:
+    async def answer(self, request: InferRequest) -> InferResponse:
+        """Return the one answer of `request`; to be awaited on `loop`. Raises as `answers`."""
+        return self._call.answer(request, await self._call.begin(request))
+
+    async def _guarded(self, request: InferRequest) -> InferResponse:
         try:
-            async with aclosing(self.answers(request)) as answers:
-                return self._call.one_of([answer async for answer in answers])
+            return await self.answer(request)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -109,6 +121,11 @@ class AsyncStreamInstance(AsyncFunctionInstance):
         finally:
             if hasattr(values, "aclose"):  # at once, and not when the garbage collector comes
                 await values.aclose()
+
+    async def answer(self, request: InferRequest) -> InferResponse:
+        """Return the one answer of `request`; to be awaited on `loop`. Raises as `answers`."""
+        async with aclosing(self.answers(request)) as answers:
+            return self._call.one_of([answer async for answer in answers])
 
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
         """See DecoupledInstance.stream."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.environments import (
     DEFAULT_TIMEOUT_S,
@@ -94,7 +95,10 @@ class PythonBackend:
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """See Backend.open. Raises InferdError with file and line of what the model raises."""
         _check_file(files)
-        instance = WorkerInstance(self._plan(files, config, placement, "run"))
+        calls = WorkerCalls(config.name, self._surroundings)
+        plan = self._plan(files, config, placement, "run")
+        instance = WorkerInstance(plan, calls.receive, calls.end)
+        calls.instance = instance
         instance.start()
         return instance
 

@@ -9,13 +9,14 @@ import concurrent.futures
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
-from inferd.backends.worker.link import Payload
+from inferd.backends.worker.link import LinkClosed, Payload
 from inferd.backends.worker.message import (
     Answer,
     Answers,
@@ -39,6 +40,12 @@ class Lost(Unavailable):
     """The worker process ended while the request was in it."""
 
     is_lost = True
+
+
+class Untaken(Lost):
+    """The worker process had ended before the request came to it."""
+
+    is_untaken = True
 
 
 class _Batch:
@@ -74,16 +81,21 @@ class WorkerInstance(Supervisor):
     """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
 
     `receive_other` gets the packets that are neither answers nor the start: kind, document, data.
+    `on_end` is called when a process has ended.
     """
 
     bounded = False
 
     def __init__(
-        self, plan: Plan, receive_other: Callable[[int, memoryview, Any], None] | None = None
+        self,
+        plan: Plan,
+        receive_other: Callable[[int, memoryview, Any], None] | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(plan)
         self.retries = plan.retries
         self._receive_other = receive_other
+        self._on_end = on_end
         self._version = str(plan.version)
         self._numbers = 0
         self._batches: dict[int, _Batch] = {}
@@ -106,12 +118,13 @@ class WorkerInstance(Supervisor):
             self._places[number] = batch, index
         self._numbers = number
         self._batches[number] = batch
-        if not self._send_batch(number, batch, documents, payload):
+        callers = max((request.callers for request in requests), key=len)
+        error = self._send_batch(number, batch, (documents, payload), callers)
+        if error is not None:
             del self._batches[number]
             for one in documents:
                 del self._places[one[0]]
-            self.is_free = True
-            finish(self._too_large(payload))
+            finish(error)
 
     def begin_stream(self, request: InferRequest, deliver: Deliver) -> int:
         """See AsyncInstance.begin_stream."""
@@ -122,30 +135,33 @@ class WorkerInstance(Supervisor):
         self._batches[number] = batch
         self._streams[number] = _Stream(request, deliver)
         documents = [describe_request(number, request, payload)]
-        if not self._send_batch(number, batch, documents, payload):
+        error = self._send_batch(number, batch, (documents, payload), request.callers)
+        if error is not None:
             del self._batches[number], self._streams[number]
-            self.is_free = True
-            deliver(self._too_large(payload), 0)
-            deliver(None, 0)
+            deliver(error, 0)
+            if not error.is_untaken:
+                deliver(None, 0)
         return number
 
     def _send_batch(
-        self, number: int, batch: _Batch, documents: list[Any], payload: Payload
-    ) -> bool:
+        self, number: int, batch: _Batch, packed: tuple[list[Any], Payload], callers: Sequence[str]
+    ) -> InferdError | None:
+        """Send a batch; return why that cannot be."""
         link, plan = self._link, self.plan
         assert link is not None
         self.is_free = False
-        callers: tuple[str, ...] = ()
-        for request in batch.requests:
-            callers = max(callers, request.callers, key=len)
         try:
-            link.send(packet.EXECUTE, [number, documents, callers], payload)
+            link.send(packet.EXECUTE, [number, packed[0], callers], packed[1])
+        except LinkClosed:
+            msg = f"the worker process of model '{plan.model}' has just ended"
+            return Untaken(msg)  # it is free again when there is another process
         except ArenaFull:
-            return False
+            self.is_free = True
+            return self._too_large(packed[1])
         self._executing = batch
         if plan.timeout_s and self._loop is not None:
             batch.timer = self._loop.call_later(plan.timeout_s, self._time_out)
-        return True
+        return None
 
     def _too_large(self, payload: Payload) -> InferdError:
         msg = (
@@ -168,22 +184,22 @@ class WorkerInstance(Supervisor):
             for number, (batch, index) in self._places.items()
             if id(batch.requests[index]) in wanted
         ]
-        if numbers and self._link is not None:
-            self._link.send(packet.CANCEL, [numbers])
+        if numbers:
+            self.send(packet.CANCEL, [numbers])
 
     def cancel_stream(self, number: int) -> None:
         """See AsyncInstance.cancel_stream."""
-        if self._streams.pop(number, None) is not None and self._link is not None:
-            self._link.send(packet.CANCEL, [[number]])
+        if self._streams.pop(number, None) is not None:
+            self.send(packet.CANCEL, [[number]])
 
     def credit(self, number: int, share: int) -> None:
         """See AsyncInstance.credit."""
         stream = self._streams.get(number)
-        if stream is None or self._link is None:
+        if stream is None:
             return
         stream.taken += share
         if stream.taken >= CREDIT_AT:
-            self._link.send(packet.CREDIT, [[[number, stream.taken]]])
+            self.send(packet.CREDIT, [[[number, stream.taken]]])
             stream.taken = 0
 
     # --- packets ---
@@ -210,6 +226,7 @@ class WorkerInstance(Supervisor):
         return self._executing is not None
 
     def _lose(self, told: str) -> None:
+        self._on_end()
         batches, streams = self._batches, self._streams
         self._batches, self._streams = {}, {}
         self._places.clear()
@@ -274,7 +291,8 @@ class WorkerInstance(Supervisor):
     def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
         """Send a packet that is no request, if the process is there. Raises ArenaFull."""
         if self._link is not None:
-            self._link.send(kind, document, payload)
+            with suppress(LinkClosed):
+                self._link.send(kind, document, payload)
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that a packet says are released."""

@@ -5,6 +5,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,6 +15,10 @@ from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 
 _encode = msgspec.json.Encoder().encode
 _ZEROS = bytes(packet.ALIGN)
+
+
+class LinkClosed(Exception):
+    """The worker has closed its end: it will read nothing any more."""
 
 
 class Payload:
@@ -129,7 +134,7 @@ class Link:
             self._arena.give(offset)
 
     def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
-        """Send a packet; `document` is without its first element. Raises ArenaFull."""
+        """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed."""
         released = self._received.released()
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
@@ -162,7 +167,8 @@ class Link:
     def release(self) -> None:
         """Tell the worker which of its blocks are free, if that is much."""
         if self._received.released_count and self._received.is_much:
-            self.send(packet.RELEASE, [])
+            with suppress(LinkClosed):
+                self.send(packet.RELEASE, [])
 
     def _put(self, whole: bytes) -> None:
         if not self._backlog and not self._is_closed:
@@ -170,8 +176,8 @@ class Link:
                 self._socket.send(whole)
             except BlockingIOError:
                 pass
-            except OSError:
-                return  # it is told by `lost`
+            except OSError as error:
+                raise LinkClosed from error
             else:
                 return
         self._backlog.append(whole)

@@ -10,12 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.link import Link
+from inferd.backends.worker.link import Link, LinkClosed
 from inferd.backends.worker.message import Failed, Logged, Started
 from inferd.backends.worker.process import Process
 from inferd.errors import BackendFailed, InferdError, Unavailable
@@ -66,7 +67,8 @@ class Supervisor:
         self.on_change: Callable[[], None] = lambda: None
         self.is_free = False
         self.trouble = ""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # the same, while it reads the link
         self._process: Process | None = None
         self._link: Link | None = None
         self._started: Started | InferdError | None = None
@@ -101,16 +103,18 @@ class Supervisor:
         process = plan.make(self._log_line)
         link = Link(process.socket, process.arena, process.received, self._receive, self._lost)
         self._started = None
-        process.ended = self._note_end
+        process.ended = lambda _: self._note_end(process)
         self._process, self._link = process, link
         self._born_s = time.monotonic()
         try:
             process.start()
-            link.send(packet.START, [plan.settings])
+            with suppress(LinkClosed):  # then it has ended, which is noticed
+                link.send(packet.START, [plan.settings])
             return self._wait_for_start(process, link)
         except BaseException:
             process.kill("was given up")
             process.has_ended.wait(FINALIZE_S)
+            self._process = self._link = None
             link.close()
             process.close()
             raise
@@ -150,27 +154,27 @@ class Supervisor:
         elif self._loop is not None:
             self._loop.call_later(GRACE_S, process.kill, "closed its socket")
 
-    def _note_end(self, reason: str) -> None:
+    def _note_end(self, process: Process) -> None:
         """Called in the process's own thread, at its end."""
         if self._is_closing:
             self._closed.set()
         loop = self._loop
         if loop is not None:
             try:
-                loop.call_soon_threadsafe(self._bury, reason)
+                loop.call_soon_threadsafe(self._bury, process)
             except RuntimeError:  # the loop has closed
                 self._closed.set()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """See AsyncInstance.attach."""
-        if self._loop is not None:
+        if self._home is not None:
             return
-        self._loop = loop
+        self._home = self._loop = loop
         assert self._link is not None
         self._link.attach(loop)
         process = self._process
         if process is not None and process.has_ended.is_set():
-            self._bury(process.reason)
+            self._bury(process)
         else:
             self.on_change()
 
@@ -185,7 +189,8 @@ class Supervisor:
         if self._is_executing or self._loop is None:
             process.kill("was unloaded")
         else:
-            link.send(packet.FINALIZE, [])
+            with suppress(LinkClosed):
+                link.send(packet.FINALIZE, [])
         threading.Thread(target=self._end_in_time, args=(process, FINALIZE_S), daemon=True).start()
 
     def _end_in_time(self, process: Process, timeout_s: float) -> None:
@@ -207,16 +212,16 @@ class Supervisor:
 
     # --- the process has ended ---
 
-    def _bury(self, reason: str) -> None:
+    def _bury(self, process: Process) -> None:
         """Tell those who wait, and start another one."""
-        process, link = self._process, self._link
-        if process is None or link is None:
-            return
+        link = self._link
+        if process is not self._process or link is None:
+            return  # it was buried before
         self._process = self._link = None
         self.is_free = False
         link.close()
         process.close()
-        told = f"the worker process of model '{self.plan.model}' {reason}"
+        told = f"the worker process of model '{self.plan.model}' {process.reason}"
         if not self._is_closing:
             log.error("%s", told)
         is_calm = self._has_answered or time.monotonic() - self._born_s > CALM_S
@@ -227,13 +232,13 @@ class Supervisor:
         self.on_change()
 
     def _start_again(self, why: str) -> None:
-        assert self._loop is not None
+        assert self._home is not None
         delay_s = 0.0
         if self._failures:
             delay_s = min(FIRST_DELAY_S * 2 ** (self._failures - 1), MOST_DELAY_S)
         if self._failures >= PATIENCE:
             self.trouble = f"{why}; the next start is in {delay_s:g} s"
-        self._loop.call_later(delay_s, self._start_in_thread)
+        self._home.call_later(delay_s, self._start_in_thread)
 
     def _start_in_thread(self) -> None:
         if self._is_closing:
@@ -243,7 +248,7 @@ class Supervisor:
         ).start()
 
     def _restart(self) -> None:
-        loop = self._loop
+        loop = self._home
         assert loop is not None
         error: InferdError | None = None
         try:
@@ -262,7 +267,6 @@ class Supervisor:
 
     def _restarted(self, error: InferdError | None) -> None:
         if error is not None:
-            self._process = self._link = None
             self.is_free = False
             self._failures += 1
             if not self._is_closing:
@@ -270,10 +274,9 @@ class Supervisor:
                 self._start_again(error.message)
                 self.on_change()
             return
-        process, link, loop = self._process, self._link, self._loop
-        assert process is not None
-        assert link is not None
-        assert loop is not None
+        process, link, loop = self._process, self._link, self._home
+        if process is None or link is None or loop is None:
+            return  # it has ended already, and was buried
         if self._is_closing:
             process.kill("was unloaded")
             return
@@ -282,7 +285,7 @@ class Supervisor:
         self._has_answered = False
         link.attach(loop)
         if process.has_ended.is_set():
-            self._bury(process.reason)
+            self._bury(process)
         else:
             self.on_change()
 

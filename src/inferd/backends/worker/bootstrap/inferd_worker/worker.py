@@ -126,7 +126,7 @@ class Worker:
         def wake() -> None:
             self.line.look()
             while self._inbox:
-                task = loop.create_task(self._execute_async())
+                task = loop.create_task(self._execute_async(*self._take()))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
             if self._is_ending or self.line.is_closed:
@@ -195,8 +195,9 @@ class Worker:
         ended_ns = time.perf_counter_ns()
         self._settle(batch, (began_ns, ended_ns), opens, requests, responses, failed)
 
-    async def _execute_async(self) -> None:
-        batch, opens, requests = self._take()
+    async def _execute_async(
+        self, batch: int, opens: list[Open], requests: list[InferenceRequest]
+    ) -> None:
         began_ns = time.perf_counter_ns()
         if self.is_decoupled:  # the next one may come
             self.line.send(packet.RESULT, [batch, began_ns, began_ns, []])

@@ -1,0 +1,287 @@
+"""WorkerCalls: what the model in a worker asks of the server, done on the event loop.
+
+Its requests to other models go through the engine like any other, without a socket. Each carries
+the names of the models that wait for it. That bounds how deep they may be nested, and lets a model
+notice that it would wait for itself; how long a nested request may wait in a queue is bounded, too
+(`inferd.schedulers.policy`), so two models that call each other cannot wait for ever.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.link import Payload
+from inferd.backends.worker.message import (
+    ERRORS,
+    SEQUENCE_END,
+    SEQUENCE_START,
+    Call,
+    Called,
+    Command,
+    Metered,
+    Note,
+    described,
+    tensors_of,
+)
+from inferd.core.interfaces import Models, Surroundings
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.errors import (
+    BackendFailed,
+    Code,
+    InferdError,
+    InvalidRequest,
+    ModelNotFound,
+    Unsupported,
+    foreign_text,
+)
+
+if TYPE_CHECKING:
+    from inferd.backends.worker.instance import WorkerInstance
+    from inferd.observe.custom import CustomMetric
+
+log = logging.getLogger("inferd.model")
+
+MAX_NESTING = 16
+"""So many models may wait for each other."""
+
+MAX_CALLS = 1000
+"""So many calls of one worker may run at once."""
+
+AHEAD = 16
+"""A decoupled model that is called may be so many responses ahead of the one that calls."""
+
+_CODES = {code: number for number, code in enumerate(kind.code for kind in ERRORS)}
+
+
+class WorkerCalls:
+    """The calls of one worker of `model`. `instance` is set when there is one."""
+
+    def __init__(self, model: str, surroundings: Surroundings) -> None:
+        self.instance: WorkerInstance | None = None
+        self._model = model
+        self._surroundings = surroundings
+        self._running: dict[int, tuple[asyncio.Task[None], asyncio.Semaphore]] = {}
+        self._metrics: dict[int, CustomMetric] = {}
+
+    def end(self) -> None:
+        """Give up what runs: its caller has ended."""
+        for task, _ in self._running.values():
+            task.cancel()
+        self._running.clear()
+        self._metrics.clear()
+
+    def receive(self, kind: int, document: memoryview, data: Any) -> None:
+        """Take a packet."""
+        if kind == packet.CALL:
+            call = msgspec.json.decode(document, type=Call)
+            self._give(call.released)
+            room = asyncio.Semaphore(AHEAD)
+            self._begin(call.number, self._call(call, data, room), room)
+        elif kind == packet.COMMAND:
+            command = msgspec.json.decode(document, type=Command)
+            self._give(command.released)
+            self._command(command)
+        elif kind == packet.METRIC:
+            metered = msgspec.json.decode(document, type=Metered)
+            self._give(metered.released)
+            if metric := self._metrics.get(metered.number):
+                metric.apply(metered.verb, metered.value)
+        elif kind in (packet.CREDIT, packet.HANG_UP):
+            note = msgspec.json.decode(document, type=Note)
+            self._give(note.released)
+            self._note(kind, note.number)
+
+    def _give(self, offsets: list[int]) -> None:
+        if offsets and self.instance is not None:
+            self.instance.give(offsets)
+
+    def _note(self, kind: int, number: int) -> None:
+        running = self._running.get(number)
+        if running is None:
+            return
+        task, room = running
+        if kind == packet.CREDIT:
+            room.release()
+        else:
+            task.cancel()
+
+    def _begin(
+        self, number: int, job: Coroutine[object, object, None], room: asyncio.Semaphore
+    ) -> None:
+        if len(self._running) >= MAX_CALLS:
+            job.close()
+            msg = f"model '{self._model}' has {MAX_CALLS} calls of other models under way"
+            self._refuse(number, InvalidRequest(msg))
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # the model is being loaded: a thread reads, and waits for each call
+            self._do_in_thread(number, job)
+            return
+        task = loop.create_task(job)
+        self._running[number] = task, room
+        task.add_done_callback(lambda _: self._running.pop(number, None))
+
+    def _do_in_thread(self, number: int, job: Coroutine[object, object, None]) -> None:
+        loop = self._surroundings.loop
+        if loop is None:
+            job.close()
+            msg = "there is no server here whose models could be called"
+            self._refuse(number, Unsupported(msg))
+        else:
+            asyncio.run_coroutine_threadsafe(job, loop).result()
+
+    # --- requests ---
+
+    async def _call(self, call: Call, data: Any, room: asyncio.Semaphore) -> None:
+        number = call.number
+        try:
+            models = self._surroundings.models
+            if models is None:
+                msg = "there are no models here that could be called"
+                raise Unsupported(msg)
+            request = self._request(call, data)
+            if call.is_decoupled:
+                await self._stream(number, models.stream(request), room)
+            else:
+                await self._infer(number, models, request)
+        except InferdError as error:
+            self._refuse(number, error)
+        except Exception as error:
+            log.exception(
+                "model '%s': a call of model '%s' failed", self._model, call.request.model
+            )
+            self._refuse(number, BackendFailed(foreign_text(error)))
+
+    async def _infer(self, number: int, models: Models, request: InferRequest) -> None:
+        self._answer(number, await models.infer(request), is_last=True)
+
+    async def _stream(
+        self, number: int, responses: AsyncGenerator[InferResponse, None], room: asyncio.Semaphore
+    ) -> None:
+        async with aclosing(responses):
+            async for response in responses:
+                await room.acquire()
+                self._answer(number, response, is_last=response.final)
+                if response.final:
+                    return
+        self._answer(number, InferResponse("", ""), is_last=True)
+
+    def _request(self, call: Call, data: Any) -> InferRequest:
+        asked = call.request
+        callers = (*call.callers, self._model)
+        if len(callers) > MAX_NESTING:
+            way = " -> ".join((*callers[-4:], asked.model))
+            msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
+            raise InvalidRequest(msg)
+        version = str(asked.version)
+        return InferRequest(
+            asked.model,
+            "" if version in ("-1", "") else version,
+            asked.id,
+            tensors_of(asked.inputs, data),
+            [WantedOutput(name) for name in asked.outputs or ()],
+            asked.parameters or {},
+            priority=max(0, asked.priority),
+            timeout_us=max(0, asked.timeout_us),
+            sequence=_sequence(asked),
+            callers=callers,
+        )
+
+    def _answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
+        payload = Payload()
+        document = [
+            "response",
+            [described(tensor, payload) for tensor in response.outputs],
+            response.parameters,
+            response.model,
+            response.version,
+            response.id,
+        ]
+        try:
+            self._reply([number, is_last, document], payload)
+        except ArenaFull as error:
+            raise BackendFailed(str(error)) from error
+
+    def _refuse(self, number: int, error: InferdError) -> None:
+        code = _CODES.get(error.code, _CODES[Code.INTERNAL])
+        self._reply([number, True, ["error", code, error.message]])
+
+    def _reply(self, document: list[Any], payload: Payload | None = None) -> None:
+        if self.instance is not None:
+            self.instance.send(packet.REPLY, document, payload)
+
+    # --- everything else ---
+
+    def _command(self, command: Command) -> None:
+        try:
+            if command.verb in ("load", "unload"):
+                job = self._control(command)
+                self._begin(command.number, job, asyncio.Semaphore(AHEAD))
+                return
+            value = self._value(command.verb, command.arguments)
+        except InferdError as error:
+            self._refuse(command.number, error)
+        except (TypeError, ValueError, KeyError) as error:
+            self._refuse(command.number, InvalidRequest(foreign_text(error)))
+        else:
+            self._reply([command.number, True, ["value", value]])
+
+    def _value(self, verb: str, arguments: list[Any]) -> Any:
+        metrics = self._surroundings.metrics
+        if verb == "is_ready":
+            return self._is_ready(*arguments)
+        if metrics is None:
+            msg = "there is no server here that has metrics"
+            raise Unsupported(msg)
+        if verb == "metric_family":
+            metrics.add_family(*arguments)
+            return None
+        if verb == "metric":
+            number, family, labels, bounds = arguments
+            self._metrics[number] = metrics.metric(family, labels, bounds or ())
+            return None
+        return self._metrics[arguments[0]].value
+
+    def _is_ready(self, name: str, version: str) -> bool:
+        control = self._surroundings.control
+        if control is None:
+            return False
+        with suppress(ModelNotFound):
+            return control.is_model_ready(name, version)
+        return False
+
+    async def _control(self, command: Command) -> None:
+        control = self._surroundings.control
+        try:
+            if control is None:
+                msg = "there is no server here that could load models"
+                raise Unsupported(msg)
+            if command.verb == "unload":
+                name, dependents = command.arguments
+                await control.unload(UnloadRequest(name, dependents))
+            else:
+                name, config, files = command.arguments
+                sent = {path: bytes.fromhex(content) for path, content in files.items()}
+                await control.load(LoadRequest(name, config or None, sent))
+        except InferdError as error:
+            self._refuse(command.number, error)
+        else:
+            self._reply([command.number, True, ["value", None]])
+
+
+def _sequence(asked: Called) -> Sequence | None:
+    if not asked.correlation_id:
+        return None
+    return Sequence(
+        asked.correlation_id,
+        start=bool(asked.flags & SEQUENCE_START),
+        end=bool(asked.flags & SEQUENCE_END),
+    )

@@ -1,0 +1,131 @@
+"""CustomMetrics: what models count themselves, among the server's metrics.
+
+Metrics of one family and the same labels are one, whichever model or instance counts it. They stay
+when the model goes: a counter that fell would lie.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+
+from inferd.errors import InvalidRequest
+from inferd.observe.family import Family, escaped, number
+
+MAX_FAMILIES = 1000
+MAX_METRICS = 1000
+"""So many metrics a family may have: each is kept for as long as the server runs."""
+
+RESERVED = ("nv_", "inferd_", "process_", "python_")
+"""How the names of the server's own metrics begin."""
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_KINDS = ("counter", "gauge", "histogram")
+
+
+class CustomMetric:
+    """One number, or, with `bounds`, the counts of values up to each of them."""
+
+    __slots__ = ("bounds", "count", "counts", "value")
+
+    def __init__(self, bounds: Sequence[float] = ()) -> None:
+        self.value = 0.0
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.count = 0
+
+    def apply(self, verb: str, value: float) -> None:
+        """Do what the model says: increment, set or observe."""
+        if verb == "increment":
+            self.value += value
+        elif verb == "set":
+            self.value = value
+        else:
+            self.counts[bisect_left(self.bounds, value)] += 1
+            self.count += 1
+            self.value += value
+
+
+class CustomFamily:
+    """A metric of models with its samples; `text` is as Family's."""
+
+    def __init__(self, name: str, kind: str, help: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.help = help
+        self.metrics: dict[str, CustomMetric] = {}
+
+    def text(self) -> str:
+        """Return its lines."""
+        help = self.help.replace("\\", r"\\").replace("\n", r"\n")
+        samples: list[tuple[str, float]] = []
+        if self.kind != "histogram":
+            samples = [(labels, metric.value) for labels, metric in self.metrics.items()]
+        text = Family(self.name, self.kind, help, samples).text()
+        if self.kind == "histogram":
+            text += "".join(self._lines())
+        return text
+
+    def _lines(self) -> Iterator[str]:
+        for labels, metric in self.metrics.items():
+            before = f"{labels}," if labels else ""
+            where = f"{{{labels}}}" if labels else ""
+            bounds = [*map(number, metric.bounds), "+Inf"]
+            for bound, count in zip(bounds, accumulate(metric.counts), strict=True):
+                yield f'{self.name}_bucket{{{before}le="{bound}"}} {count}\n'
+            yield f"{self.name}_sum{where} {number(metric.value)}\n"
+            yield f"{self.name}_count{where} {metric.count}\n"
+
+
+class CustomMetrics:
+    """The families of all models, by name."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, CustomFamily] = {}
+
+    def families(self) -> list[CustomFamily]:
+        """Return all families."""
+        return list(self._families.values())
+
+    def add_family(self, name: str, help: str, kind: str) -> None:
+        """Let there be a family of that name, kind and text.
+
+        Raises InvalidRequest for a name that is none or taken, and when there are too many.
+        """
+        known = self._families.get(name)
+        if known is not None:
+            if known.kind != kind:
+                msg = f"metric family '{name}' is a {known.kind} already, not a {kind}"
+                raise InvalidRequest(msg)
+            return
+        if not _NAME.fullmatch(name) or kind not in _KINDS:
+            msg = f"'{name[:100]}' is no name of a metric: letters, digits, _ and : make one"
+            raise InvalidRequest(msg)
+        if name.startswith(RESERVED):
+            msg = f"metric family '{name}': names with {', '.join(RESERVED)} are the server's own"
+            raise InvalidRequest(msg)
+        if len(self._families) >= MAX_FAMILIES:
+            msg = f"there are {MAX_FAMILIES} metric families of models already"
+            raise InvalidRequest(msg)
+        self._families[name] = CustomFamily(name, kind, help)
+
+    def metric(
+        self, family: str, labels: Mapping[str, str], bounds: Sequence[float] = ()
+    ) -> CustomMetric:
+        """Return the metric with `labels`, made if there is none. Raises InvalidRequest."""
+        metrics = self._families[family].metrics
+        for label in labels:
+            if not _LABEL.fullmatch(label) or label == "le":
+                msg = f"metric family '{family}': '{label[:100]}' is no name of a label"
+                raise InvalidRequest(msg)
+        if list(bounds) != sorted(set(bounds)):
+            msg = f"metric family '{family}': the buckets {list(bounds)} are not in order"
+            raise InvalidRequest(msg)
+        key = ",".join(f'{name}="{escaped(labels[name])}"' for name in sorted(labels))
+        if key not in metrics:
+            if len(metrics) >= MAX_METRICS:
+                msg = f"metric family '{family}' has {MAX_METRICS} metrics already"
+                raise InvalidRequest(msg)
+            metrics[key] = CustomMetric(bounds)
+        return metrics[key]

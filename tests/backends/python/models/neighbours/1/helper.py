@@ -1,0 +1,3 @@
+"""Lies beside model.py."""
+
+NAME = "helper"

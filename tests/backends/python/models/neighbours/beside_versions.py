@@ -1,0 +1,3 @@
+"""Lies in the model's folder."""
+
+NAME = "beside"

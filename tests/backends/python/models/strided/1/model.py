@@ -1,0 +1,11 @@
+"""An output that is not contiguous."""
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy().T[::-1])])
+            for r in requests
+        ]

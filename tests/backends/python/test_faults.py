@@ -1,0 +1,331 @@
+"""Models that are broken, and what becomes of those who ask them, and of everybody else."""
+
+import os
+import signal
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG, parameter
+from tritonclient.utils import InferenceServerException
+
+ZERO = np.zeros(1, np.int32)
+
+EXECUTE = """
+    class TritonPythonModel:
+        def execute(self, requests):
+            return {}
+"""
+
+PID = """
+    import os, threading
+    class TritonPythonModel:
+        def execute(self, requests):
+            if requests[0].inputs()[0].as_numpy()[0] == 1:
+                threading.Event().wait()
+            pid = np.array([os.getpid()], np.int32)
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pid)])]
+"""
+
+
+def reason_of(asked, model):
+    [row] = [row for row in asked.server.engine.index() if row.name == model]
+    return f"{row.state.value}: {row.reason}"
+
+
+def refused(asked, model, over="grpc", **inputs):
+    with pytest.raises(InferenceServerException) as caught:
+        asked.ask(model, over, **(inputs or {"IN": ZERO}))
+    return str(caught.value)
+
+
+LOADS = {
+    "no file": (None, "there is no 1/model.py"),
+    "a syntax error": ("class X(:\n", "SyntaxError: invalid syntax (1/model.py, line 4)"),
+    "an import that fails": (
+        "import no_such_module\n",
+        "ModuleNotFoundError: No module named 'no_such_module' (1/model.py, line 4, in <module>)",
+    ),
+    "no class": ("x = 1\n", "1/model.py defines no class TritonPythonModel"),
+    "no execute": (
+        "class TritonPythonModel:\n    pass\n",
+        "class TritonPythonModel in 1/model.py has no method execute",
+    ),
+    "an initialize that raises": (
+        "class TritonPythonModel:\n    def initialize(self, args):\n"
+        "        raise ValueError('nope')\n    def execute(self, requests): ...\n",
+        "ValueError: nope (1/model.py, line 6, in initialize)",
+    ),
+    "an initialize that exits": (
+        "import sys\nclass TritonPythonModel:\n    def initialize(self, args):\n"
+        "        sys.exit(3)\n    def execute(self, requests): ...\n",
+        "SystemExit: 3 (1/model.py, line 7, in initialize)",
+    ),
+    "a crash at the import": (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n",
+        "its worker process was killed by signal 11 (SIGSEGV) at the start",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LOADS)
+def test_a_model_that_cannot_be_loaded_says_why(serve, what):
+    source, expected = LOADS[what]
+    with serve(broken=source, good=(ADD_SUB, ADD_SUB_CONFIG)) as asked:
+        reason = reason_of(asked, "broken")
+        assert reason.startswith("UNAVAILABLE: ")
+        assert expected in reason
+        assert str(os.sep + "tmp") not in reason
+        asked.ask("good", INPUT0=np.zeros(16, np.int32), INPUT1=np.zeros(16, np.int32))
+
+
+@pytest.mark.slow
+def test_an_initialize_that_hangs_is_given_up(serve):
+    source = """
+        import threading
+        class TritonPythonModel:
+            def initialize(self, args):
+                threading.Event().wait()
+            def execute(self, requests): ...
+    """
+    options = {"backend_config": ("python,stub-timeout-seconds=1",)}
+    with serve(options, hangs=source) as asked:
+        assert "its worker process was not ready within 1 s" in reason_of(asked, "hangs")
+
+
+ANSWERS = {
+    "None": ("None", "line 6, returned None, expected a list of 1 InferenceResponse"),
+    "too few": ("[]", "returned 0 responses to 1 requests"),
+    "no list": ("7", "returned a int, expected a list of 1 InferenceResponse"),
+    "a wrong element": ("[7]", "a list that holds a int, expected InferenceResponse"),
+    "None in a list": ("[None]", "a list that holds None, expected InferenceResponse"),
+    "a wrong tensor": (
+        "[pb_utils.InferenceResponse([7])]",
+        "output_tensors of an InferenceResponse holds a int, expected Tensor (1/model.py, line 7",
+    ),
+    "a wrong array": (
+        "[pb_utils.InferenceResponse([pb_utils.Tensor('OUT', [7])])]",
+        "Tensor 'OUT' needs a numpy array, got list (1/model.py, line 7",
+    ),
+    "no name": (
+        "[pb_utils.InferenceResponse([pb_utils.Tensor('', np.zeros(1))])]",
+        "a Tensor needs a name, got '' (1/model.py, line 7",
+    ),
+    "a wrong name": (
+        "[pb_utils.InferenceResponse([pb_utils.Tensor('X', np.zeros(1, np.int32))])]",
+        "model 'odd' gave outputs 'X', expected 'OUT'",
+    ),
+    "a wrong datatype": (
+        "[pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.zeros(1))])]",
+        "produced output 'OUT' as FP64 [1], its configuration says INT32 [-1]",
+    ),
+    "no datatype at all": (
+        "[pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.zeros(1, complex))])]",
+        "numpy dtype complex128 has no counterpart",
+    ),
+    "an exit": ("__import__('sys').exit(1)", "SystemExit: 1 (1/model.py, line 7"),
+    "two answers": (
+        "[pb_utils.InferenceResponse([])] * 2",
+        "returned 2 responses to 1 requests",
+    ),
+    "a sent one and another": (
+        "[requests[0].get_response_sender().send(pb_utils.InferenceResponse("
+        "[pb_utils.Tensor('OUT', np.zeros(1))])) or pb_utils.InferenceResponse([])]",
+        "configuration says INT32",
+    ),
+    "a double send": (
+        "[s := requests[0].get_response_sender(), s.send(pb_utils.InferenceResponse("
+        "error=pb_utils.TritonError('once'))), s.send(pb_utils.InferenceResponse([]))]",
+        "once",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_an_execute_that_gives_no_answer_is_told_to_the_client(serve, what):
+    expression, expected = ANSWERS[what]
+    source = EXECUTE.format(expression)
+    with serve(odd=source) as asked:
+        for over in ("http", "grpc"):
+            told = refused(asked, "odd", over)
+            assert expected in told
+            assert "/tmp" not in told
+
+
+def test_a_worker_that_is_killed_loses_only_its_own_request(serve, eventually):
+    with serve(victim=PID, other=PID) as asked:
+        [pid] = asked.ask("victim", "grpc", IN=ZERO)["OUT"]
+        [other] = asked.ask("other", "grpc", IN=ZERO)["OUT"]
+        told = []
+        hung = threading.Thread(
+            target=lambda: told.append(refused(asked, "victim", IN=np.ones(1, np.int32)))
+        )
+        hung.start()
+        eventually(lambda: asked.server.engine.statistics("victim") and is_executing(pid))
+        os.kill(pid, signal.SIGKILL)
+        hung.join()
+        assert "the worker process of model 'victim' was killed by signal 9 (SIGKILL)" in told[0]
+        assert "StatusCode.UNAVAILABLE" in told[0]
+        [new] = asked.ask("victim", "grpc", IN=ZERO)["OUT"]
+        assert new != pid
+        assert asked.ask("other", "grpc", IN=ZERO)["OUT"][0] == other
+    eventually(lambda: not os.path.exists(f"/proc/{new}"))
+
+
+def is_executing(pid):
+    """Tell whether the process waits for its lock and not for the socket."""
+    with open(f"/proc/{pid}/wchan") as file:
+        return "futex" in file.read()
+
+
+def test_requests_that_come_while_a_worker_starts_again_wait_for_it(serve, eventually):
+    with serve(victim=PID) as asked:
+        for _ in range(3):
+            [pid] = asked.ask("victim", "grpc", IN=ZERO)["OUT"]
+            os.kill(pid, signal.SIGKILL)
+            eventually(partial(is_reaped, pid))
+            [new] = asked.ask("victim", "grpc", IN=ZERO)["OUT"]
+            assert new != pid
+
+
+def test_a_lost_request_runs_once_more_where_the_model_allows_it(serve):
+    source = """
+        import os, pathlib
+        class TritonPythonModel:
+            def execute(self, requests):
+                mark = pathlib.Path(pb_utils.get_model_dir()) / "mark"
+                if not mark.exists():
+                    mark.touch()
+                    os._exit(5)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.ones(1, np.int32))])]
+    """
+    config = ONE_CONFIG + parameter("inferd_retry_lost_requests", "true")
+    with serve(again=(source, config)) as asked:
+        assert asked.ask("again", IN=ZERO)["OUT"].tolist() == [1]
+
+
+@pytest.mark.slow
+def test_an_execution_that_takes_too_long_ends_the_worker(serve):
+    config = ONE_CONFIG + parameter("inferd_execution_timeout_seconds", "0.3")
+    with serve(hangs=(PID, config)) as asked:
+        told = refused(asked, "hangs", IN=np.ones(1, np.int32))
+        assert "was killed: an execution took longer than 0.3 s" in told
+        assert asked.ask("hangs", "grpc", IN=ZERO)["OUT"].size == 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_always_dies_at_once_is_unavailable_with_its_reason(serve, eventually):
+    source = """
+        import os
+        class TritonPythonModel:
+            def execute(self, requests):
+                os._exit(7)
+    """
+    with serve(dies=source) as asked:
+
+        def is_given_up():
+            return "cannot run: the worker process of model 'dies' ended with code 7" in refused(
+                asked, "dies"
+            )
+
+        eventually(is_given_up)
+        assert "the worker process of model 'dies' ended with code 7" in reason_of(asked, "dies")
+        assert asked.http.is_model_ready("dies") is False
+
+
+def test_memory_beyond_the_limit_is_refused_to_the_model_alone(serve):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                count = int(requests[0].inputs()[0].as_numpy()[0])
+                return [pb_utils.InferenceResponse([
+                    pb_utils.Tensor("OUT", np.ones(count, np.int32)[:1].copy())])]
+    """
+    config = ONE_CONFIG + parameter("inferd_memory_limit_bytes", str(1 << 30))
+    with serve(greedy=(source, config)) as asked:
+        told = refused(asked, "greedy", IN=np.array([1 << 30], np.int32))
+        assert "MemoryError" in told
+        assert "(1/model.py, line 9, in execute)" in told
+        assert asked.ask("greedy", "grpc", IN=np.ones(1, np.int32))["OUT"].tolist() == [1]
+
+
+def test_what_a_model_prints_and_logs_is_in_the_log_with_its_name(serve, caplog, eventually):
+    source = """
+        import sys
+        class TritonPythonModel:
+            def execute(self, requests):
+                print("hello from print")
+                print("x" * 100_000)
+                print("to stderr", file=sys.stderr)
+                pb_utils.Logger.log_info("by the logger")
+                pb_utils.Logger.log_warn("a warning")
+                pb_utils.Logger.log_error("an error")
+                pb_utils.Logger.log("one more", pb_utils.Logger.VERBOSE)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.ones(1, np.int32))])]
+    """
+    caplog.set_level("DEBUG", logger="inferd")
+    with serve(talks=source) as asked:
+        asked.ask("talks", IN=ZERO)
+        eventually(lambda: "to stderr" in caplog.text)
+        eventually(lambda: "xxx" in caplog.text)
+    said = {(r.levelname, r.message) for r in caplog.records if r.name == "inferd.model"}
+    assert {
+        ("INFO", "model 'talks': hello from print"),
+        ("WARNING", "model 'talks': to stderr"),
+        ("INFO", "model 'talks': by the logger"),
+        ("WARNING", "model 'talks': a warning"),
+        ("ERROR", "model 'talks': an error"),
+        ("DEBUG", "model 'talks': one more"),
+    } <= said
+    assert max(len(message) for _, message in said) < 9000
+
+
+def test_a_model_may_fork_and_start_threads_and_leaves_none_behind(serve, eventually):
+    source = """
+        import os, threading
+        class TritonPythonModel:
+            def initialize(self, args):
+                threading.Thread(target=threading.Event().wait, daemon=False).start()
+                self.child = os.fork()
+                if not self.child:
+                    threading.Event().wait()
+            def execute(self, requests):
+                pids = np.array([os.getpid(), self.child], np.int32)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pids)])]
+    """
+    with serve(forks=source) as asked:
+        pid, child = asked.ask("forks", "grpc", IN=ZERO)["OUT"]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: is_gone(child))
+        again, child = asked.ask("forks", "grpc", IN=ZERO)["OUT"]
+        assert again != pid
+    eventually(lambda: is_gone(again) and is_gone(child))
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_a_worker_inherits_no_socket_of_the_server(serve):
+    source = """
+        import os
+        class TritonPythonModel:
+            def execute(self, requests):
+                links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+                         if os.path.exists(f"/proc/self/fd/{fd}")
+                         or fd.isdigit() and os.path.islink(f"/proc/self/fd/{fd}")]
+                count = sum(link.startswith("socket:") for link in links)
+                return [pb_utils.InferenceResponse([
+                    pb_utils.Tensor("OUT", np.array([count], np.int32))])]
+    """
+    with serve(one=source, two=source) as asked:
+        assert asked.ask("two", "grpc", IN=ZERO)["OUT"].tolist() == [1]
+
+
+def is_reaped(pid):
+    return not os.path.exists(f"/proc/{pid}")
