@@ -27,7 +27,7 @@ FUZZER := .venv-fuzz/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-clients test-platforms conform fuzz-rest bench bench-peers docs dev clean
+.PHONY: help run check test test-slow test-clients test-platforms conform fuzz-rest bench bench-peers bench-platforms docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minu
 
 bench-peers: $(PEERS) bench ## the same, with MLServer beside it in .venv-peers
 
+bench-platforms: $(PLATFORMS:%=.venv-%/.installed) ## what inferd adds to each framework's own call (PLATFORMS=)
+	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python bench/platforms.py $(ARGS); done
+
 docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 	$(BIN)/python tools/build_options_doc.py
 	$(BIN)/python tools/build_openapi.py
@@ -109,12 +112,14 @@ EXTRAS_torch := torch
 EXTRAS_tensorflow := tensorflow,openvino
 EXTRAS_classic := litert,sklearn
 MORE_classic := xgboost-cpu lightgbm
+ALONE_classic := mxnet==1.9.1
 
 .venv-%/.installed: pyproject.toml
 	@echo "Installing the framework of .venv-$*"
 	@test -d .venv-$* || $(PYTHON) -m venv .venv-$*
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --upgrade 'pip>=25.1' $(FIRST_$*)
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$(EXTRAS_$*)]' --group platforms $(MORE_$*)
+	@$(if $(ALONE_$*),.venv-$*/bin/python -m pip --disable-pip-version-check install -qq --no-deps $(ALONE_$*))
 	@touch $@
 
 $(FUZZER): pyproject.toml

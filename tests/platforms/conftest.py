@@ -24,10 +24,12 @@ NEEDS = {
     "test_litert.py": ("ai_edge_litert",),
     "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
     "test_trees.py": ("xgboost", "lightgbm"),
+    "test_mxnet.py": ("mxnet",),
 }
 """Test file -> the packages it needs."""
 
 EXPORTERS = {
+    "to_onnx": "onnxruntime",
     "to_pytorch": "torch",
     "to_tensorflow": "tensorflow",
     "to_openvino": "openvino",
@@ -38,6 +40,8 @@ EXPORTERS = {
 """Module in examples/platforms -> the package it needs; those of the core are always there."""
 
 collect_ignore = [name for name, needed in NEEDS.items() if None in map(find_spec, needed)]
+if not any(map(find_spec, ("torch", "tensorflow"))):
+    collect_ignore.append("test_process.py")
 _present = [name for name, package in EXPORTERS.items() if find_spec(package) is not None]
 
 
@@ -52,6 +56,9 @@ def pytest_generate_tests(metafunc):
     if "digits_model" in metafunc.fixturenames:
         names = [model for name in _present for model in load(name).MODELS]
         metafunc.parametrize("digits_model", names)
+    if "worker_model" in metafunc.fixturenames:
+        hosted = [name for name in _present if name in ("to_pytorch", "to_tensorflow")]
+        metafunc.parametrize("worker_model", [one for name in hosted for one in load(name).MODELS])
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +74,18 @@ def example():
 
 
 @pytest.fixture(scope="session")
+def exporters():
+    """The modules of examples/platforms that can export here."""
+    return _present
+
+
+@pytest.fixture(scope="session", name="serve")
+def serving():
+    """serve(repository) is a context with a server of its models."""
+    return serve
+
+
+@pytest.fixture(scope="module")
 def digits_server(tmp_path_factory):
     """A server with the classifier on every platform whose framework is installed."""
     repository = tmp_path_factory.mktemp("digits")

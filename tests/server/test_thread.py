@@ -29,11 +29,19 @@ class Broken:
 BODY = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}'
 
 
+@pytest.fixture
 def threads():
-    return [thread.name for thread in threading.enumerate() if thread.name == "inferd-server"]
+    """Tell the servers that run now and did not before the test."""
+    before = set(threading.enumerate())
+
+    def told():
+        new = set(threading.enumerate()) - before
+        return [thread.name for thread in new if thread.name == "inferd-server"]
+
+    return told
 
 
-def test_a_function_is_served_inside_the_context(ask):
+def test_a_function_is_served_inside_the_context(ask, threads):
     with inferd.Server(double) as server:
         status, answer = ask(server.http_port, "/v2/models/double/infer", BODY)
         assert (status, answer["outputs"][0]["data"]) == (200, [2.0, 4.0])
@@ -57,7 +65,7 @@ def test_it_runs_where_an_event_loop_runs_already(ask):
     assert asyncio.run(notebook()) == 200
 
 
-def test_it_may_be_started_and_stopped_twice(ask):
+def test_it_may_be_started_and_stopped_twice(ask, threads):
     server = inferd.Server(double)
     for _ in range(2):
         assert server.start() is server
@@ -115,14 +123,14 @@ def test_wrong_options_are_told_before_anything_starts(options, complaint):
         inferd.Server(double, **options)
 
 
-def test_a_model_that_does_not_load_is_an_error_of_the_start():
+def test_a_model_that_does_not_load_is_an_error_of_the_start(threads):
     with pytest.raises(LoadFailed, match=r"model 'Broken' version 1 .* ValueError: no weights"):
         inferd.Server(double, Broken).start()
     assert threads() == []
 
 
 @pytest.mark.parametrize("others", [{}, {"double": True}])
-def test_a_name_is_used_once(repository, echo, others):
+def test_a_name_is_used_once(repository, echo, others, threads):
     more = {"model_repository": repository(**{name: echo() for name in others})} if others else {}
     models = (double,) if others else (double, double)
     with pytest.raises(InvalidConfig, match="two models are called 'double'"):

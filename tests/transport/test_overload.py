@@ -17,13 +17,14 @@ from inferd.config.metrics import MetricsSettings
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferRequest
+from inferd.engine.capacity import Capacity
 from inferd.engine.served import Served
 from inferd.errors import Overloaded
 from inferd.observe.devices import Devices
 from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
-from inferd.transport.grpc_server import GrpcServer
+from inferd.transport.grpc_server import AioCall, GrpcServer
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_message import HttpRequest
 from inferd.transport.metrics_routes import MetricsRoutes
@@ -288,6 +289,15 @@ async def test_messages_count_until_they_are_answered(calling):
         site.held.release.set()
         await asked
         assert site.engine.capacity.held_bytes == 0
+
+
+def test_what_is_released_after_the_end_of_a_call_is_not_released_twice():
+    capacity = Capacity()
+    call = AioCall(None, capacity)
+    call.hold(5)
+    call.end()
+    call.release(5)
+    assert capacity.held_bytes == 0
 
 
 async def test_typed_contents_count_beside_their_message(calling):

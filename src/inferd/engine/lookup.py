@@ -58,6 +58,11 @@ _EXTRAS = {
 }
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
 
+_HOSTED = {"pytorch": "torch", "tensorflow": "tensorflow"}
+"""Backends whose models may run in worker processes, and the package each needs."""
+
+_HOSTED_BACKEND = "inferd.backends.worker.hosted:HostedBackend"
+
 _INSTEAD = {"tensorflow": "openvino"}
 """Backends that run the files of another one whose package is not installed."""
 
@@ -73,16 +78,22 @@ def backend_named(name: str) -> Backend:
     backend = platform.backend if platform else name
     target = _BACKENDS.get(backend)
     entry = EntryPoint(backend, target, ENTRY_POINTS) if target else _foreign(backend)
+    package = _HOSTED.get(backend) if target else None
     try:
-        found: Backend = entry.load()()
+        found: Backend = entry.load()() if package is None else _hosted(entry, package)
     except ModuleNotFoundError as error:
         if target and backend in _INSTEAD:
             with suppress(Unsupported):
                 return backend_named(_INSTEAD[backend])
         extra = _EXTRAS.get(backend) if target else None
-        package = f"'inferd[{extra}]'" if extra else error.name
-        msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {package}"
+        wanted = f"'inferd[{extra}]'" if extra else error.name
+        msg = f"backend '{backend}' needs the Python package '{error.name}': pip install {wanted}"
         raise Unsupported(msg) from error
+    return found
+
+
+def _hosted(entry: EntryPoint, package: str) -> Backend:
+    found: Backend = EntryPoint("", _HOSTED_BACKEND, ENTRY_POINTS).load()(entry.value, package)
     return found
 
 

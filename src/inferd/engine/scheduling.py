@@ -61,8 +61,9 @@ def opened(
     """Return `instance`, which `backend` opened for `config`, as requests come to it.
 
     Where the backend joins, several come as one, and a model that reshapes is asked so even by one.
+    One that works elsewhere joins them there.
     """
-    if not getattr(backend, "joins", False):
+    if not getattr(backend, "joins", False) or isinstance(instance, AsyncInstance):
         return Opened(instance, instance, cores)
     sequence = config.sequence_batching
     has_rows = sequence is not None and sequence.oldest is None

@@ -11,6 +11,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_pbtxt
 from inferd.config.platform import PLATFORMS, platform_of_file
 from inferd.errors import InferdError, InvalidConfig
+from inferd.repository.foreign import is_foreign, read_foreign
 from inferd.repository.layout import (
     FoundModel,
     choose_versions,
@@ -44,7 +45,8 @@ def find_model(
 
     In a repository a model is called as its folder is. Elsewhere `name` says what it is called;
     "" leaves that to its configuration. `override` stands in for what config.pbtxt says.
-    `config_name` chooses configs/<name>.pbtxt where there is one. With `strict` a model must have
+    `config_name` chooses configs/<name>.pbtxt where there is one. A folder of another server, which
+    has no versions, is read as that server would. With `strict` a model must have
     a config.pbtxt.
     """
     wanted, name = name, name or folder_name(folder)
@@ -57,8 +59,14 @@ def find_model(
         file, config = OVERRIDE, override
         if config is None:
             file, config = _read_config(folder, config_name, strict=strict)
+        foreign_file: Path | None = None
+        if not available and is_foreign(folder):
+            config, foreign_file = read_foreign(folder, config)
         if wanted == "":
             name = config.name or name
+        if foreign_file is not None:
+            config = _prepared(config, name, None, gpu_count, file)
+            return FoundModel(name, folder, config, (1,), ignored=ignored, file=foreign_file)
         config = _prepared(config, name, _first(available.values()), gpu_count, file)
         versions = choose_versions(config.version_policy, available)
         if not versions:
@@ -102,6 +110,8 @@ def single_model(
 def is_model(folder: Path) -> bool:
     """Tell whether `folder` is a model's own, not a repository; models may be called by numbers."""
     if (folder / CONFIG_FILE).is_file():
+        return True
+    if is_foreign(folder):
         return True
     versions, _ = version_folders(folder)
     return bool(versions) and not any(is_model(version) for version in versions.values())

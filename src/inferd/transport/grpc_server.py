@@ -147,6 +147,7 @@ class AioCall:
 
     def release(self, size_bytes: int) -> None:
         """See Call."""
+        size_bytes = min(size_bytes, self._held_bytes)  # the call may have ended before
         self._held_bytes -= size_bytes
         self._capacity.hold(-size_bytes)
 

@@ -8,9 +8,9 @@ import pytest
 
 from inferd.backends.onnx.mxnet import MxnetBackend, params_file
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.request import InferRequest
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import InferdError, InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -99,7 +99,8 @@ def test_an_operator_that_cannot_be_converted_is_named(lay):
     files = lay("cnn")
     symbol = files.file.read_text().replace('"op": "Activation"', '"op": "Custom"')
     files.file.write_text(symbol)
-    with pytest.raises(Unsupported, match=r"'1/model-symbol.json', node 9 of 27 .'Custom' 'relu1'"):
+    text = r"'1/model-symbol.json', node 9 of 27 .'Custom' 'relu1'"
+    with pytest.raises(Unsupported, match=text):
         MxnetBackend().complete(files, CONFIG)
 
 
@@ -109,3 +110,63 @@ def test_a_parameter_that_is_missing_becomes_an_input_that_nothing_tells(lay):
     files.file.write_text(symbol)
     with pytest.raises(InvalidConfig, match="dims of its input 'lost'"):
         MxnetBackend().complete(files, CONFIG)
+
+
+CUSTOM = ModelConfig("m", input=(ModelInput("data", DataType.FP32, (2, 3, 16, 16)),))
+
+
+def without_library():
+    backend = MxnetBackend()
+    backend.connect(Surroundings(settings={"library": "/nowhere/libmxnet.so"}))
+    return backend
+
+
+@pytest.mark.parametrize("value", ["true", "1"])
+def test_the_library_is_asked_for_by_a_parameter(lay, value):
+    config = replace(CUSTOM, parameters={"inferd_mxnet_native": value})
+    with pytest.raises(Unsupported, match="parameter inferd_mxnet_native is set; MXNet's library"):
+        without_library().complete(lay("cnn"), config)
+
+
+def test_what_the_library_could_run_says_how_to_get_it(lay):
+    files = lay("cnn")
+    files.file.write_text(files.file.read_text().replace("Activation", "Custom"))
+    with pytest.raises(Unsupported, match=r"'Custom' 'relu1'.*pip install --no-deps mxnet==1.9.1"):
+        without_library().open(files, CUSTOM, CPU)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (replace(CUSTOM, output=()), "to list outputs and the inputs data; it lists the inputs da"),
+        (replace(CUSTOM, input=()), "to list outputs and the inputs data; it lists the inputs non"),
+        (
+            replace(CUSTOM, output=(ModelOutput("softmax", DataType.BF16, (2, 10)),)),
+            "MXNet's library has no BF16",
+        ),
+        (
+            replace(CUSTOM, output=(ModelOutput("lost", DataType.FP32, (2, 10)),)),
+            "the symbol has outputs softmax, no 'lost'",
+        ),
+    ],
+)
+def test_for_the_library_the_configuration_has_to_say_everything(lay, tmp_path, config, reason):
+    library = tmp_path / "libmxnet.so"
+    library.touch()
+    backend = MxnetBackend()
+    backend.connect(Surroundings(settings={"library": str(library)}))
+    config = replace(config, parameters={"inferd_mxnet_native": "true"})
+    with pytest.raises(InvalidConfig, match=reason):
+        backend.complete(lay("cnn"), config)
+
+
+def test_a_file_that_is_no_library_is_told_when_the_worker_starts(lay, tmp_path):
+    library = tmp_path / "libmxnet.so"
+    library.write_bytes(b"\x7fELF")
+    backend = MxnetBackend()
+    backend.connect(Surroundings(settings={"library": str(library)}))
+    output = (ModelOutput("softmax", DataType.FP32, (2, 10)),)
+    config = replace(CUSTOM, output=output, parameters={"inferd_mxnet_native": "true"})
+    files = lay("cnn")
+    with pytest.raises(InferdError, match="OSError"):
+        backend.open(files, backend.complete(files, config), CPU)

@@ -1,6 +1,8 @@
 """Models on interpreters of their own, over sockets."""
 
 import importlib.util
+import shutil
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -8,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from serving import ONE_CONFIG
+
+from inferd.backends.worker.uv import find_uv
 
 TELLS = """
 import os, sys
@@ -103,9 +107,23 @@ OTHERS = [
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("python", OTHERS[:1], ids=lambda path: path.parts[-3])
+def test_a_model_runs_in_another_pythons_packed_environment(serve_with, python, tmp_path):
+    """This and the next test fetch a package: numpy, as it is for that Python."""
+    uv, folder, path = find_uv("here"), tmp_path / "env", tmp_path / "env.tar.gz"
+    subprocess.run([uv, "venv", "--relocatable", "--python", python, folder], check=True)
+    inside = folder / "bin" / "python"
+    subprocess.run([uv, "pip", "install", "--python", inside, "numpy"], check=True)
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        archive.add(folder, ".")
+    shutil.rmtree(folder)
+    with serve_with(TELLS, {"EXECUTION_ENV_PATH": path}) as asked:
+        assert said(asked)[-1] == ".".join(python.parts[-3].split(".")[:2])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("python", OTHERS, ids=lambda path: path.parts[-3])
 def test_a_model_runs_on_another_python(serve_with, python):
-    """The one test that fetches a package: numpy, as it is for that Python."""
     files = {"requirements.txt": "# nothing but numpy, which all models have\n"}
     with serve_with(TELLS, {"inferd_python": python}, files) as asked:
         assert said(asked)[-1] == ".".join(python.parts[-3].split(".")[:2])

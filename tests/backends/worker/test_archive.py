@@ -1,5 +1,6 @@
 import io
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,13 @@ def test_only_an_interpreter_may_be_a_link_to_anywhere(archive, target, name):
     assert (target / name).is_symlink()
 
 
+def test_an_interpreter_has_other_names(archive, target):
+    own = ("bin/python", {"type": tarfile.SYMTYPE, "linkname": "/usr/bin/env", "content": b""})
+    other = ("bin/python3", {"type": tarfile.SYMTYPE, "linkname": "python", "content": b""})
+    unpack(archive(own, other), target, Limits(), "here")
+    assert (target / "bin/python3").readlink() == Path("python")
+
+
 LINK = {"type": tarfile.SYMTYPE, "content": b""}
 
 
@@ -65,6 +73,11 @@ LINK = {"type": tarfile.SYMTYPE, "content": b""}
         [("link", {**LINK, "linkname": "../.."})],
         [("bin/python", {**LINK, "linkname": "../../out"})],
         [("bin/python", {**LINK, "linkname": "/etc"}), "bin/python/out"],
+        [("bin/python", {**LINK, "linkname": "/nowhere/out"}), "bin/python"],
+        [
+            ("bin/python", {**LINK, "linkname": "/etc/hosts"}),
+            ("hard", {"type": tarfile.LNKTYPE, "linkname": "bin/python", "content": b""}),
+        ],
         [("hard", {"type": tarfile.LNKTYPE, "linkname": "../../out", "content": b""})],
         [("pipe", {"type": tarfile.FIFOTYPE, "content": b""})],
         [("disk", {"type": tarfile.BLKTYPE, "content": b""})],

@@ -131,7 +131,7 @@ def test_states_that_old_files_do_not_list_are_found(network, run):
 def test_operators_that_cannot_be_converted_are_named_with_their_places(network):
     nodes = [("null", "x", [], {}), ("RNN", "r", [0], {}), ("Custom", "c", [1], {})]
     with pytest.raises(Unsupported) as raised:
-        network(nodes)
+        network(nodes).check_operators()
     assert raised.value.message == (
         "operators that cannot be converted to ONNX: 's', node 1 of 3 ('RNN' 'r'); "
         "'s', node 2 of 3 ('Custom' 'c')"

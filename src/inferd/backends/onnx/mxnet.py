@@ -1,30 +1,121 @@
-"""MxnetBackend: `model-symbol.json` and `model-0000.params`, converted to ONNX when they load."""
+"""MxnetBackend: `model-symbol.json` and `model-0000.params`, converted to ONNX when they load.
 
+What cannot be converted is run by MXNet's own library in a worker process, where it is installed.
+"""
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from inferd.backends.onnx.converted import ConvertedBackend, input_ports, read_bytes
+from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import to_json
 from inferd.convert.mxnet.network import Network
 from inferd.convert.mxnet.params import read_params
-from inferd.convert.mxnet.symbol import read_symbol
-from inferd.core.interfaces import ModelFiles
+from inferd.convert.mxnet.symbol import Symbol, read_symbol
+from inferd.core.interfaces import Instance, ModelFiles, Placement, Surroundings
+from inferd.errors import InvalidConfig, Unsupported
+from inferd.tensor.dtype import DataType
+
+NATIVE = "inferd_mxnet_native"
+"""The config parameter that has MXNet's own library run a model that could be converted."""
+
+LIBRARY_SETTING = "library"
+"""The setting of --backend-config=mxnet,... that says where libmxnet.so is."""
+
+INSTALL = "pip install --no-deps mxnet==1.9.1"
+"""What brings the library; its Python package is not imported, nor what that depends on."""
 
 _SYMBOL_ENDING = "-symbol.json"
 _MAX_SYMBOL_BYTES = 1 << 26
 _MAX_PARAMS_BYTES = (1 << 31) - 1
 
+# One thread per worker, and no engine of its own beside: requests run side by side in workers.
+_VARIABLES = {
+    "MXNET_ENGINE_TYPE": "NaiveEngine",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+_DATATYPES = (
+    *(DataType.FP32, DataType.FP64, DataType.FP16, DataType.UINT8, DataType.INT32, DataType.INT8),
+    DataType.INT64,
+)
+
 
 class MxnetBackend(ConvertedBackend):
-    """Runs MXNet symbols in ONNX Runtime; MXNet itself is not needed."""
+    """Runs MXNet symbols, in ONNX Runtime where they can be converted."""
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        super().__init__(default_max_batch_size)
+        self._surroundings = Surroundings()
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._surroundings = surroundings
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete. For the library the configuration has to say everything."""
+        reason = _reason(files, config)
+        if not reason:
+            return super().complete(files, config)
+        self._library(config, reason)
+        _check_native(_network(files), config)
+        return config
+
+    def open(  # type: ignore[override]
+        self, files: ModelFiles, config: ModelConfig, placement: Placement
+    ) -> Instance:
+        """See Backend.open."""
+        reason = _reason(files, config)
+        if not reason:
+            return super().open(files, config, placement)
+        library = self._library(config, reason)
+        instance = WorkerInstance(self._plan(files, config, placement, library))
+        instance.start()
+        return instance
 
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
-        file, params = files.file, params_file(files.file)
-        symbol = read_symbol(read_bytes(files, file, _MAX_SYMBOL_BYTES), _shown(files, file))
-        arrays = read_params(read_bytes(files, params, _MAX_PARAMS_BYTES), _shown(files, params))
-        network = Network(symbol, arrays)
+        network = _network(files)
         names = network.input_names()
         ports = input_ports(config, names, network.told_inputs(names))
         return network.convert(ports, [output.name for output in config.output])
+
+    def _library(self, config: ModelConfig, reason: str) -> Path:
+        """Return MXNet's library, for a model that is not converted for `reason`."""
+        found = find_spec("mxnet")  # which imports nothing
+        folders = found.submodule_search_locations if found else None
+        candidates = [Path(folder, "libmxnet.so") for folder in folders or ()]
+        if setting := self._surroundings.settings.get(LIBRARY_SETTING):
+            candidates = [Path(setting)]
+        library = next((one for one in candidates if one.is_file()), None)
+        if library is None:
+            msg = f"model '{config.name}': {reason}; MXNet's library could run it: {INSTALL}"
+            raise Unsupported(msg)
+        return library
+
+    def _plan(
+        self, files: ModelFiles, config: ModelConfig, placement: Placement, library: Path
+    ) -> Plan:
+        environment = Environment(variables=_VARIABLES)
+
+        def make(told: Callable[[str, bool], None]) -> Process:
+            return Process(config.name, environment, Sizes(), told)
+
+        return Plan(
+            model=config.name,
+            version=files.version,
+            settings=_settings(files, config, placement, library),
+            make=make,
+            start_timeout_s=self._surroundings.load_timeout_s,
+        )
 
 
 def params_file(symbol: Path) -> Path:
@@ -44,5 +135,94 @@ def params_file(symbol: Path) -> Path:
     return max((one for one in epochs if one.stem[-4:].isdigit()), default=first)
 
 
+def _network(files: ModelFiles) -> Network:
+    params = params_file(files.file)
+    arrays = read_params(read_bytes(files, params, _MAX_PARAMS_BYTES), _shown(files, params))
+    return Network(_symbol(files), arrays)
+
+
+def _symbol(files: ModelFiles) -> Symbol:
+    content = read_bytes(files, files.file, _MAX_SYMBOL_BYTES)
+    return read_symbol(content, _shown(files, files.file))
+
+
 def _shown(files: ModelFiles, file: Path) -> str:
     return str(file.relative_to(files.folder))
+
+
+# --- by MXNet's own library ---
+
+
+def _reason(files: ModelFiles, config: ModelConfig) -> str:
+    """Return why a model is not converted, "" when it is."""
+    if config.parameters.get(NATIVE, "").lower() in ("true", "1"):
+        return f"parameter {NATIVE} is set"
+    try:
+        Network(_symbol(files), {}).check_operators()
+    except Unsupported as error:
+        return error.message
+    except InvalidConfig:
+        return ""  # converting tells it, with all that belongs to it
+    return ""
+
+
+def _check_native(network: Network, config: ModelConfig) -> None:
+    """Check that `config` says what the library needs to know, and the symbol agrees."""
+    inputs, names = {tensor.name for tensor in config.input}, set(network.input_names())
+    if inputs != names or not config.output:
+        msg = (
+            f"model '{config.name}': MXNet's library tells no types and dims, so config.pbtxt has "
+            f"to list outputs and the inputs {', '.join(sorted(names)) or 'none'}; "
+            f"it lists the inputs {', '.join(sorted(inputs)) or 'none'}"
+        )
+        raise InvalidConfig(msg)
+    datatypes = [tensor.datatype for tensor in config.input]
+    datatypes += [tensor.datatype for tensor in config.output]
+    for datatype in datatypes:
+        if datatype not in _DATATYPES:
+            msg = f"model '{config.name}': MXNet's library has no {datatype.value}"
+            raise InvalidConfig(msg)
+    _places(network, config)
+
+
+def _places(network: Network, config: ModelConfig) -> dict[str, int]:
+    """Return which output of the symbol each of `config` is."""
+    known = {name: index for index, name in enumerate(network.output_names())}
+    places = {}
+    for output in config.output:
+        index = known.get(output.name, known.get(output.name.removesuffix("_output")))
+        if index is None:
+            names = ", ".join(known)
+            msg = f"model '{config.name}': the symbol has outputs {names}, no '{output.name}'"
+            raise InvalidConfig(msg)
+        places[output.name] = index
+    return places
+
+
+def _settings(
+    files: ModelFiles, config: ModelConfig, placement: Placement, library: Path
+) -> dict[str, Any]:
+    told = {
+        "library": str(library),
+        "symbol": str(files.file),
+        "params": str(params_file(files.file)),
+        "inputs": [tensor.name for tensor in config.input],
+        "outputs": _places(_network(files), config),
+    }
+    program = Path(__file__).with_name("mxnet_model.py")
+    return {
+        "task": "run",
+        "file": str(program),
+        "folder": str(files.folder),
+        "version_folder": str(files.version_folder),
+        "args": {
+            "model_config": json.dumps(to_json(config)),
+            "model_instance_kind": "CPU",
+            "model_instance_device_id": str(placement.device_id),
+            "model_instance_name": placement.name,
+            "model_repository": str(files.folder),
+            "model_version": str(files.version),
+            "model_name": config.name,
+            "mxnet": json.dumps(told),
+        },
+    }

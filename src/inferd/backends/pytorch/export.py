@@ -136,7 +136,8 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
     kept, forward = export.kept, export.graph.forward
     user_names = iter(export.inputs)
-    order = [next(user_names) if tensor is None else "" for tensor in kept]
+    given = [(place, next(user_names)) for place, kept_one in enumerate(kept) if kept_one is None]
+    moves = device.type != "cpu"
     guard = torch._C._InferenceMode
     named = export.signature(config).outputs
     places = {name: export.skipped + number for number, name in enumerate(named)}
@@ -144,10 +145,10 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
         local.__dict__  # noqa: B018  a thread's first look sets it up
         export.check_shapes(feed)
-        values = [
-            to_tensor(torch, feed[name], datatypes[name]).to(device) if name else tensor
-            for name, tensor in zip(order, kept, strict=True)
-        ]
+        values = list(kept)
+        for place, name in given:
+            tensor = to_tensor(torch, feed[name], datatypes[name])
+            values[place] = tensor.to(device) if moves else tensor
         try:
             with guard(True):
                 results = forward(*values)

@@ -32,6 +32,9 @@ from inferd.core.arrays import Array, Run
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
 
+_PLAIN = frozenset(DataType) - {DataType.BYTES, DataType.BF16}
+"""Datatypes whose arrays are tensors as they are."""
+
 
 class Script:
     """A loaded module and what it says of itself."""
@@ -46,6 +49,7 @@ class Script:
             for each in schema.arguments[1:]
         ]
         graph = str(module.inlined_graph)
+        self.dtypes = frozenset(getattr(torch, name) for name in DATATYPES if hasattr(torch, name))
         # What writes into its arguments must not write into a request's own bytes.
         self.writes = "_(%" in graph
         tensors = chain(module.buffers(), ())
@@ -150,6 +154,10 @@ def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]],
     by_name = {argument.name for argument in script.arguments} >= set(order)
     if by_name and len(order) < len(script.arguments):
         return lambda feed: module(**{name: value(name, array) for name, array in feed.items()})
+    is_plain = not moves and not copies and _PLAIN.issuperset(datatypes.values())
+    if is_plain:  # the usual model: nothing to decide for each tensor
+        wrap = torch.from_numpy
+        return lambda feed: module(*[wrap(feed[name]) for name in order])
     return lambda feed: module(*[value(name, feed[name]) for name in order])
 
 
@@ -198,9 +206,7 @@ def _array(script: Script, config: ModelConfig, name: str, value: Any) -> Array:
     if not isinstance(value, script.torch.Tensor):
         msg = f"model '{config.name}' gave output '{name}' as {type(value).__name__}, not a tensor"
         raise BackendFailed(msg)
-    if str(value.dtype).removeprefix("torch.") not in DATATYPES or value.layout is not (
-        script.torch.strided
-    ):
+    if value.dtype not in script.dtypes or value.layout is not script.torch.strided:
         msg = f"model '{config.name}' gave output '{name}' as {value.dtype}, {value.layout}"
         raise BackendFailed(msg)
     array = to_array(script.torch, value)

@@ -10,7 +10,8 @@ import msgspec
 
 from inferd.errors import InvalidConfig
 
-_PYTHON_LINK = re.compile(r"(\./)?([^/]+/)?bin/python[0-9.]*")
+_NAME = re.compile(r"python[0-9.]*")
+_INTERPRETER = re.compile(rf"(\./)?([^/]+/)?bin/{_NAME.pattern}")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -52,14 +53,13 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str) -> None:
 def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
     """Return what may be unpacked into `folder`. Raises tarfile.FilterError for what may not.
 
-    An environment that venv made has the interpreter it was made from as a link to anywhere.
+    The interpreter of an environment that venv made is a link to anywhere, and its other names are
+    links to that one.
     """
-    if (
-        member.issym()
-        and _PYTHON_LINK.fullmatch(member.name)
-        and Path(member.linkname).is_absolute()
-    ):
-        return member
+    if member.issym() and _INTERPRETER.fullmatch(member.name):
+        target = Path(member.linkname)
+        if target.is_absolute() or _NAME.fullmatch(member.linkname):
+            return member
     return tarfile.data_filter(member, folder)
 
 

@@ -6,6 +6,7 @@ and kept for the next time. Else a model runs on the server's own interpreter.
 """
 
 import hashlib
+import logging
 import os
 import platform
 import sys
@@ -21,6 +22,8 @@ from inferd.backends.worker.uv import Uv, find_uv
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InvalidConfig
+
+log = logging.getLogger("inferd.backends")
 
 PATH_PARAMETER = "EXECUTION_ENV_PATH"
 """The config parameter that names an environment: its folder, or an archive of it."""
@@ -92,6 +95,7 @@ class Environments:
         key = _key(str(path.resolve()).encode(), state.st_size, state.st_mtime_ns)
 
         def make(target: Path) -> None:
+            log.info("%s: unpacking it", place)
             unpack(path, target, Limits(timeout_s=self._timeout_s), place)
             self._finish(_top(target), place)
 

@@ -42,10 +42,7 @@ _AUXILIARY = {
 
 
 class Network:
-    """A symbol and the arrays that belong to it.
-
-    Raises Unsupported naming the operators that cannot be converted, and where they stand.
-    """
+    """A symbol and the arrays that belong to it."""
 
     def __init__(self, symbol: Symbol, params: Mapping[str, Array]) -> None:
         self._nodes = symbol.nodes
@@ -55,7 +52,16 @@ class Network:
         ]
         self._params = params
         self._used = self._reached([node for node, _ in symbol.heads])
-        _check_operators([symbol.nodes[number] for number in sorted(self._used)])
+
+    def check_operators(self) -> None:
+        """Raise Unsupported naming the operators that cannot be converted, and where they stand."""
+        nodes = [self._nodes[number] for number in sorted(self._used)]
+        unknown = [node for node in nodes if node.op != VARIABLE and node.op not in OPERATORS]
+        if unknown:
+            places = "; ".join(node.place for node in unknown[:_MAX_NAMED])
+            more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
+            msg = f"operators that cannot be converted to ONNX: {places}{more}"
+            raise Unsupported(msg)
 
     def input_names(self) -> list[str]:
         """Return the variables that the outputs need and no parameter fills."""
@@ -94,8 +100,9 @@ class Network:
         """Return the ONNX model; its outputs are those `wanted`, or else all of the symbol.
 
         An output may also be called as MXNet does, and be that of a node inside. Raises
-        InvalidConfig for a symbol that makes no sense.
+        InvalidConfig for a symbol that makes no sense, and as `check_operators` does.
         """
+        self.check_operators()
         graph = Graph()
         values: dict[tuple[int, int], Value] = {}
         ports = {port.name: port for port in inputs}
@@ -183,12 +190,3 @@ def _sources(node: Node) -> list[tuple[int, int]]:
 def _datatype(node: Node) -> DataType:
     code = Call(Graph(), node, []).integer("__dtype__", 0)
     return TYPES.get(code, DataType.FP32)
-
-
-def _check_operators(nodes: Sequence[Node]) -> None:
-    unknown = [node for node in nodes if node.op != VARIABLE and node.op not in OPERATORS]
-    if unknown:
-        places = "; ".join(node.place for node in unknown[:_MAX_NAMED])
-        more = f"; and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
-        msg = f"operators that cannot be converted to ONNX: {places}{more}"
-        raise Unsupported(msg)

@@ -1,0 +1,205 @@
+"""Model folders of other servers: MLServer's model-settings.json, and MLflow's MLmodel.
+
+They have no version folders, so what lies there is version 1. Their files say which runtime a model
+is for and which file it is; a config.pbtxt beside them adds what they cannot say. No code of either
+project is needed, and none of the Python code they may name is run.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from inferd.config.checks import is_inside
+from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
+from inferd.errors import InvalidConfig, Unsupported
+from inferd.tensor.dtype import DATATYPES
+
+SETTINGS_FILE = "model-settings.json"
+MLFLOW_FILE = "MLmodel"
+
+MAX_BYTES = 1 << 20
+"""A larger file is refused unread."""
+
+_RUNTIMES = {
+    "mlserver_sklearn": ("sklearn", ("model.skops", "model.joblib", "model.pickle", "model.pkl")),
+    "mlserver_xgboost": ("xgboost", ("model.ubj", "model.json", "model.bst")),
+    "mlserver_lightgbm": ("lightgbm", ("model.txt", "model.bst")),
+    "mlserver_mlflow": ("mlflow", ("",)),
+}
+"""MLServer's packages -> our backend, and the files it looks for when no uri is given."""
+
+_FLAVORS = {
+    "onnx": ("onnxruntime", ("data",)),
+    "xgboost": ("xgboost", ("data", "model_data")),
+    "lightgbm": ("lightgbm", ("data", "model_data")),
+    "tensorflow": ("tensorflow", ("saved_model_dir",)),
+    "sklearn": ("sklearn", ("pickled_model", "model_path", "data")),
+}
+"""MLflow's flavors -> our backend, and the keys that may name the file; the first that is there."""
+
+_LINE = re.compile(r"( *)([\w.-]+):(?: +(.*))?")
+
+
+def is_foreign(folder: Path) -> bool:
+    """Tell whether `folder` is a model of another server."""
+    return any((folder / name).is_file() for name in (SETTINGS_FILE, MLFLOW_FILE))
+
+
+def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path]:
+    """Return `config` with what the folder's files tell, and the model file.
+
+    What `config` says already stays. Raises InvalidConfig, Unsupported for other runtimes.
+    """
+    if (folder / SETTINGS_FILE).is_file():
+        told, filename = _read_settings(folder)
+    else:
+        told, filename = _read_mlflow(folder)
+    if not is_inside(filename):
+        msg = f"model '{folder.name}': its file '{filename}' lies outside of its folder"
+        raise InvalidConfig(msg)
+    file = folder / filename
+    if not file.exists():
+        msg = f"model '{folder.name}': there is no file '{filename}'"
+        raise InvalidConfig(msg)
+    merged = replace(
+        config,
+        name=config.name or told.name,
+        backend=config.backend or told.backend,
+        max_batch_size=config.max_batch_size or told.max_batch_size,
+        dynamic_batching=config.dynamic_batching or told.dynamic_batching,
+        input=config.input or told.input,
+        output=config.output or told.output,
+        parameters=told.parameters | config.parameters,
+        default_model_filename=config.default_model_filename or Path(filename).name,
+    )
+    return merged, file
+
+
+def _content(file: Path) -> bytes:
+    with file.open("rb") as source:
+        content = source.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        msg = f"{file.parent.name}/{file.name} is larger than {MAX_BYTES} bytes"
+        raise InvalidConfig(msg)
+    return content
+
+
+# --- MLServer ---
+
+
+def _read_settings(folder: Path) -> tuple[ModelConfig, str]:
+    place = f"{folder.name}/{SETTINGS_FILE}"
+    try:
+        settings = orjson.loads(_content(folder / SETTINGS_FILE))
+    except orjson.JSONDecodeError as error:
+        msg = f"{place} is not JSON: {error}"
+        raise InvalidConfig(msg) from error
+    try:
+        return _settings(folder, settings)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        msg = f"{place} is not as MLServer has it: {type(error).__name__} {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]:
+    implementation = str(settings["implementation"])
+    package = implementation.partition(".")[0]
+    if package not in _RUNTIMES:
+        msg = (
+            f"model '{folder.name}': {SETTINGS_FILE} asks for '{implementation}', known are the "
+            f"runtimes {', '.join(sorted(_RUNTIMES))}; code of its own becomes a model.py"
+        )
+        raise Unsupported(msg)
+    backend, usual = _RUNTIMES[package]
+    parameters = settings.get("parameters") or {}
+    filename = _local(str(parameters.get("uri") or ""))
+    if backend == "mlflow":
+        inner, path = _read_mlflow(folder / filename)
+        backend, filename = inner.backend, str(Path(filename) / path)
+    elif not filename or (folder / filename).is_dir():
+        names = [str(Path(filename) / name) for name in usual]
+        filename = next((name for name in names if (folder / name).is_file()), names[0])
+    most = int(settings.get("max_batch_size") or 0)
+    delay_us = int(float(settings.get("max_batch_time") or 0) * 1e6)
+    batching = DynamicBatching(max_queue_delay_microseconds=delay_us) if most > 1 else None
+    config = ModelConfig(
+        str(settings.get("name") or ""),
+        backend=backend,
+        max_batch_size=most,
+        dynamic_batching=batching,
+        input=tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ()),
+        output=tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ()),
+        parameters={k: _text(v) for k, v in (parameters.get("extra") or {}).items()},
+    )
+    if most == 0 and (config.input or config.output):
+        config = replace(config, max_batch_size=1)  # its shapes count the batch dim
+    return config, filename
+
+
+def _local(uri: str) -> str:
+    if re.match(r"\w+://", uri):
+        msg = f"its uri '{uri}' is not a file"
+        raise ValueError(msg)
+    return uri.removeprefix("./")
+
+
+def _tensor(described: dict[str, Any]) -> tuple[str, Any, tuple[int, ...]]:
+    """Return name, datatype and dims without the batch."""
+    shape = tuple(int(dim) for dim in described["shape"])
+    return str(described["name"]), DATATYPES[described["datatype"]], shape[1:] or (1,)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- MLflow ---
+
+
+def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
+    try:
+        flavors = _flavors(_content(folder / MLFLOW_FILE).decode())
+    except UnicodeDecodeError as error:
+        msg = f"{folder.name}/{MLFLOW_FILE} is not UTF-8"
+        raise InvalidConfig(msg) from error
+    except FileNotFoundError as error:
+        msg = f"model '{folder.name}' has no file {MLFLOW_FILE}"
+        raise InvalidConfig(msg) from error
+    for flavor, (backend, keys) in _FLAVORS.items():
+        named = flavors.get(flavor, {})
+        filename = next((named[key] for key in keys if named.get(key)), "")
+        if filename:
+            return ModelConfig("", backend=backend), filename
+    msg = (
+        f"model '{folder.name}': {MLFLOW_FILE} has the flavors {', '.join(flavors) or 'none'}, "
+        f"known are {', '.join(_FLAVORS)}"
+    )
+    raise Unsupported(msg)
+
+
+def _flavors(text: str) -> dict[str, dict[str, str]]:
+    """Return the flavors of an MLmodel file with their plain values.
+
+    That is all of YAML that is read: two levels of `key: value` below `flavors:`.
+    """
+    flavors: dict[str, dict[str, str]] = {}
+    is_inside_flavors = False
+    first = second = -1
+    current: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line.rstrip())
+        if match is None:
+            continue
+        indent, key, value = len(match[1]), match[2], (match[3] or "").strip()
+        if indent == 0:
+            is_inside_flavors, first, second = key == "flavors", -1, -1
+        elif is_inside_flavors and first in (-1, indent):
+            first, second = indent, -1
+            current = flavors.setdefault(key, {})
+        elif is_inside_flavors and indent > first and second in (-1, indent):
+            second = indent
+            current[key] = "" if value in ("null", "~") else value.strip("'\"")
+    return flavors
