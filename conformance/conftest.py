@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conformance.launch import Target, serve
+from conformance.old import OldRest, OldRpc
 from conformance.points import SECRET, Tally
 from conformance.rest import Rest
 from conformance.rpc import Rpc
@@ -110,6 +111,18 @@ def rpc(target: Target) -> Iterator[Rpc]:
     client = Rpc(target.grpc)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def old(rest: Rest) -> OldRest:
+    """The TensorRT Inference Server API over HTTP."""
+    return OldRest(rest)
+
+
+@pytest.fixture(scope="session")
+def old_rpc(rpc: Rpc) -> OldRpc:
+    """The same over gRPC."""
+    return OldRpc(rpc.channel)
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ class Fault:
     """What goes wrong: the request before it is read, the answer, or a habit of the transport.
 
     `rpc` alters a gRPC answer: it is given the answer or the refusal, and returns an answer or
-    raises a refusal. `stream` is given all answers of a stream. `habit` names a bad habit the
-    servers themselves have.
+    raises a refusal. `stream` is given all answers of a stream, `old` each answer of the old API
+    over gRPC. `habit` names a bad habit the servers themselves have.
     """
 
     request: Callable[[Request], None] = lambda request: None
@@ -28,6 +28,7 @@ class Fault:
     rpc: Callable[[Message | Refused], Message] | None = None
     habit: str = ""
     stream: Callable[[list[Message]], list[Message]] | None = None
+    old: Callable[[Message], object] | None = None
 
 
 def on_answer(change: Callable[[Answer], object]) -> Fault:

@@ -7,7 +7,8 @@ from typing import Literal
 import pytest
 
 LAST = 123
-"""The numbered points run from 1 to this; points of the specs beyond them are S1, S2, ..."""
+"""The numbered points run from 1 to this; points of the specs beyond them are S1, S2, ..., those of
+the TensorRT Inference Server API T1, T2, ..."""
 
 SECRET = ("conformance-key", "open sesame")
 """The header that opens what a server under test restricts, and its value."""
@@ -43,9 +44,9 @@ class Point:
         return "passed" if self.passed and self.passed == self.tests else "not run"
 
 
-def order(point_id: str) -> tuple[bool, int]:
-    """Sort key: numbered points first, then the S points."""
-    return point_id.startswith("S"), int(point_id.lstrip("S"))
+def order(point_id: str) -> tuple[str, int]:
+    """Sort key: numbered points first, then the S and the T points."""
+    return point_id.rstrip("0123456789"), int(point_id.lstrip("ST"))
 
 
 @dataclass

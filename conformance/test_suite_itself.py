@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.faults import FAULTS
+from conformance.old_faults import ALL_FAULTS as FAULTS
 
 HERE = Path(__file__).parent
 Addresses = dict[str, str]

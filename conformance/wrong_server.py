@@ -16,13 +16,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
-from conformance.faults import FAULTS, Fault
+from conformance.faults import Fault
 from conformance.launch import announce
+from conformance.old_faults import ALL_FAULTS as FAULTS
 from conformance.points import SECRET
 from conformance.reference import models, rest
 from conformance.reference.models import Refused
 from conformance.reference.rest import Answer, Request, to_json
 from conformance.reference.rpc import Service, open_server
+from conformance.reference.trtis import Old
 from google.protobuf.message import DecodeError
 
 Handler = Callable[[Request], Answer]
@@ -44,6 +46,10 @@ class Faulty:
         self._explicit = models.fixture()
         self._explicit.explicit = True
         self._service = Service(self._server)
+        self._old = {
+            id(server): Old(server)
+            for server in (self._server, self._unready, self._unshared, self._explicit)
+        }
 
     def rest(self, request: Request) -> Answer:
         """Answer for the repository v2."""
@@ -72,7 +78,10 @@ class Faulty:
 
     def _spoil(self, server: models.Server, request: Request) -> Answer:
         self.fault.request(request)
-        answer = rest.answer(server, request)
+        if request.path.startswith("/api/"):
+            answer = self._old[id(server)].http(request)
+        else:
+            answer = rest.answer(server, request)
         self.fault.answer(request, answer)
         return answer
 
@@ -112,6 +121,21 @@ class Faulty:
             failed = [answer for answer in answers if answer.error_message]
             if failed and self.fault.habit != "ignores triton_grpc_error":
                 context.abort(grpc.StatusCode.NOT_FOUND, failed[0].error_message)
+        if self.fault.stream is not None:
+            answers = self.fault.stream(answers)
+        yield from (answer.SerializeToString() for answer in answers)
+
+    def old_answer(self, method: str, data: bytes) -> bytes:
+        """Answer one call of the old API."""
+        answer = self._old[id(self._server)].rpc(method, data)
+        if self.fault.old is not None:
+            self.fault.old(answer)
+        encoded: bytes = answer.SerializeToString()
+        return encoded
+
+    def old_stream(self, requests: Iterator[bytes]) -> Iterator[bytes]:
+        """Answer StreamInfer."""
+        answers = list(self._old[id(self._server)].stream(requests))
         if self.fault.stream is not None:
             answers = self.fault.stream(answers)
         yield from (answer.SerializeToString() for answer in answers)

@@ -335,10 +335,26 @@ def fixture() -> Server:
             {"IN": ("INT32", [-1]), "DELAY": ("UINT32", [-1]), "WAIT": ("UINT32", [1])},
             {"OUT": ("INT32", [1]), "IDX": ("UINT32", [1])}, count_up, decoupled=True,
         ),
+        picture("nchw", [3, 2, 2]),
+        picture("nhwc", [2, 2, 3]),
         in_sequences_of("seq", int, "UINT64"),
         in_sequences_of("seq_text", str, "BYTES"),
     ]  # fmt: skip
     return Server({model.name: model for model in models})
+
+
+def picture(name: str, dims: list[int]) -> Model:
+    """Return a model that has a class for each number of a picture."""
+    inputs, outputs = {"INPUT0": ("FP32", [-1, *dims])}, {"OUTPUT0": ("FP32", [-1, 12])}
+    return Model(
+        name, ["1"], inputs, outputs, flatten, max_batch=8, labels={"OUTPUT0": ["ant", "bee"]}
+    )
+
+
+def flatten(inputs: dict[str, Tensor]) -> list[Tensor]:
+    """Run a model of pictures."""
+    given = inputs["INPUT0"]
+    return [Tensor("OUTPUT0", "FP32", [given.shape[0], 12], given.raw)]
 
 
 def in_sequences_of(name: str, kind: type, datatype: str) -> Model:

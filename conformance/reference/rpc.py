@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from conformance.old import SERVICE as OLD_SERVICE
 from conformance.reference import repository, rest, settings
 from conformance.reference.classes import check_classes, classified
 from conformance.reference.models import SIZES, Refused, Server, Tensor
@@ -234,6 +235,14 @@ def open_server(faulty: Any) -> tuple[grpc.Server, int]:
             _, service, method = details.method.split("/")
             if method == "ModelStreamInfer":
                 return grpc.stream_stream_rpc_method_handler(faulty.stream)
+            if service == OLD_SERVICE:
+                if method == "StreamInfer":
+                    return grpc.stream_stream_rpc_method_handler(
+                        lambda requests, _: faulty.old_stream(requests)
+                    )
+                return grpc.unary_unary_rpc_method_handler(
+                    lambda data, _: faulty.old_answer(method, data)
+                )
             if service != SERVICE or not faulty.knows(method):
                 return None
             return grpc.unary_unary_rpc_method_handler(

@@ -70,6 +70,16 @@ def printed_example() -> bytes:
     return model_bytes(helper.make_graph(nodes, "printed_example", inputs, outputs, constants))
 
 
+def flatten(dims: list[int]) -> bytes:
+    """Return OUTPUT0 = the numbers of INPUT0 in a row, FP32 [batch, ...]."""
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])
+        for name, shape in (("INPUT0", dims), ("OUTPUT0", [12]))
+    ]
+    nodes = [helper.make_node("Flatten", ["INPUT0"], ["OUTPUT0"], axis=1)]
+    return model_bytes(helper.make_graph(nodes, "flatten", ends[:1], ends[1:]))
+
+
 def in_sequence(id_type: int) -> bytes:
     """Return OUTPUT = INPUT, STARTED = START and ID_SEEN = ID, of a model that runs sequences."""
     shape, number = ["batch", 1], TensorProto.INT32
@@ -161,6 +171,13 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] }
 """
 
+PICTURE_CONFIG = """\
+backend: "onnxruntime"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 format: FORMAT_{format} dims: [ {dims} ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 12 ] label_filename: "labels.txt" }
+"""
+
 LATE_CONFIG = """\
 backend: "identity"
 max_batch_size: 8
@@ -203,6 +220,11 @@ def main() -> None:
     ):
         write(v2 / name / "config.pbtxt", SEQUENCE_CONFIG.replace("{id}", kind))
         write(v2 / name / "1" / "model.onnx", in_sequence(id_type))
+    for name, dims in (("nchw", "3, 2, 2"), ("nhwc", "2, 2, 3")):
+        config = PICTURE_CONFIG.replace("{format}", name.upper()).replace("{dims}", dims)
+        write(v2 / name / "config.pbtxt", config)
+        write(v2 / name / "labels.txt", "ant\nbee\n")
+        write(v2 / name / "1" / "model.onnx", flatten([int(dim) for dim in dims.split(",")]))
     write(v2 / "late" / "config.pbtxt", LATE_CONFIG)
     write(v2 / "late" / "1" / ".keep", "")
     broken = HERE / "broken"
