@@ -54,7 +54,7 @@ test-clients: $(DEV) ## other projects' clients: KServe, MLServer, httpx, grpc-j
 	$(BIN)/python clients/run.py $(ONLY)
 
 test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
-	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms $(ARGS); done
+	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python -m pytest -q tests/platforms -m "not slow" $(ARGS); done
 
 conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a server they start themselves
 	$(BIN)/pytest conformance $(if $(URL),--url $(URL)) $(if $(GRPC),--grpc $(GRPC)) \

@@ -249,8 +249,32 @@ def test_compiled_code_has_to_be_allowed(tmp_path):
     found = files(tmp_path, "model.pt2")
     with zipfile.ZipFile(found.file, "w") as archive:
         archive.writestr("model/data/aotinductor/model/model.so", b"\x7fELF")
-    with pytest.raises(Unsupported, match="inferd_allow_native_code must allow"):
+    with pytest.raises(Unsupported, match="only if parameter inferd_allow_native_code is true"):
         PytorchBackend().complete(found, ModelConfig("m"))
+    allowed = ModelConfig("m", parameters={"inferd_allow_native_code": "true"})
+    with pytest.raises(InvalidConfig, match="the code checks nothing"):
+        PytorchBackend().complete(found, allowed)
+    with pytest.raises(BackendFailed, match="PyTorch cannot load it"):
+        PytorchBackend().complete(found, config(("x",), ("y",), parameters=allowed.parameters))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the compiler itself
+def test_compiled_code_runs_where_it_is_allowed(tmp_path):
+    count = torch.export.Dim("count", min=1, max=9)
+    pair = torch.ones(2), torch.ones(2)
+    shapes = ({0: count}, {0: count})
+    program = torch.export.export(AddSub(), pair, dynamic_shapes=shapes)
+    found = files(tmp_path, "model.pt2")
+    torch._inductor.aoti_compile_and_package(program, package_path=str(found.file))
+    allowed = {"inferd_allow_native_code": "true"}
+    wanted = config(("x", "y"), ("SUM", "DIFF"), parameters=allowed)
+    got = answer(found, wanted, tensors(y=TWOS, x=ONES))
+    assert {name: array.tolist() for name, array in got.items()} == {
+        "SUM": [3, 3, 3],
+        "DIFF": [-1, -1, -1],
+    }
+    assert answer(found, wanted, tensors(x=ONES, y=TWOS), ("DIFF",)).keys() == {"DIFF"}
 
 
 # --- many threads, and what no framework may get ---

@@ -80,7 +80,7 @@ class OpenvinoBackend:
     def _read(self, files: ModelFiles, config: ModelConfig) -> Any:
         try:
             return self._core.read_model(str(files.file))
-        except RuntimeError as error:
+        except (RuntimeError, UnicodeDecodeError) as error:  # its text repeats the file's bytes
             raise _failure(config, "read it", error) from error
 
 

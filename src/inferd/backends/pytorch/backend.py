@@ -6,6 +6,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from inferd.backends.pytorch.archive import has_native_code
+from inferd.backends.pytorch.compiled import (
+    Compiled,
+    check_compiled,
+    compiled_run,
+    load_compiled,
+)
 from inferd.backends.pytorch.export import Export, export_run, load_export
 from inferd.backends.pytorch.runtime import device_of, is_on, pytorch
 from inferd.backends.pytorch.script import Script, check_arguments, load_script, script_run
@@ -17,8 +23,10 @@ from inferd.errors import InvalidConfig, Unsupported
 
 ALLOW_NATIVE = "inferd_allow_native_code"
 """The config parameter that lets a model file bring compiled code."""
-
 _CPU = Placement("cpu")
+
+Program = Script | Export | Compiled
+"""A model file, loaded."""
 
 
 class PytorchBackend:
@@ -31,8 +39,8 @@ class PytorchBackend:
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
         self._torch = pytorch()
-        self._loaded: WeakValueDictionary[Any, Script | Export] = WeakValueDictionary()
-        self._last: Script | Export | None = None  # of `complete`, for the `open` that follows
+        self._loaded: WeakValueDictionary[Any, Program] = WeakValueDictionary()
+        self._last: Program | None = None  # of `complete`, for the `open` that follows
         self._lock = threading.Lock()
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
@@ -42,6 +50,9 @@ class PytorchBackend:
             self._last = loaded
         if isinstance(loaded, Script):
             check_arguments(loaded, config)
+            return config
+        if isinstance(loaded, Compiled):
+            check_compiled(config)
             return config
         completed = complete_config(config, loaded.signature(config), self._default_max_batch_size)
         check_config(completed, loaded.signature(config))
@@ -55,12 +66,15 @@ class PytorchBackend:
         if isinstance(loaded, Script):
             check_arguments(loaded, config)
             return ArrayInstance(config, files.version, script_run(loaded, config))
+        if isinstance(loaded, Compiled):
+            check_compiled(config)
+            return ArrayInstance(config, files.version, compiled_run(loaded, config))
         signature = loaded.signature(config)
         check_config(config, signature)
         run = export_run(loaded, config)
         return ArrayInstance(config, files.version, run, scalars=signature.scalars(config))
 
-    def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Script | Export:
+    def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Program:
         device = device_of(self._torch, config, place)
         stat = files.file.stat()
         key = (str(files.file), stat.st_mtime_ns, stat.st_size, str(device), files.version)
@@ -72,16 +86,19 @@ class PytorchBackend:
                 loaded = self._loaded.setdefault(key, loaded)
         return loaded
 
-    def _read(self, file: Path, config: ModelConfig, device: Any) -> Script | Export:
+    def _read(self, file: Path, config: ModelConfig, device: Any) -> Program:
         if not file.is_file():
             msg = f"model '{config.name}': '{file.name}' is no file"
             raise InvalidConfig(msg)
         if file.suffix != ".pt2":
             return load_script(self._torch, file, config, device)
         if has_native_code(file, f"model '{config.name}', '{file.name}'"):
-            allowed = is_on(config, ALLOW_NATIVE, default=False)
-            msg = f"model '{config.name}': '{file.name}' is compiled code (AOTInductor), " + (
-                "which cannot be run yet" if allowed else f"which {ALLOW_NATIVE} must allow"
-            )
-            raise Unsupported(msg)
+            if not is_on(config, ALLOW_NATIVE, default=False):
+                msg = (
+                    f"model '{config.name}': '{file.name}' is compiled code (AOTInductor), which "
+                    f"is run only if parameter {ALLOW_NATIVE} is true"
+                )
+                raise Unsupported(msg)
+            check_compiled(config)
+            return load_compiled(self._torch, file, config, device)
         return load_export(self._torch, file, config, device)

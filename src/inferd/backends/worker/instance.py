@@ -26,7 +26,7 @@ from inferd.backends.worker.message import (
 )
 from inferd.backends.worker.supervisor import Plan, Supervisor
 from inferd.core.interfaces import Outcome
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InferdError, Unavailable
 
 Deliver = Callable[[InferResponse | InferdError | None, int], None]
@@ -265,11 +265,17 @@ class WorkerInstance(Supervisor):
         if stream is not None:
             self._stream_answer(stream, answer, data)
             return
-        place = self._places.pop(answer.number, None)
+        place = self._places.get(answer.number)
         if place is None:
             return
         batch, index = place
-        batch.answers[index] = response_of(answer, data, batch.requests[index], self._version)
+        response = response_of(answer, data, batch.requests[index], self._version)
+        batch.answers[index] = _joined(batch.answers[index], answer, response)
+        if not answer.is_final and not answer.is_again and answer.error is None:
+            if self._link is not None:  # the scheduler sees to it that it is not too far ahead
+                self._link.send(packet.CREDIT, [[[answer.number, answer.share]]])
+            return
+        del self._places[answer.number]
         batch.missing -= 1
         if not batch.missing and not batch.is_executing:
             # The senders were slower than execute.
@@ -380,3 +386,20 @@ class WorkerInstance(Supervisor):
             function(*arguments)
         else:
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _joined(
+    before: InferResponse | InferdError | None,
+    answer: Answer,
+    response: InferResponse | InferdError,
+) -> InferResponse | InferdError:
+    """Return what `answer`, as a `response`, makes of the answers before it in the same round."""
+    if isinstance(response, InferdError):
+        return response
+    if before is None and answer.is_final and answer.outputs is not None:
+        return response
+    round = before if isinstance(before, Round) else Round(response.model, response.version)
+    if answer.outputs is not None:
+        round.answers.append(response)
+    round.again = answer.is_again
+    return round

@@ -55,6 +55,11 @@ class Answer(msgspec.Struct, array_like=True, gc=False):
     is_final: bool
     share: int
 
+    @property
+    def is_again(self) -> bool:
+        """Whether it is none: the model wants the request once more."""
+        return not self.is_final and self.outputs is None and self.error is None
+
 
 class Result(msgspec.Struct, array_like=True, gc=False):
     """RESULT: a batch was executed, between two times of time.perf_counter_ns."""

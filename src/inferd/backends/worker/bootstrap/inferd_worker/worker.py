@@ -41,6 +41,7 @@ class Worker:
         self.line = Line(sock, arena, received, self._receive)
         self.calls = Calls(self)
         self.is_decoupled = False
+        self._is_iterative = False
         self.is_starting = True
         self.output_names: list[str] = []
         self.version_folder = ""
@@ -101,6 +102,8 @@ class Worker:
     def _initialize(self, kind: Any, file: str, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
         self.is_decoupled = using_decoupled_model_transaction_policy(config)
+        sequence = config.get("sequence_batching") or {}
+        self._is_iterative = bool(sequence.get("iterative_sequence", False))
         self.output_names = [output["name"] for output in config.get("output", ())]
         line = getattr(getattr(kind.execute, "__code__", None), "co_firstlineno", 0)
         self._place = f"execute in {shown(file, self.folder)}, line {line},"
@@ -232,6 +235,7 @@ class Worker:
             responses = [InferenceResponse(error=TritonError(failed)) for _ in opens]
         elif responses is None:
             responses = [None] * len(opens)
+        again = [] if failed else self._wanted_again(opens, requests)
         requests.clear()  # what they hold is released, unless the model keeps it
         payload = Payload()
         answers = []
@@ -240,6 +244,10 @@ class Worker:
                 one.is_closed = True
                 answers.append(self._answer(one, response, payload, is_final=True))
                 self._opens.pop(one.number, None)
+        for one in again:
+            one.is_closed = True
+            answers.append([one.number, None, None, None, False, 1])
+            self._opens.pop(one.number, None)
         try:
             self._send_result(batch, times, answers, payload)
         except (ArenaFull, TritonModelException) as error:
@@ -255,6 +263,16 @@ class Worker:
             self.line.send(packet.ANSWER, [answers], payload)
         if self._orphans:
             self._tell_orphans()
+
+    def _wanted_again(self, opens: list[Open], requests: list[InferenceRequest]) -> list[Open]:
+        """Return those of an iterative model that it is not done with."""
+        if not self._is_iterative:
+            return []
+        return [
+            one
+            for one, request in zip(opens, requests)
+            if request._release_flags == RELEASE_RESCHEDULE and not one.is_closed
+        ]
 
     def _complaint(
         self, opens: list[Open], requests: list[InferenceRequest], responses: Any
@@ -278,7 +296,7 @@ class Worker:
         elif len(responses) != len(opens):
             what = f"returned {len(responses)} responses to {len(opens)} requests"
         else:
-            what = _odd_item(opens, requests, responses)
+            what = _odd_item(opens, requests, responses, is_iterative=self._is_iterative)
         return f"{self._place} {what}" if what else ""
 
     def _answer(self, one: Open, response: Any, payload: Payload, *, is_final: bool) -> list[Any]:
@@ -346,10 +364,17 @@ class Worker:
 MAX_LOGGED = 64 << 10
 
 
-def _odd_item(opens: list[Open], requests: list[InferenceRequest], responses: Any) -> str:
+def _odd_item(
+    opens: list[Open], requests: list[InferenceRequest], responses: Any, *, is_iterative: bool
+) -> str:
     for one, request, response in zip(opens, requests, responses):
+        is_again = request._release_flags == RELEASE_RESCHEDULE
+        if is_again and response is not None:
+            return "returned a response to a request that it asks to be rescheduled"
         if response is None:
-            if request._release_flags == RELEASE_RESCHEDULE:
+            if is_again and is_iterative:
+                continue
+            if is_again:
                 return "asks for a request to be rescheduled, which needs iterative_sequence"
             if not one.has_sender and not one.is_closed:
                 return "returned a list that holds None, expected InferenceResponse"

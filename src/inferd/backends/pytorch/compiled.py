@@ -1,0 +1,84 @@
+"""Compiled: an AOTInductor package (.pt2), which is a shared library and tells almost nothing.
+
+It has no names, no datatypes and no shapes, and its code checks none: a tensor that is not what it
+was compiled for is read beyond its end. So inputs and outputs have to be listed, in order, and it
+is loaded only where the model's configuration allows native code.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from inferd.backends.pytorch.naming import outputs_in_order
+from inferd.backends.pytorch.runtime import Context, failure, thread_count, to_array, to_tensor
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.arrays import Array, Run
+from inferd.errors import BackendFailed, InvalidConfig
+from inferd.tensor.dtype import DataType
+
+
+class Compiled:
+    """A loaded library."""
+
+    def __init__(self, torch: ModuleType, call: Any, device: Any) -> None:
+        self.torch = torch
+        self.call = call
+        self.device = device
+
+
+def load_compiled(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Compiled:
+    """Return the package in `file`. Raises BackendFailed when torch refuses it."""
+    from torch._inductor import aoti_load_package
+
+    try:
+        return Compiled(torch, aoti_load_package(str(file)), device)
+    except Exception as error:
+        raise failure(config, "load it", error) from error
+
+
+def check_compiled(config: ModelConfig) -> None:
+    """Check that `config` says all that the file does not. Raises InvalidConfig."""
+    tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
+    if not (config.input and config.output):
+        msg = (
+            f"model '{config.name}': compiled code tells no inputs and outputs; config.pbtxt has "
+            f"to list them, exactly as the model was exported, since the code checks nothing"
+        )
+        raise InvalidConfig(msg)
+    for tensor in tensors:
+        if tensor.datatype is DataType.BYTES:
+            msg = f"model '{config.name}': '{tensor.name}' is BYTES, which PyTorch has not"
+            raise InvalidConfig(msg)
+    if any(tensor.optional for tensor in config.input):
+        msg = f"model '{config.name}': compiled code has no optional inputs"
+        raise InvalidConfig(msg)
+
+
+def compiled_run(compiled: Compiled, config: ModelConfig) -> Run:
+    """Return how one request runs."""
+    torch, device = compiled.torch, compiled.device
+    local = Context(torch, thread_count(config))
+    inputs = [(tensor.name, tensor.datatype) for tensor in config.input]
+    outputs = outputs_in_order(config)
+    guard = torch._C._InferenceMode
+    call = compiled.call
+
+    def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
+        local.__dict__  # noqa: B018  a thread's first look sets it up
+        tensors = [to_tensor(torch, feed[name], datatype).to(device) for name, datatype in inputs]
+        try:
+            with guard(True):
+                given = call(*tensors)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise failure(config, "run it", error) from error
+        values = list(given.values()) if isinstance(given, dict) else given
+        listed = [values] if isinstance(values, torch.Tensor) else list(values)
+        by_name = dict(zip(outputs, listed, strict=False))
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            msg = f"model '{config.name}' gave {len(listed)} outputs, none is '{missing[0]}'"
+            raise BackendFailed(msg)
+        return [to_array(torch, by_name[name]) for name in names]
+
+    return run
