@@ -25,6 +25,7 @@ NEEDS = {
     "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
     "test_transformers.py": ("torch", "transformers"),
     "test_trees.py": ("xgboost", "lightgbm"),
+    "test_mxnet.py": ("mxnet",),
 }
 """Test file -> the packages it needs."""
 
