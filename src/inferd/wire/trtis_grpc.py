@@ -86,8 +86,8 @@ def decode_infer_request(data: Any) -> Asked:
         raise InvalidRequest(msg)
     header = _header(parse(f"{PACKAGE}.InferRequestHeader", described))
     model = decode_text(bytes(fields.get(_NAME, (b"",))[-1]))
-    text, number = fields.get(_VERSION_TEXT), fields.get(_VERSION_NUMBER)
-    version = _version(text and bytes(text[-1]), number and number[-1], header)
+    text, number = (fields.get(tag, (None,))[-1] for tag in (_VERSION_TEXT, _VERSION_NUMBER))
+    version = _version(text, number, header)
     return Asked(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
 
 
@@ -115,10 +115,10 @@ def _fields(view: memoryview) -> dict[int, list[Any]]:
     return fields
 
 
-def _version(text: bytes | None, number: int | None, header: InferHeader) -> str:
+def _version(text: memoryview | None, number: int | None, header: InferHeader) -> str:
     """Return the version as V2 has it, "" for the latest."""
     if text is not None:  # 0.8
-        return decode_text(text)
+        return decode_text(bytes(text))
     if number is None:
         return "" if header.is_old else "0"
     signed = number - 2**64 if number >= 2**63 else number
