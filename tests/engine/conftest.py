@@ -13,6 +13,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
 _THEIRS = """
+import os
 import threading
 from inferd.config.model import ModelInput, ModelOutput
 from inferd.core.request import InferResponse
@@ -22,6 +23,7 @@ from dataclasses import replace
 log = []            # what happened: "backend", ("open", name), ("close", name)
 failures = []       # raised by the next opens, None for none
 threads = []        # where models were opened
+cores = []          # and on which processors
 on_loop = []        # whether each execution ran on the main thread
 opening = threading.Event()
 may_open = threading.Event()
@@ -77,6 +79,7 @@ class Theirs:
         if failures and (failure := failures.pop(0)) is not None:
             raise failure
         log.append(("open", placement.name))
+        cores.append(os.sched_getaffinity(0))
         instance = Instance(placement.name, files.version)
         if "unbounded" in config.parameters:
             instance.bounded = False

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import functools
+import os
 
 import numpy as np
 import pytest
 
 from inferd.config.cache import LocalCacheSettings
+from inferd.config.host_policy import HostPolicy
 from inferd.core.load import LoadRequest
 from inferd.core.request import InferRequest, Sequence
 from inferd.engine.engine import Engine
@@ -300,3 +302,53 @@ async def test_a_cached_model_keeps_its_answers(stage, ask):
         await engine.infer(ask("m", A=[[1, 2]]))
         assert executions(engine) == 1
         assert len(it.happened("open")) == 2
+
+
+# --- the processors they work on ---
+
+ONE_CORE = frozenset({min(os.sched_getaffinity(0))})
+
+
+@pytest.mark.parametrize(
+    ("policy", "more"), [("cpu", ""), ("mine", "host_policy: 'mine'")], ids=["default", "named"]
+)
+@run
+async def test_instances_are_opened_and_run_on_the_processors_of_their_policy(
+    stage, theirs, ask, policy, more
+):
+    it = stage(model(group(1, more=more), backend="unbounded"))
+    where = []
+    execute = theirs.Instance.execute
+
+    def execute_and_look(self, requests):
+        where.append(os.sched_getaffinity(0))
+        return execute(self, requests)
+
+    theirs.Instance.execute = execute_and_look
+    theirs.cores = []
+    policies = {policy: HostPolicy(ONE_CORE)}
+    async with engine_on(it.root, host_policies=policies) as engine:
+        await engine.infer(ask("m", A=[[1, 2]]))
+        it.write(model(group(2, more=more), backend="unbounded"))
+        await engine.load(LoadRequest("m"))
+        await asyncio.gather(*(engine.infer(ask("m", A=[[1, 2]])) for _ in range(8)))
+    assert {frozenset(cores) for cores in where} == {ONE_CORE}
+    assert theirs.cores == [ONE_CORE, ONE_CORE]
+    assert os.sched_getaffinity(0) >= ONE_CORE
+
+
+@run
+async def test_a_policy_nobody_gave_is_told_and_has_no_effect(stage, ask, caplog):
+    it = stage(model(group(1, more="host_policy: 'theirs'")))
+    async with engine_on(it.root, host_policies={"cpu": HostPolicy(ONE_CORE)}) as engine:
+        await engine.infer(ask("m", A=[[1, 2]]))
+    assert "no --host-policy is called 'theirs'" in caplog.text
+
+
+@run
+async def test_another_policy_loads_the_model_anew(stage):
+    it = stage(model(group(1)))
+    async with engine_on(it.root) as engine:
+        it.write(model(group(1, more="host_policy: 'mine'")))
+        await engine.load(LoadRequest("m"))
+        assert it.happened("open") == ["g_0", "g_0"]

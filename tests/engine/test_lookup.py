@@ -6,7 +6,7 @@ import pytest
 
 from inferd.backends.identity import IdentityBackend
 from inferd.backends.onnx.backend import OnnxBackend
-from inferd.engine.lookup import ENTRY_POINTS, backend_named
+from inferd.engine.lookup import ENTRY_POINTS, backend_named, given_model, models_in
 from inferd.errors import InvalidConfig, Unsupported
 
 
@@ -90,3 +90,17 @@ def test_no_framework_is_imported_before_a_model_needs_it():
         "backend_named('onnxruntime'); assert 'onnxruntime' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_function_is_found_to_be_a_model():
+    def double(x: int) -> int: ...
+
+    assert given_model(double).name == "double"
+    with pytest.raises(InvalidConfig, match="not of a int"):
+        given_model(7)
+
+
+def test_a_files_models_are_found(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text("import inferd\n\n@inferd.model\ndef f(x: int) -> int: ...\n")
+    assert [model.name for model in models_in(app)] == ["f"]

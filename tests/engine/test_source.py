@@ -6,6 +6,7 @@ import pytest
 
 from inferd.core.load import LoadRequest
 from inferd.engine.load import Loader, LoadOptions
+from inferd.engine.lookup import given_model
 from inferd.engine.source import Sources
 from inferd.errors import InvalidConfig, NotLoadable
 from inferd.repository.watch import NO_MARKS
@@ -85,3 +86,33 @@ def test_what_is_sent_lies_in_a_folder_of_its_own_until_the_end(sources):
     assert source.marks_of(5) != found.asked(LoadRequest("m")).marks_of(5)
     found.close()
     assert not upload.folder.exists()
+
+
+def double(x: int) -> int: ...
+
+
+@pytest.mark.parametrize("mode", ["none", "poll", "explicit"])
+def test_what_a_program_gives_is_there_in_every_mode(repository, tmp_path, mode):
+    options = LoadOptions(model_control_mode=mode)
+    found = Sources(asyncio.run(made(options)), options)
+    app = tmp_path / "app.py"
+    app.write_text("import inferd\n\n@inferd.model\ndef f(x: int) -> int: ...\n")
+    root = repository(m=IDENTITY)
+    models = found.open([app, root], [given_model(double)])
+    assert [model.name for model in models] == ["double", "f", *(["m"] * (mode != "explicit"))]
+    assert found.names() == ["double", "f", "m"]
+    source = found.find("double")
+    assert (source.model.versions, source.marks) == ((1,), NO_MARKS)
+    override = LoadRequest("double", '{"parameters": {"a": {"string_value": "b"}}}')
+    assert found.asked(override).model.config.parameters == {"a": "b"}
+    assert found.asked(override).model.backend is source.model.backend
+
+
+def test_a_name_is_given_once(repository):
+    options = LoadOptions()
+    found = Sources(asyncio.run(made(options)), options)
+    given = given_model(double)
+    with pytest.raises(InvalidConfig, match="two models are called 'double'"):
+        found.open([], [given, given])
+    with pytest.raises(InvalidConfig, match="two models are called 'double'"):
+        Sources(asyncio.run(made(options)), options).open([repository(double=IDENTITY)], [given])

@@ -200,10 +200,10 @@ def test_instances_are_numbered_through_groups_and_gpus():
     groups = InstanceGroup("a", 2, "KIND_GPU", (0, 2)), InstanceGroup("b", 1, "KIND_CPU")
     assert place(*groups, gpu_count=3) == (
         [
-            Placement("a_0", gpu=True, device_id=0),
-            Placement("a_1", gpu=True, device_id=0),
-            Placement("a_2", gpu=True, device_id=2),
-            Placement("a_3", gpu=True, device_id=2),
+            Placement("a_0", gpu=True, device_id=0, host_policy="gpu_0"),
+            Placement("a_1", gpu=True, device_id=0, host_policy="gpu_0"),
+            Placement("a_2", gpu=True, device_id=2, host_policy="gpu_2"),
+            Placement("a_3", gpu=True, device_id=2, host_policy="gpu_2"),
             Placement("b_0"),
         ],
         [],
@@ -235,3 +235,10 @@ def test_passive_groups_get_no_instances():
 def test_a_model_of_passive_groups_alone_is_refused():
     with pytest.raises(InvalidConfig, match="every instance_group is passive"):
         place(InstanceGroup("a", passive=True))
+
+
+def test_instances_have_the_host_policy_of_their_group_or_of_their_kind():
+    placed, _ = place(
+        InstanceGroup("a", 1, "KIND_MODEL"), InstanceGroup("b", 1, "KIND_MODEL", host_policy="mine")
+    )
+    assert [one.host_policy for one in placed] == ["model", "mine"]

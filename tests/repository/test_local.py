@@ -6,7 +6,7 @@ import pytest
 
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
-from inferd.repository.local import MAX_CONFIG_BYTES, find_model, single_model
+from inferd.repository.local import MAX_CONFIG_BYTES, find_model, is_app, single_model
 
 
 def test_the_largest_config_is_read(add_model, tmp_path):
@@ -70,3 +70,20 @@ def test_a_configuration_that_is_no_file_is_not_opened(add_model, tmp_path, make
     folder = add_model(tmp_path, "a")
     make(folder / "config.pbtxt")
     assert find_model(folder).error.message == "a/config.pbtxt is not a file"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("app.py", "import inferd\n", True),
+        ("model.py", "", True),
+        ("model.py", "class TritonPythonModel:\n    pass\n", False),
+        ("app.txt", "import inferd\n", False),
+    ],
+)
+def test_a_python_file_is_an_app_unless_it_is_a_model_by_itself(tmp_path, name, text, expected):
+    path = tmp_path / name
+    path.write_text(text)
+    assert is_app(path) == expected
+    assert not is_app(tmp_path / "nothing.py")
+    assert not is_app(tmp_path)

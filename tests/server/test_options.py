@@ -5,6 +5,7 @@ import pytest
 
 from inferd.config.cache import LocalCacheSettings
 from inferd.config.hold import NO_HOLD, Hold
+from inferd.config.host_policy import HostPolicy
 from inferd.config.log import LogSettings
 from inferd.config.option import options_of
 from inferd.config.server import ServerConfig
@@ -180,6 +181,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "rate_limit",
         "rate_limit_resource",
         "cache_config",
+        "host_policy",
     }
     acted_on = {each.name for each in options_of(ServerConfig).values() if each.acted_on}
     assert acted_on == own | set(HTTP) | set(GRPC) | set(LOAD)
@@ -210,6 +212,11 @@ def test_a_cache_is_a_matter_of_loading():
     assert load_options(ServerConfig()).cache is None
     built = load_options(ServerConfig(cache_config=("local,size=7",)))
     assert built.cache == LocalCacheSettings(7)
+
+
+def test_host_policies_are_a_matter_of_loading():
+    built = load_options(ServerConfig(host_policy=("cpu,numa-node=1",)))
+    assert built.host_policies == {"cpu": HostPolicy(node=1)}
 
 
 def test_the_hooks_for_tests_are_read_from_the_environment_when_the_server_is_made(monkeypatch):

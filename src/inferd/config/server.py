@@ -570,9 +570,10 @@ class ServerConfig:
     )
     host_policy: tuple[str, ...] = option(
         (),
-        "POLICY,SETTING=VALUE: which CPUs serve a device. May be repeated.",
+        "POLICY,SETTING=VALUE: which processors instances work on. POLICY is the host_policy of an "
+        "instance_group, else cpu, model or gpu_0 and so on; SETTING is numa-node or cpu-cores. "
+        "May be repeated.",
         group="Backends, devices and caches",
-        acted_on=False,
     )
     buffer_manager_thread_count: int = option(
         0,

@@ -36,13 +36,15 @@ class ModelFiles(msgspec.Struct, frozen=True):
 class Placement(msgspec.Struct, frozen=True):
     """Which device one instance runs on; `device_id` counts GPUs, 0 on the CPU.
 
-    `rate_limiter` is what it needs before it may run, if anything.
+    `rate_limiter` is what it needs before it may run, if anything. `host_policy` names the policy
+    that says which processors it works on.
     """
 
     name: str
     gpu: bool = False
     device_id: int = 0
     rate_limiter: RateLimiter | None = None
+    host_policy: str = "cpu"
 
 
 class Instance(Protocol):
@@ -201,10 +203,14 @@ class GivenModel(msgspec.Struct, frozen=True):
 
 
 class Opened(NamedTuple):
-    """An instance as it takes one request, and as it takes several at once."""
+    """An instance as it takes one request, and as it takes several at once.
+
+    `cores` are the processors it works on, none: any.
+    """
 
     alone: Instance
     together: Instance
+    cores: frozenset[int] = frozenset()
 
 
 @runtime_checkable

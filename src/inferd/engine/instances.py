@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
+from inferd.config.host_policy import HostPolicies
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import (
     Backend,
@@ -26,8 +27,26 @@ from inferd.engine.warmup import warm_up
 from inferd.errors import InvalidConfig
 from inferd.repository.layout import placements
 from inferd.repository.warmup import Sample
+from inferd.schedulers.cores import cores_of, pinned
 
 log = logging.getLogger("inferd.engine")
+
+
+class Machine(NamedTuple):
+    """What instances can be placed on: so many GPUs, and processors, as policies choose them."""
+
+    gpu_count: int
+    policies: HostPolicies
+
+    def cores_of(self, config: ModelConfig, place: Placement) -> frozenset[int]:
+        """Return the processors of an instance, none: any."""
+        where = f"model '{config.name}', instance '{place.name}'"
+        policy = self.policies.get(place.host_policy)
+        if policy is not None:
+            return cores_of(policy, where)
+        if any(place.host_policy == group.host_policy for group in config.instance_group):
+            log.warning("%s: no --host-policy is called '%s'", where, place.host_policy)
+        return frozenset()
 
 
 class Resize(NamedTuple):
@@ -55,13 +74,14 @@ class Instances:
         backend: Backend,
         open_one: Callable[[Placement], Instance],
         samples: Sequence[Sample],
-        gpu_count: int,
+        machine: "Machine",
     ) -> None:
         self._config = config
         self._backend = backend
         self._open_one = open_one
         self._samples = samples
-        self._gpu_count = gpu_count
+        self._machine = machine
+        self._gpu_count = machine.gpu_count
         self.places: list[Placement] = []
         self.scheduler: Scheduler | None = None
         """What runs them."""
@@ -112,13 +132,18 @@ class Instances:
         config = self._config
         with ExitStack() as undo:
             instances: list[Instance] = []
-            for place in places:
-                instances.append(self._open_one(place))
+            all_cores = [self._machine.cores_of(config, place) for place in places]
+            for place, cores in zip(places, all_cores, strict=True):
+                with pinned(cores):
+                    instances.append(self._open_one(place))
                 undo.callback(instances[-1].close)
             if config.decoupled and not all(isinstance(i, DecoupledInstance) for i in instances):
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
-            pairs = [opened(config, self._backend, instance) for instance in instances]
+            pairs = [
+                opened(config, self._backend, instance, cores)
+                for instance, cores in zip(instances, all_cores, strict=True)
+            ]
             together = [pair.together for pair in pairs]
             warm_up(config, instances if config.decoupled else together, self._samples)
             undo.pop_all()
@@ -137,4 +162,4 @@ def _uncounted(config: ModelConfig) -> ModelConfig:
 
 def _kind(place: Placement) -> Hashable:
     """Return what all instances have in common that are as good as the one at `place`."""
-    return place.gpu, place.device_id, place.rate_limiter
+    return place.gpu, place.device_id, place.rate_limiter, place.host_policy

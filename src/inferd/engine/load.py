@@ -19,6 +19,7 @@ from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
 from inferd.config.hold import NO_HOLD, Hold
+from inferd.config.host_policy import HostPolicies
 from inferd.config.model import ModelConfig
 from inferd.config.platform import reported_platform
 from inferd.config.rate_limit import Limits
@@ -36,7 +37,7 @@ from inferd.core.interfaces import (
 )
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
-from inferd.engine.instances import Instances, Resize
+from inferd.engine.instances import Instances, Machine, Resize
 from inferd.engine.lookup import backend_named
 from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.engine.served import Served
@@ -97,6 +98,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     backend_config: tuple[str, ...] = ()
     cache: CacheSettings | None = None
     hold: Hold = NO_HOLD
+    host_policies: HostPolicies = msgspec.field(default_factory=dict)
 
 
 class Loader:
@@ -123,6 +125,7 @@ class Loader:
         self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
+        self._machine = Machine(self._gpu_count, options.host_policies)
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
@@ -187,7 +190,7 @@ class Loader:
         labels = read_labels(files.folder, config)
         samples = warmup_samples(files.folder, config)
         open_one = partial(self._open, backend, files, as_executed(config))
-        instances = Instances(config, backend, open_one, samples, self._gpu_count)
+        instances = Instances(config, backend, open_one, samples, self._machine)
         with ExitStack() as undo:
             pairs = instances.open(config)
             for pair in pairs:

@@ -52,19 +52,24 @@ _NO_TIMEOUT_US = 1 << 62
 """So long a timeout never comes; a request's own is shorter."""
 
 
-def opened(config: ModelConfig, backend: Backend, instance: Instance) -> Opened:
+def opened(
+    config: ModelConfig,
+    backend: Backend,
+    instance: Instance,
+    cores: frozenset[int] = frozenset(),
+) -> Opened:
     """Return `instance`, which `backend` opened for `config`, as requests come to it.
 
     Where the backend joins, several come as one, and a model that reshapes is asked so even by one.
     One that works elsewhere joins them there.
     """
     if not getattr(backend, "joins", False) or isinstance(instance, AsyncInstance):
-        return Opened(instance, instance)
+        return Opened(instance, instance, cores)
     sequence = config.sequence_batching
     has_rows = sequence is not None and sequence.oldest is None
     plan = BatchPlan(as_executed(config))
     together = JoinedInstance(instance, plan, keeps_rows=has_rows)
-    return Opened(together if plan.reshapes else instance, together)
+    return Opened(together if plan.reshapes else instance, together, cores)
 
 
 def build_scheduler(
@@ -90,13 +95,15 @@ def build_scheduler(
         remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
         if len(remote) == len(alone[numbers]):
             return RemoteExecution(config.name, remote, counts=counts)
-        return Execution(
+        execution = Execution(
             config.name,
             alone[numbers],
             may_run_inline=may_run_inline,
             joined=[one.together for one in instances[numbers]],
             counts=counts,
         )
+        execution.cores = [one.cores for one in instances[numbers]]
+        return execution
 
     return choose_scheduler(config, execution_of, len(instances), folder, hold=hold)
 

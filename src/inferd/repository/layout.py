@@ -225,6 +225,18 @@ def _placements_of(group: InstanceGroup, gpu_count: int, place: str) -> list[Pla
         devices = [(True, gpu) for gpu in group.gpus or range(gpu_count)]
     every = [device for device in devices for _ in range(group.count)]
     return [
-        Placement(f"{group.name}_{number}", gpu, device_id, group.rate_limiter)
+        Placement(
+            f"{group.name}_{number}",
+            gpu,
+            device_id,
+            group.rate_limiter,
+            group.host_policy or _default_policy(group, gpu, device_id),
+        )
         for number, (gpu, device_id) in enumerate(every)
     ]
+
+
+def _default_policy(group: InstanceGroup, gpu: bool, device_id: int) -> str:  # noqa: FBT001
+    if gpu:
+        return f"gpu_{device_id}"
+    return "model" if group.kind == "KIND_MODEL" else "cpu"

@@ -28,6 +28,7 @@ from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.observe.stats import Counts
+from inferd.schedulers.cores import pin
 from inferd.schedulers.job import (
     Answer,
     AwaitedJob,
@@ -98,6 +99,8 @@ class Execution:
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
+        self.cores = [frozenset[int]()] * len(instances)
+        """Of each instance the processors it works on, none: any."""
         self._jobs = JobQueue()
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
         self._leaving_count = 0  # threads that are to end, with their instances
@@ -243,6 +246,7 @@ class Execution:
         """See Resizable.grow."""
         self._instances = [*self._instances, instance.alone]
         self._joined = [*self._joined, instance.together]
+        self.cores = [*self.cores, instance.cores]
         self._has_turns = self._has_turns or hasattr(instance.alone, "turn")
         self.instance_count += 1
         if self._is_closed:
@@ -263,19 +267,22 @@ class Execution:
 
     def beside(self, instance: Opened) -> "Execution":
         """Return another execution of the same model, whose only instance is `instance`."""
-        return Execution(
+        other = Execution(
             self.name,
             [instance.alone],
             may_run_inline=self._may_run_inline,
             joined=[instance.together],
             counts=self._counts,
         )
+        other.cores = [instance.cores]
+        return other
 
     def _dismiss(self, number: int) -> None:
         """Close an instance in which nothing runs."""
         instance = self._instances[number]
         self._instances = [*self._instances[:number], *self._instances[number + 1 :]]
         self._joined = [*self._joined[:number], *self._joined[number + 1 :]]
+        self.cores = [*self.cores[:number], *self.cores[number + 1 :]]
         closing = asyncio.get_running_loop().create_task(_close(instance, self.name))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -349,13 +356,14 @@ class Execution:
             self.note_ended()
 
     def _start_thread(self, number: int) -> None:
-        instance, joined = self._instances[number], self._joined[number]
+        instance, joined, cores = self._instances[number], self._joined[number], self.cores[number]
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
         turn = getattr(instance, "turn", nullcontext())
 
         def work() -> None:
+            pin(cores)
             while self._jobs.wait():
                 try:
                     with turn:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from inferd.config.cache import read_cache_config
 from inferd.config.hold import read_hold
+from inferd.config.host_policy import read_host_policies
 from inferd.config.log import LogSettings
 from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
@@ -81,6 +82,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         backend_config=config.backend_config,
         cache=read_cache_config(config.cache_config, os.environ),
         hold=read_hold(os.environ),
+        host_policies=read_host_policies(config.host_policy),
     )
 
 

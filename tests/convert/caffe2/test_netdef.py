@@ -50,7 +50,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused_or_read(data):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "there is no operator in it"),
+        (b"\x52\x00", "is no Caffe2 net: it has a field 10"),
         (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}", "is no Caffe2 net, or is cut off"),
         (b'{"nodes": []}', "is no Caffe2 net"),
         (b"\x12\xff\xff\xff\xff\x0f", "says it has 4294967295 bytes, 0 are left"),
@@ -61,6 +61,10 @@ def test_a_file_that_is_cut_off_anywhere_is_refused_or_read(data):
 def test_foreign_files_are_refused_by_name(content, reason):
     with pytest.raises(InvalidConfig, match=reason):
         read_net(content, "model.netdef")
+
+
+def test_an_empty_net_is_one():
+    assert read_net(b"", "n").operators == []
 
 
 def test_a_net_of_more_operators_than_any_has_is_refused():

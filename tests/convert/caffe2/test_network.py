@@ -62,6 +62,14 @@ def test_a_net_does_what_caffe2_did(run):
     assert np.abs(found - wanted).max() < TOLERANCE
 
 
+def test_there_may_be_nothing_to_fill_in_but_not_nothing_to_run(netdef, run):
+    relu = netdef([("Relu", ["x"], ["y"], {})], ["x"], ["y"])
+    found = run(read(b"", relu).convert([X]), {"x": np.float32([[-1, 0, 2]])})
+    assert found["y"].tolist() == [[0, 0, 2]]
+    with pytest.raises(InvalidConfig, match="has no operator"):
+        read(relu, b"")
+
+
 def test_a_stand_in_for_the_input_is_known():
     assert load().input_names() == ["data"]
 

@@ -125,6 +125,9 @@ def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
             raise InvalidConfig(msg)
         _check_no_arguments(target)
         return types.MethodType(call, target)
+    if isinstance(target, Model):
+        msg = f"'{target.name}' is a model already"
+        raise InvalidConfig(msg)
     if not callable(target):
         kind = type(target).__name__
         msg = f"a model is made of what can be called, not of a {kind}; pass a method of it"

@@ -81,7 +81,7 @@ class Process:
         self._popen: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self.reason = ""
-        self.ended: Callable[[str], None] = lambda _: None
+        self.ended: Callable[[str], None] = _ignore
         self.has_ended = threading.Event()
         self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours, theirs = _memory(name, sizes.arena), _memory(name, sizes.arena)
@@ -130,7 +130,8 @@ class Process:
             popen.wait()
         self.reason = self.reason or _told(popen.returncode)
         self.has_ended.set()
-        self.ended(self.reason)
+        ended, self.ended = self.ended, _ignore  # it may refer to this process
+        ended(self.reason)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         environment, sizes = self._environment, self._sizes
@@ -241,6 +242,10 @@ class _Lines:
         if self._dropped_count:
             self._told(f"{self._dropped_count} more lines were printed", self._is_error)
             self._dropped_count = 0
+
+
+def _ignore(_: str) -> None:
+    """Nobody wants to know."""
 
 
 def _memory(name: str, size: int) -> int:

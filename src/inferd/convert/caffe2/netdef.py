@@ -62,8 +62,14 @@ class Net:
     external_output: list[str]
 
 
+_LAST_FIELD = 9
+
+
 def read_net(data: bytes, file: str) -> Net:
-    """Return what the NetDef in `data` says. Raises InvalidConfig naming `file` and the part."""
+    """Return what the NetDef in `data` says; a net may be empty.
+
+    Raises InvalidConfig naming `file` and the part.
+    """
     parts: list[memoryview] = []
     net = Net("", [], [], [])
     try:
@@ -76,12 +82,12 @@ def read_net(data: bytes, file: str) -> Net:
                 net.external_input.append(text(value))
             elif number == 8:
                 net.external_output.append(text(value))
+            elif number > _LAST_FIELD:
+                msg = f"'{file}' is no Caffe2 net: it has a field {number}, and nets have none"
+                raise InvalidConfig(msg)
     except Malformed as error:
         msg = f"'{file}' is no Caffe2 net, or is cut off: {error}"
         raise InvalidConfig(msg) from None
-    if not parts:
-        msg = f"'{file}' is no Caffe2 net: there is no operator in it"
-        raise InvalidConfig(msg)
     if len(parts) > MAX_OPERATORS:
         msg = f"'{file}' has {len(parts)} operators, more than {MAX_OPERATORS}"
         raise InvalidConfig(msg)

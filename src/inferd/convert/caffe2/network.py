@@ -37,10 +37,14 @@ _MAX_NAMED = 5
 class Network:
     """A Caffe2 model: `init` fills in weights once, `predict` runs for each request.
 
-    Raises Unsupported naming the operators that cannot be converted, and where they stand.
+    Raises Unsupported naming the operators that cannot be converted, and where they stand, and
+    InvalidConfig when there is nothing to run.
     """
 
     def __init__(self, init: Net, predict: Net) -> None:
+        if not predict.operators:
+            msg = "the net that is to run for requests has no operator"
+            raise InvalidConfig(msg)
         _check_operators([*init.operators, *predict.operators])
         self._init = init
         self._predict = predict
