@@ -145,6 +145,14 @@ class Forbidden(InferdError):
     code = Code.FORBIDDEN
 
 
+class Refused(InferdError):
+    """What a server answered to one of our clients; `reason` is the word of its protocol."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class BackendFailed(InferdError):
     """The framework failed; its own exception is the __cause__."""
 

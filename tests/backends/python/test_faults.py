@@ -327,5 +327,25 @@ def test_a_worker_inherits_no_socket_of_the_server(serve):
         assert asked.ask("two", "grpc", IN=ZERO)["OUT"].tolist() == [1]
 
 
+def test_what_finds_no_room_in_the_shared_memory_is_refused(serve):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                count = int(requests[0].inputs()[0].as_numpy()[0])
+                out = pb_utils.Tensor("OUT", np.ones(count, np.int32))
+                return [pb_utils.InferenceResponse([out])]
+    """
+    settings = ("shm-default-byte-size=65536", "shm-growth-limit-byte-size=4000000")
+    options = {"backend_config": tuple(f"python,{setting}" for setting in settings)}
+    with serve(options, large=source) as asked:
+        told = refused(asked, "large", IN=np.array([2_000_000], np.int32))
+        assert "find no room" in told
+        told = refused(asked, "large", IN=np.ones(2_000_000, np.int32))
+        assert "8000000 bytes of inputs find no room" in told
+        for _ in range(5):
+            got = asked.ask("large", "grpc", IN=np.array([900_000], np.int32))["OUT"]
+            assert got.sum() == 900_000
+
+
 def is_reaped(pid):
     return not os.path.exists(f"/proc/{pid}")

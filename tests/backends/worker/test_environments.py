@@ -123,7 +123,7 @@ def test_a_packed_environment_that_is_of_no_use_leaves_nothing(environments, mod
     assert [path for path in cache.iterdir() if path.is_dir()] == []
 
 
-@pytest.mark.parametrize("text", ["nothing", "/no/such/env.tar.gz"])
+@pytest.mark.parametrize("text", ["nothing", "/no/such/env.tar.gz", "a" * 5000])
 def test_an_environment_that_is_not_there_is_told_by_its_name(environments, model, text):
     name = Path(text).name
     with pytest.raises(

@@ -44,7 +44,7 @@ def test_what_fails_leaves_nothing_and_may_be_tried_again(cache, made):
     kept = Kept(cache)
     with pytest.raises(InvalidConfig, match="no"):
         kept.folder("a", fail, 30, "here")
-    assert not (cache / "a").exists()
+    assert list(cache.iterdir()) == []
     kept.folder("a", made, 30, "here")
 
 
@@ -68,6 +68,33 @@ def test_who_comes_second_waits_and_gets_the_same(cache):
     for thread in threads:
         thread.join()
     assert len(calls) == 1
+    assert [path.name for path in cache.iterdir()] == ["a"]
+
+
+def test_when_each_fails_one_tries_at_a_time(cache):
+    inside, calls, errors = threading.Semaphore(1), [], []
+
+    def fail(folder):
+        assert inside.acquire(blocking=False)
+        calls.append(folder)
+        threading.Event().wait(0.005)
+        inside.release()
+        msg = "no"
+        raise InvalidConfig(msg)
+
+    def ask():
+        try:
+            Kept(cache).folder("a", fail, 60, "here")
+        except InvalidConfig as error:
+            errors.append(error.message)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(calls), errors) == (8, ["no"] * 8)
+    assert list(cache.iterdir()) == []
 
 
 def test_nobody_waits_for_ever(cache):

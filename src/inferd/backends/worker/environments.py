@@ -84,11 +84,11 @@ class Environments:
     def _given(self, folder: Path, text: str, place: str) -> Environment:
         path = folder / text.replace(MODEL_FOLDER, str(folder))
         place = f"{place} '{path.name}'"
-        if path.is_dir():
+        if _is_there(path) and path.is_dir():
             environment = environment_in(path, place)
             try_out(environment, place)
             return environment
-        if not path.is_file():
+        if not _is_there(path) or not path.is_file():
             msg = f"{place} is not there: expected the folder of an environment, or an archive"
             raise InvalidConfig(msg)
         state = path.stat()
@@ -184,6 +184,13 @@ def _wanted_python(source: Path, content: bytes) -> str:
         if isinstance(wanted, str) and wanted:
             return wanted
     return sys.executable
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name no file can have
+        return False
 
 
 def _key(content: bytes, *parts: object) -> str:

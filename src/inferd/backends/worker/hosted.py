@@ -1,145 +1,155 @@
-"""HostedBackend: any backend of ours, in the server or in worker processes, as each model says.
+"""Any backend's model in a worker process, which has inferd itself.
 
-In the server a model costs the least for each request, and all models of a framework share one
-import of it. In a process of its own (`inferd_process: worker`), one for each instance, it cannot
-take the server with it when it crashes, and runs beside the server's own Python.
+The line to the server is the one of models in Python, with the same packets; here are both of its
+ends. Requests of a batch are given to the instance as they come: the process knows no scheduler,
+so a backend that wants them joined is asked with several.
 """
 
-import json
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import EntryPoint
-from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
 
+import orjson
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.line import Payload
+from inferd.backends.worker.bootstrap.inferd_worker.main import run
+from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.message import ERRORS, requests_of
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
-from inferd.core.interfaces import Backend, Instance, ModelFiles, Placement, Surroundings
-from inferd.errors import InvalidConfig
+from inferd.core.interfaces import Answer, Backend, Instance, ModelFiles, Placement, Surroundings
+from inferd.core.request import InferRequest
+from inferd.errors import BackendFailed, InferdError, foreign_text
 
-PROCESS_PARAMETER = "inferd_process"
-"""The config parameter that says where a model runs: "server" or "worker"."""
+PROGRAM = "import sys; from inferd.backends.worker.hosted import main; main(sys.argv[2:9])"
 
-TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
-"""The config parameter that bounds one execution; a worker that takes longer is killed."""
+_CODES = {kind.code: number for number, kind in enumerate(ERRORS)}
+_INTERNAL = 1
 
-VARIABLE = "INFERD_HOSTED_MODEL"
-"""The environment variable that tells the worker what to open, as JSON."""
-
-_PROGRAM = Path(__file__).parents[2] / "engine" / "hosted_model.py"
+# --- the server's end ---
 
 
-class HostedBackend:
-    """Runs the models of the backend `target` ("module:Class"), which needs `package`."""
+def open_hosted(
+    target: str,
+    files: ModelFiles,
+    config: ModelConfig,
+    placement: Placement,
+    surroundings: Surroundings | None = None,
+) -> WorkerInstance:
+    """Open an instance of the backend `target`, "module:Class", in a process of its own.
 
-    bounded = True  # a WorkerInstance says otherwise of itself
-    concurrent = True
-    joins = True
+    The process is this Python, with what it finds here. Raises InferdError, as the backend does.
+    """
+    root = str(Path(sys.modules["inferd"].__file__ or "").parent.parent)
+    environment = Environment(path=(root, *(path for path in sys.path if path)))
 
-    def __init__(self, target: str, package: str) -> None:
-        if find_spec(package) is None:
-            raise ModuleNotFoundError(name=package)
-        self._target = target
-        self._here: Backend | None = None
-        self._surroundings = Surroundings()
+    def make(told: Callable[[str, bool], None]) -> Process:
+        return Process(config.name, environment, Sizes(), told, PROGRAM)
 
-    def connect(self, surroundings: Surroundings) -> None:
-        """See ConnectedBackend.connect."""
-        self._surroundings = surroundings
+    settings = {
+        "task": "run",
+        "backend": target,
+        "config": orjson.dumps(to_json(config)).decode(),
+        "folder": str(files.folder),
+        "version": files.version,
+        "version_folder": str(files.version_folder),
+        "file": str(files.file),
+        "place": [placement.name, placement.gpu, placement.device_id],
+    }
+    timeout_s = (surroundings or Surroundings()).load_timeout_s
+    instance = WorkerInstance(Plan(config.name, files.version, settings, make, timeout_s))
+    instance.start()
+    return instance
 
-    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. A worker is asked only for what the configuration leaves out."""
-        if not _is_in_worker(config):
-            return self._in_server().complete(files, config)
-        if config.input and config.output:
-            return config
-        instance = WorkerInstance(self._plan(files, config, Placement("complete"), "complete"))
+
+# --- the worker's end ---
+
+
+def main(arguments: list[str]) -> None:
+    """Run a worker, as inferd_worker.main does."""
+    run(arguments, HostedWorker)
+
+
+class HostedWorker(Worker):
+    """Runs one instance of a backend."""
+
+    _instance: Instance
+
+    def _start(self, settings: dict[str, Any]) -> bool:
+        self._name = settings["backend"]
         try:
-            told = instance.start()
-        finally:
-            instance.close()
-        completed = parse_json(told or "{}", "what the worker says")
-        return replace(
-            config,
-            input=completed.input,
-            output=completed.output,
-            max_batch_size=completed.max_batch_size,
-            dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
-        )
+            self._instance = _opened(settings)
+        except InferdError as error:
+            code = _CODES.get(error.code, _INTERNAL)
+            self.line.send(packet.FAILED, [code, error.message])
+            return False
+        except BaseException as error:  # noqa: BLE001  SystemExit, too
+            self._fail(foreign_text(error), "")
+            return False
+        self.line.send(packet.READY, [None])
+        return True
 
-    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
-        """See Backend.open."""
-        if not _is_in_worker(config):
-            return self._in_server().open(files, config, placement)
-        instance = WorkerInstance(self._plan(files, config, placement, "run"))
-        instance.start()
-        return instance
+    def _serve(self) -> None:
+        line, inbox = self.line, self._inbox
+        while True:
+            line.wait(lambda: inbox or self._is_ending)
+            if self._is_ending and not inbox:
+                return
+            self._execute()
+            line.release(lazily=True)
 
-    def _in_server(self) -> Backend:
-        if self._here is None:  # two threads may both make one, and one of them stays
-            backend: Backend = EntryPoint("", self._target, "").load()()
-            self._here = backend
-        return self._here
+    def _execute(self) -> None:
+        (_, batch, documents, _), data = self._inbox.popleft()
+        requests = requests_of(documents, data)
+        del data
+        began_ns = perf_counter_ns()
+        try:
+            answers = self._instance.execute(requests)
+        except BaseException as error:  # noqa: BLE001  the process must outlive any model
+            failed = error if isinstance(error, InferdError) else BackendFailed(foreign_text(error))
+            answers = [failed for _ in requests]
+        ended_ns = perf_counter_ns()
+        payload = Payload()
+        told = [
+            _told(document[0], request, answer, payload)
+            for document, request, answer in zip(documents, requests, answers, strict=True)
+        ]
+        requests.clear()
+        self._send_result(batch, (began_ns, ended_ns), told, payload)
 
-    def _plan(
-        self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
-    ) -> Plan:
-        hosted = {
-            "target": self._target,
-            "folder": str(files.folder),
-            "version": files.version,
-            "version_folder": str(files.version_folder),
-            "file": str(files.file),
-            "place": [placement.name, placement.gpu, placement.device_id],
-        }
-        source = str(Path(__file__).parents[3])  # where this package lies, installed or not
-        environment = Environment(variables={VARIABLE: json.dumps(hosted)}, path=(source,))
-
-        def make(told: Callable[[str, bool], None]) -> Process:
-            return Process(config.name, environment, Sizes(), told)
-
-        return Plan(
-            model=config.name,
-            version=files.version,
-            settings={
-                "task": task,
-                "file": str(_PROGRAM),
-                "folder": str(files.folder),
-                "version_folder": str(files.version_folder),
-                "args": {
-                    "model_name": config.name,
-                    "model_version": str(files.version),
-                    "model_config": json.dumps(to_json(config)),
-                },
-            },
-            make=make,
-            start_timeout_s=self._surroundings.load_timeout_s,
-            timeout_s=_seconds(config),
-        )
+    def _finalize(self) -> None:
+        self._instance.close()
 
 
-def _is_in_worker(config: ModelConfig) -> bool:
-    where = config.parameters.get(PROCESS_PARAMETER, "server")
-    if where not in ("server", "worker"):
-        msg = (
-            f"model '{config.name}': parameter {PROCESS_PARAMETER} is '{where}', "
-            f"expected server or worker"
-        )
-        raise InvalidConfig(msg)
-    return where == "worker"
+def _opened(settings: dict[str, Any]) -> Instance:
+    config = parse_json(settings["config"], "config")
+    files = ModelFiles(
+        Path(settings["folder"]),
+        settings["version"],
+        Path(settings["version_folder"]),
+        Path(settings["file"]),
+    )
+    name, gpu, device_id = settings["place"]
+    backend: Backend = EntryPoint("", settings["backend"], "inferd.backends").load()()
+    return backend.open(files, config, Placement(name, gpu, device_id))
 
 
-def _seconds(config: ModelConfig) -> float:
-    text = config.parameters.get(TIMEOUT_PARAMETER, "0")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < 2**31:
-        msg = f"model '{config.name}': parameter {TIMEOUT_PARAMETER} is '{text}', expected seconds"
-        raise InvalidConfig(msg)
-    return seconds
+def _told(number: int, request: InferRequest, answer: Answer, payload: Payload) -> list[Any]:
+    if isinstance(answer, InferdError):
+        code = _CODES.get(answer.code, _INTERNAL)
+        return [number, None, [code, answer.message], None, True, 1]
+    wanted = {one.name for one in request.outputs}
+    outputs = [
+        [one.name, one.datatype.value, list(one.shape), *payload.add(one.view())]
+        for one in answer.outputs
+        if not wanted or one.name in wanted
+    ]
+    return [number, outputs, None, answer.parameters or None, True, 1]

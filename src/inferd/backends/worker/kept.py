@@ -54,22 +54,26 @@ class Kept:
 
 @contextlib.contextmanager
 def _locked(path: Path, timeout_s: float, place: str) -> Iterator[None]:
+    """Hold the lock file `path`, which is there only while somebody holds or wants it."""
     deadline_s = time.monotonic() + timeout_s
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    while (descriptor := _take(path)) is None:
+        if time.monotonic() > deadline_s:
+            msg = f"{place}: another load has been making its environment for {timeout_s:g} s"
+            raise Unavailable(msg)
+        threading.Event().wait(_LOOK_S)
     try:
-        while not _take(descriptor):
-            if time.monotonic() > deadline_s:
-                msg = f"{place}: another load has been making its environment for {timeout_s:g} s"
-                raise Unavailable(msg)
-            threading.Event().wait(_LOOK_S)
         yield
     finally:
+        path.unlink(missing_ok=True)
         os.close(descriptor)  # and so the lock is given back
 
 
-def _take(descriptor: int) -> bool:
-    try:
+def _take(path: Path) -> int | None:
+    """Return the open lock file if nobody else has the lock, and it is still there."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:  # else its holder took it away
+            return descriptor
+    os.close(descriptor)
+    return None

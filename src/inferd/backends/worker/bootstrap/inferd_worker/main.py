@@ -16,7 +16,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> None:
-    """Run the worker that `arguments` describe.
+    """Run a model.py; see `run`."""
+    sys.modules["triton_python_backend_utils"] = api
+    run(arguments, Worker)
+
+
+def run(arguments: list[str], kind: type[Worker]) -> None:
+    """Run a worker of a `kind` that `arguments` describe, to its end.
 
     They are the numbers: socket, arena to read, arena to write, their size, the most bytes beyond
     it, the server's process, the most bytes of data (0: any).
@@ -28,9 +34,8 @@ def main(arguments: list[str]) -> None:
     for fd in (sock, incoming, outgoing):
         os.set_inheritable(fd, False)
     received = Received(incoming, size, writable=True)
-    worker = Worker(socket.socket(fileno=sock), Arena(outgoing, size, most), received)
+    worker = kind(socket.socket(fileno=sock), Arena(outgoing, size, most), received)
     current.set_worker(worker)
-    sys.modules["triton_python_backend_utils"] = api
     worker.run()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -64,10 +64,7 @@ class Worker:
             settings = self._inbox.popleft()[0][1]
             if not self._start(settings) or settings["task"] == "complete":
                 return
-            if inspect.iscoroutinefunction(self._model.execute):
-                asyncio.run(self._serve_async())
-            else:
-                self._serve()
+            self._serve()
         except LineClosed:
             pass
         self._finalize()
@@ -112,6 +109,9 @@ class Worker:
             self._model.initialize(args)
 
     def _serve(self) -> None:
+        if inspect.iscoroutinefunction(self._model.execute):
+            asyncio.run(self._serve_async())
+            return
         line, inbox = self.line, self._inbox
         while True:
             line.wait(lambda: inbox or self._is_ending)

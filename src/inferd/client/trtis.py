@@ -1,0 +1,170 @@
+"""Clients of the TensorRT Inference Server API, for tests and for moving to V2: HTTP and gRPC.
+
+    with TrtisHttp("127.0.0.1:8000") as client:
+        answer = client.infer("resnet50", {"input": images}, {"output": 3})
+        answer.classes["output"][0][0].label
+
+What the network does wrong is raised as it is: OSError and http.client.HTTPException, or
+grpc.RpcError.
+"""
+
+import http.client
+from collections.abc import Mapping
+from typing import Any, Self
+from urllib.parse import quote
+
+from inferd.errors import Refused
+from inferd.wire import trtis_client as wire
+from inferd.wire.trtis_client import LATEST, Array, Inferred, Known
+from inferd.wire.trtis_grpc import SERVICE
+
+DEFAULT_TIMEOUT_S = 60.0
+
+
+class TrtisHttp:
+    """A connection to "host:port"; a call takes at most `timeout_s` without a byte coming."""
+
+    def __init__(self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._connection = http.client.HTTPConnection(address, timeout=timeout_s)
+        self._known: dict[str, Known] = {}
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def is_live(self) -> bool:
+        """Tell whether the server can process requests."""
+        return self._is_healthy("live")
+
+    def is_ready(self) -> bool:
+        """Tell whether inference can be asked."""
+        return self._is_healthy("ready")
+
+    def status(self, model: str = "") -> dict[str, Any]:
+        """Return the ServerStatus, of all models or one, as dicts. Raises Refused."""
+        return wire.status_fields(self._status(model))
+
+    def infer(
+        self,
+        model: str,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, int],
+        *,
+        version: int = LATEST,
+        request_id: int = 0,
+    ) -> Inferred:
+        """Ask `model`; `outputs` say how many classes are wanted of each, 0 for the raw tensor.
+
+        The first dim of inputs is the batch where the model batches. Raises Refused, and
+        InvalidRequest for an input the model has not.
+        """
+        if model not in self._known:
+            self._known[model] = wire.known_model(self._status(model), model)
+        known = self._known[model]
+        asked = wire.ask(known, inputs, outputs, request_id)
+        which = "" if version == LATEST else f"/{version}"
+        body = b"".join(asked.buffers)
+        path = f"/api/infer/{quote(model, safe='')}{which}?format=binary"
+        headers = {"NV-InferRequest": asked.line, "Content-Type": "application/octet-stream"}
+        answer, data = self._ask("POST", path, body, headers)
+        wire.check_status_line(answer.headers["NV-Status"])
+        return wire.read_body(known, answer.headers["NV-InferResponse"] or "", data)
+
+    def _is_healthy(self, mode: str) -> bool:
+        answer, _ = self._ask("GET", f"/api/health/{mode}")
+        return answer.status == 200
+
+    def _status(self, model: str) -> bytes:
+        path = f"/api/status/{quote(model, safe='')}" if model else "/api/status"
+        answer, data = self._ask("GET", f"{path}?format=binary")
+        wire.check_status_line(answer.headers["NV-Status"])
+        return data
+
+    def _ask(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        try:
+            self._connection.request(method, path, body, headers or {})
+            answer = self._connection.getresponse()
+            return answer, answer.read()
+        except BaseException:
+            self._connection.close()  # what is half asked cannot be gone on with
+            raise
+
+
+class TrtisGrpc:
+    """A channel to "host:port"; a call takes at most `timeout_s`."""
+
+    def __init__(self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        import grpc
+
+        limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        self._channel = grpc.insecure_channel(address, options=limits)
+        self._timeout_s = timeout_s
+        self._known: dict[str, Known] = {}
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def is_live(self) -> bool:
+        """Tell whether the server can process requests."""
+        return self._is_healthy("live")
+
+    def is_ready(self) -> bool:
+        """Tell whether inference can be asked."""
+        return self._is_healthy("ready")
+
+    def status(self, model: str = "") -> dict[str, Any]:
+        """Return the ServerStatus, of all models or one, as dicts. Raises Refused."""
+        return wire.status_fields(self._status(model))
+
+    def infer(
+        self,
+        model: str,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, int],
+        *,
+        version: int = LATEST,
+        request_id: int = 0,
+    ) -> Inferred:
+        """See TrtisHttp.infer."""
+        if model not in self._known:
+            self._known[model] = wire.known_model(self._status(model), model)
+        known = self._known[model]
+        asked = wire.ask(known, inputs, outputs, request_id)
+        data = self._call("Infer", wire.encode_infer_request(model, version, asked))
+        return wire.read_infer_response(known, data)
+
+    def _is_healthy(self, mode: str) -> bool:
+        data = self._call("Health", wire.encode_call("Health", mode=mode))
+        try:
+            return bool(wire.read_call("Health", data).health)
+        except Refused:  # it is exiting
+            return False
+
+    def _status(self, model: str) -> bytes:
+        data = self._call("Status", wire.encode_call("Status", model_name=model))
+        status: bytes = wire.read_call("Status", data).server_status.SerializeToString()
+        return status
+
+    def _call(self, rpc: str, data: bytes) -> bytes:
+        method = self._channel.unary_unary(f"/{SERVICE}/{rpc}", None, None)
+        answer: bytes = method(data, timeout=self._timeout_s)
+        return answer

@@ -1,0 +1,218 @@
+"""Instances that work elsewhere: who gets which request, and what happens when they go."""
+
+import asyncio
+
+import pytest
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import Unavailable
+from inferd.schedulers.remote import RemoteExecution
+
+
+class Gone(Unavailable):
+    is_lost = True
+
+
+class Untaken(Gone):
+    is_untaken = True
+
+
+class Elsewhere:
+    """An instance that answers when the test says so."""
+
+    def __init__(self, *, retries=False):
+        self.is_free = True
+        self.trouble = ""
+        self.retries = retries
+        self.on_change = lambda: None
+        self.running = []
+        self.cancelled = []
+        self.credits = []
+        self.is_attached = self.is_closed = False
+
+    def attach(self, loop):
+        self.is_attached = True
+
+    def begin(self, requests, finish):
+        self.is_free = False
+        self.running.append((requests, finish))
+
+    def answer(self, error=None):
+        requests, finish = self.running.pop(0)
+        self.is_free = True
+        finish(error or [InferResponse(r.model, "1", r.id) for r in requests])
+        self.on_change()
+
+    def begin_stream(self, request, deliver):
+        self.running.append((request, deliver))
+        return len(self.running)
+
+    def cancel(self, requests):
+        self.cancelled += [request.id for request in requests]
+
+    def cancel_stream(self, number):
+        self.cancelled.append(number)
+
+    def credit(self, number, share):
+        self.credits.append((number, share))
+
+    def execute(self, requests):
+        raise NotImplementedError
+
+    def close(self):
+        self.is_closed = True
+
+    async def closed(self, timeout_s):
+        del timeout_s
+
+
+def request(id, callers=()):
+    return InferRequest("m", id=id, callers=callers)
+
+
+def run(test):
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def started(execution, one):
+    return asyncio.ensure_future(execution.run_in_thread((one,)))
+
+
+def test_requests_wait_for_a_free_instance_in_their_order():
+    async def test():
+        one = Elsewhere()
+        execution = RemoteExecution("m", [one])
+        tasks = [started(execution, request(str(number))) for number in range(3)]
+        await asyncio.sleep(0)
+        assert one.is_attached
+        assert len(one.running) == 1
+        assert execution.pending_count == 2
+        for number, task in enumerate(tasks):
+            one.answer()
+            [answer] = await task
+            assert answer.id == str(number)
+
+    run(test)
+
+
+def test_a_request_given_up_while_it_waits_never_runs_and_one_that_runs_is_cancelled():
+    async def test():
+        one = Elsewhere()
+        execution = RemoteExecution("m", [one])
+        runs, waits = started(execution, request("runs")), started(execution, request("waits"))
+        await asyncio.sleep(0)
+        for task in (waits, runs):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert one.cancelled == ["runs"]
+        one.answer()
+        assert one.running == []
+        assert execution.pending_count == 0
+
+    run(test)
+
+
+def test_what_was_lost_fails_unless_the_instance_lets_it_run_again_once():
+    async def test():
+        for retries in (False, True):
+            one = Elsewhere(retries=retries)
+            execution = RemoteExecution("m", [one])
+            task = started(execution, request("r"))
+            await asyncio.sleep(0)
+            one.answer(Gone("gone"))
+            if retries:
+                assert len(one.running) == 1
+                one.answer(Gone("gone again"))
+            with pytest.raises(Gone, match="gone again" if retries else "gone"):
+                await task
+
+    run(test)
+
+
+def test_what_no_instance_has_taken_waits_for_the_next():
+    async def test():
+        one = Elsewhere()
+        execution = RemoteExecution("m", [one])
+        task = started(execution, request("r"))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            one.answer(Untaken("it had ended"))
+        one.answer()
+        [answer] = await task
+        assert answer.id == "r"
+
+    run(test)
+
+
+def test_all_are_refused_when_no_instance_will_come_up_soon():
+    async def test():
+        one, two = Elsewhere(), Elsewhere()
+        execution = RemoteExecution("m", [one, two])
+        one.is_free = two.is_free = False
+        task = started(execution, request("r"))
+        await asyncio.sleep(0)
+        one.trouble = "it dies"
+        one.on_change()
+        assert not task.done()
+        two.trouble = "it dies, too"
+        two.on_change()
+        with pytest.raises(Unavailable, match="model 'm' cannot run: it dies"):
+            await task
+        with pytest.raises(Unavailable, match="cannot run"):
+            await execution.run_in_thread((request("s"),))
+
+    run(test)
+
+
+def test_a_model_that_would_wait_for_itself_is_told():
+    async def test():
+        one = Elsewhere()
+        execution = RemoteExecution("m", [one])
+        first = started(execution, request("outer"))
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="a -> m -> b -> m"):
+            await execution.run_in_thread((request("inner", ("a", "m", "b")),))
+        other = started(execution, request("other", ("a", "b")))
+        await asyncio.sleep(0)
+        one.answer()
+        one.answer()
+        await asyncio.gather(first, other)
+
+    run(test)
+
+
+def test_a_stream_gives_room_for_what_was_taken_and_ends_when_it_is_closed():
+    async def test():
+        one = Elsewhere()
+        execution = RemoteExecution("m", [one])
+        answers = execution.stream(request("s"))
+        first = asyncio.ensure_future(anext(answers))
+        await asyncio.sleep(0)
+        _, deliver = one.running[0]
+        deliver(InferResponse("m", "1", "s", final=False), 3)
+        assert (await first).id == "s"
+        assert one.credits == [(1, 3)]
+        await answers.aclose()
+        assert one.cancelled == [1]
+
+    run(test)
+
+
+def test_close_waits_for_what_runs_and_refuses_the_rest_in_the_end():
+    async def test():
+        one = Elsewhere()
+        execution = RemoteExecution("m", [one])
+        runs, waits = started(execution, request("runs")), started(execution, request("waits"))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(execution.close(0.01))
+        with pytest.raises(Unavailable, match="is being unloaded"):
+            await waits
+        await closing
+        assert one.is_closed
+        one.answer()
+        await runs
+        with pytest.raises(Unavailable, match="is being unloaded"):
+            await execution.run_in_thread((request("late"),))
+
+    run(test)
