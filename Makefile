@@ -109,6 +109,7 @@ $(PEERS): bench/peers/requirements.txt
 # torch as the pinned CPU build, and first: any other pulls gigabytes of CUDA packages along.
 FIRST_torch := torch==2.13.0
 EXTRAS_torch := torch
+MORE_torch := transformers
 EXTRAS_tensorflow := tensorflow,openvino
 EXTRAS_classic := litert,sklearn
 MORE_classic := xgboost-cpu lightgbm

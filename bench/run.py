@@ -40,6 +40,7 @@ READY_LIMIT_S = 0.5
 RESIDENT_LIMIT_MB = 90
 CONVNET_LIMIT = 1.03  # times bare ONNX Runtime
 REGIONS_LIMIT = 1 / 3  # of the same tensors through a socket
+TRTIS_LIMITS = {"simple": 1.4, "identity": 1.1}  # times V2 with the same tensors, bin/...
 TOOLS = {
     "wrk": "wrk (Debian: apt-get install wrk)",
     "h2load": "h2load (Debian: apt-get install nghttp2-client)",
@@ -154,7 +155,9 @@ class Bench:
             floors = {
                 case: stack.enter_context(servers.run_floor(floor, self._first(inferd, case), WORK))
                 for case in self._cases
-                if case.kind in REFERENCE_FLOOR_US and case.shape != "regions"
+                if case.kind in REFERENCE_FLOOR_US
+                and case.shape != "regions"
+                and case.protocol != "trtis"
             }
             for repeat in range(self._settings.repeats):
                 for case in self._cases:
@@ -249,6 +252,9 @@ class Bench:
         if case.shape == "regions":
             rows = self._select("inferd", f"{case.protocol}/{case.kind}", connections)
             return "sockets", statistics.median(row.cpu_us for row in rows), REGIONS_LIMIT
+        if case.protocol == "trtis":
+            rows = self._select("inferd", f"bin/{case.kind}", connections)
+            return "bin", statistics.median(row.cpu_us for row in rows), TRTIS_LIMITS[case.kind]
         # The floor has the row's own body sizes, but for 150,000 numbers as text: the reference
         # floor is known for the 600 KB that they are in binary.
         name = "bin/identity" if case.name == "json/identity" else case.name
@@ -281,7 +287,7 @@ def _can(peer: Server, case: Case) -> bool:
     """MLServer has no binary extension; those on grpcio are there for gRPC alone."""
     if peer.label in ("grpcio", "bare aio", "bare sync"):
         return case.protocol == "grpc"
-    return peer.label == "inferd" or case.protocol != "bin"
+    return peer.label == "inferd" or case.protocol not in ("bin", "trtis")
 
 
 def machine() -> dict[str, object]:

@@ -1,7 +1,7 @@
 import pytest
 
-from inferd.config.model import ModelConfig
-from inferd.core.request import InferRequest, InferResponse
+from inferd.config.model import ModelConfig, SequenceBatching
+from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.warmup import warm_up
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
@@ -57,6 +57,14 @@ def test_samples_run_in_order_on_every_instance():
     warm_up(CONFIG, instances, [sample("a", 2), sample("b", count=3)])
     for one in instances:
         assert one.seen == [["a", "a"], ["b"], ["b"], ["b"]]
+
+
+def test_a_decoupled_model_that_answers_in_rounds_has_one_round():
+    instance = Decoupled(outcome=[Round("m", "1", again=True)])
+    batching = SequenceBatching(iterative_sequence=True)
+    config = ModelConfig("m", decoupled=True, sequence_batching=batching)
+    warm_up(config, [instance], [sample("a", 1)])
+    assert instance.seen == [["a"]]
 
 
 def test_a_decoupled_model_answers_to_the_end():

@@ -23,6 +23,7 @@ NEEDS = {
     "test_openvino.py": ("openvino",),
     "test_litert.py": ("ai_edge_litert",),
     "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
+    "test_transformers.py": ("torch", "transformers"),
     "test_trees.py": ("xgboost", "lightgbm"),
     "test_mxnet.py": ("mxnet",),
 }

@@ -199,6 +199,24 @@ def test_a_stream_gives_room_for_what_was_taken_and_ends_when_it_is_closed():
     run(test)
 
 
+def test_close_ends_with_the_last_answer():
+    async def test():
+        one = Elsewhere()
+        execution = RemoteExecution("m", [one])
+        task = started(execution, request("r"))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(execution.close(1000))
+        await asyncio.sleep(0)
+        assert not one.is_closed
+        requests, finish = one.running.pop()
+        finish([InferResponse(r.model, "1", r.id) for r in requests])  # and nothing changes
+        await closing
+        await task
+        assert one.is_closed
+
+    run(test)
+
+
 def test_close_waits_for_what_runs_and_refuses_the_rest_in_the_end():
     async def test():
         one = Elsewhere()

@@ -350,6 +350,25 @@ def test_one_that_leaves_between_rounds_ends_its_sequence():
     simulate(serve)
 
 
+@pytest.mark.parametrize("between", [True, False])
+def test_one_under_way_goes_on_when_one_behind_it_is_given_up(between):
+    async def serve():
+        scheduler = scheduler_of(Counting(), most=1)
+        goes_on = Sent(scheduler, "a", 3, Sequence(7, start=True))
+        other = Sent(scheduler, "b", 3, Sequence(8, start=True))
+        behind = [Sent(scheduler, one, 1, Sequence(7)) for one in "cd"]
+        await passes(15 if between else 5)
+        behind[0].task.cancel()
+        await ended(goes_on, other, *behind)
+        assert [one.got for one in (goes_on, other)] == [["a"], ["b"]]
+        assert isinstance(behind[1].error, Cancelled)
+        late = Sent(scheduler, "e", 1, Sequence(7))
+        await ended(late)
+        assert isinstance(late.error, InvalidRequest)
+
+    simulate(serve)
+
+
 def test_one_that_leaves_in_a_round_ends_its_sequence_after_it():
     async def serve():
         execution = Counting()

@@ -19,7 +19,7 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
-from inferd.core.request import InferRequest, InferResponse, Sequence
+from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import Cancelled, InvalidRequest, Unavailable
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.controls import Controls
@@ -49,6 +49,7 @@ class Arrival:
     timeout: int
     runs: int
     gives_up_after: int | None
+    rounds: int
 
 
 arrivals = st.lists(
@@ -62,6 +63,7 @@ arrivals = st.lists(
         timeout=st.sampled_from([0, 0, 3, 12]),
         runs=st.integers(0, 12),
         gives_up_after=st.none() | st.integers(0, 30),
+        rounds=st.integers(1, 3),
     ),
     min_size=3,
     max_size=24,
@@ -77,6 +79,7 @@ class Model:
     per_lane: int
     delay_ms: int
     max_queue_size: int
+    iterates: bool
 
 
 models = st.builds(
@@ -86,6 +89,7 @@ models = st.builds(
     per_lane=st.integers(1, MOST),
     delay_ms=st.sampled_from([0, 0, 4]),
     max_queue_size=st.sampled_from([0, 0, 2]),
+    iterates=st.booleans(),
 )
 
 
@@ -99,6 +103,7 @@ class Fate:
     ended: int | None = None
     place: tuple[int, int] | None = None
     step: int = 0
+    round: int = 0
     outcome: str = ""
 
 
@@ -139,7 +144,7 @@ class World:
             (RequestQueue("m", limits), RequestQueue("m", limits)),
             FixedPace(MOST, (), 1000 * model.delay_ms),
             Dressing(BatchPlan(config), Controls(config), States(config, Path())),
-            SequenceRules(model.per_lane, model.are_rows, 1000 * IDLE_MS),
+            SequenceRules(model.per_lane, model.are_rows, 1000 * IDLE_MS, model.iterates),
             alarm=SimulatedAlarm,
         )
         loop.check_before_time_passes(self._check_nothing_is_held)
@@ -188,21 +193,36 @@ class World:
             inputs = {one.name: one for one in request.inputs}
             is_there = not self.model.are_rows or inputs["READY"].numpy()[0, 0]
             if is_there:
-                fate = self.fates[request.id]
-                assert fate.started is None, "it ran before"
-                fate.started = self.now_ns()
-                fate.place = lane, number if self.model.are_rows else 0
-                fate.step = inputs["STATE"].numpy()[0, 0] + 1
-                rows.append(fate)
-                self.ran.append(fate)
+                rows.append(fate := self.fates[request.id])
+                self._note_round(fate, (lane, number if self.model.are_rows else 0), inputs)
         assert len(rows) <= MOST
         assert len({fate.arrival.name for fate in rows}) == len(rows), "two of one sequence"
         assert len({fate.arrival.length for fate in rows}) == 1, "shapes differ"
         assert self.model.are_rows or len(rows) == len(requests)
-        return [
-            InferResponse("m", "1", request.id, [_state(self.fates[request.id].step)])
-            for request in requests
-        ]
+        return [self._answer(self.fates[request.id]) for request in requests]
+
+    def _note_round(self, fate, place, inputs):
+        fate.round += 1
+        step = inputs["STATE"].numpy()[0, 0] + 1
+        if fate.round == 1:
+            fate.started, fate.place = self.now_ns(), place
+            self.ran.append(fate)
+        else:
+            assert self.model.iterates, "it ran before"
+            assert fate.ended is None, "it goes on though nobody waits"
+            assert (place, step) == (fate.place, fate.step + 1)
+        assert fate.round <= self._rounds(fate)
+        fate.step = step
+
+    def _rounds(self, fate):
+        return fate.arrival.rounds if self.model.iterates else 1
+
+    def _answer(self, fate):
+        state = Tensor("STATE_OUT", DataType.INT8, (1, 1), bytes([fate.step]))
+        if fate.round < self._rounds(fate):
+            return Round("m", "1", outputs=[state], again=True)
+        id = next(id for id, one in self.fates.items() if one is fate)
+        return InferResponse("m", "1", id, [state])
 
     def takes_ms(self, requests):
         return max(self.fates[request.id].arrival.runs for request in requests)
@@ -229,6 +249,7 @@ class World:
             assert fate.started is None
         elif fate.outcome == "answered":
             assert fate.started is not None
+            assert fate.round == self._rounds(fate)
             assert not arrival.timeout or fate.started < fate.came + MS * arrival.timeout
         else:
             assert fate.outcome == "gave up"
@@ -241,10 +262,10 @@ class World:
         before = None
         for fate in ran:
             if fate.arrival.start:
-                assert fate.step == 1
+                assert fate.step == fate.round
             else:
                 assert before is not None, "it began without a start"
-                assert fate.step == before.step + 1, "a step is lost"
+                assert fate.step == before.step + fate.round, "a step is lost"
                 assert fate.place == before.place, "it moved"
                 assert not before.arrival.end, "it went on after its end"
             before = fate
@@ -255,10 +276,6 @@ class _Lane(SimulatedExecution):
     def __init__(self, world, number):
         super().__init__(1, world.takes_ms)
         self.outcome = lambda requests: world.execute(number, requests)
-
-
-def _state(step):
-    return Tensor("STATE_OUT", DataType.INT8, (1, 1), bytes([step]))
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

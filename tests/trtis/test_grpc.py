@@ -82,6 +82,10 @@ ONE = 'batch_size: 1 input { name: "INPUT0" } output { name: "OUTPUT0" }'
 CLASSES = ONE.replace('"OUTPUT0"', '"OUTPUT0" cls { count: 1 }')
 
 
+def field(tag, data):
+    return bytes((tag, len(data))) + data
+
+
 def with_input(more):
     return ONE.replace('"INPUT0"', f'"INPUT0" {more}')
 
@@ -212,6 +216,13 @@ def test_bytes_that_are_no_message_of_a_small_call(client, rpc):
         assert client.reason(rpc, data) == "INVALID_ARG"
 
 
+@pytest.mark.parametrize(
+    "data", [b"\x22\0" * 1_000_000, b"\x1a\0" * 1_000_000, field(0x1A, b"\x12\0" * 60) * 5_000]
+)
+def test_more_fields_than_any_model_takes(client, data):
+    assert client.reason("Infer", data) == "INVALID_ARG"
+
+
 def test_fields_of_the_future_are_passed_over(client, messages, pair):
     header, _, both = pair
     request = messages(
@@ -230,10 +241,6 @@ def test_fields_of_the_future_are_passed_over(client, messages, pair):
 
 OLD_INPUT = b"\x0a\x06INPUT0\x10\x28"  # name, byte_size: 40
 OLD_OUTPUT = b"\x0a\x07OUTPUT0\x10\x28"
-
-
-def field(tag, data):
-    return bytes((tag, len(data))) + data
 
 
 def old_request(version=b"", outputs=OLD_OUTPUT, inputs=OLD_INPUT):

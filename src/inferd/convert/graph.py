@@ -33,10 +33,12 @@ class Graph:
     """Collects nodes and constants. Names inside are our own, so blobs may be written twice.
 
     `place` says which operator of the foreign file is being converted; nodes are named by it.
+    `filled` counts the elements of constants that the file asks for and does not hold itself.
     """
 
     def __init__(self) -> None:
         self.place = ""
+        self.filled = 0
         self._nodes: list[Node] = []
         self._constants: dict[str, Array] = {}
         self._inputs: list[Port] = []

@@ -38,9 +38,7 @@ class ArrayInstance:
         *,
         scalars: frozenset[str] = frozenset(),
         close: Callable[[], None] | None = None,
-        bounded: bool = True,
     ) -> None:
-        self.bounded = bounded
         self._model = config.name
         self._version = str(version)
         self._run: Run | None = run

@@ -61,7 +61,7 @@ _EXTRAS = {
 _HOSTED = {"pytorch": "torch", "tensorflow": "tensorflow"}
 """Backends whose models may run in worker processes, and the package each needs."""
 
-_HOSTED_BACKEND = "inferd.backends.worker.hosted:HostedBackend"
+_HOSTED_BACKEND = "inferd.backends.worker.hosting:HostedBackend"
 
 _INSTEAD = {"tensorflow": "openvino"}
 """Backends that run the files of another one whose package is not installed."""

@@ -23,7 +23,9 @@ def warm_up(config: ModelConfig, instances: Sequence[Instance], samples: Sequenc
 
 
 def _run(config: ModelConfig, instance: Instance, requests: Sequence[InferRequest]) -> None:
-    if config.decoupled and isinstance(instance, DecoupledInstance):
+    sequence = config.sequence_batching
+    has_rounds = sequence is not None and sequence.iterative_sequence
+    if config.decoupled and not has_rounds and isinstance(instance, DecoupledInstance):
         for request in requests:
             for _ in instance.stream(request):
                 pass

@@ -181,6 +181,8 @@ class RemoteExecution(Execution):
         job.requests[0].ended_ns = self.clock()
         self.note_ended()
         job.finish(outcome, 0)
+        if self._quiet is not None:
+            self._advance()
 
     def put_back(self, job: Job) -> None:
         """Let a job wait that no instance has taken after all."""

@@ -35,7 +35,7 @@ Execution of its own, which is what binds sequences to it.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 from collections.abc import Sequence as Several
 from contextlib import aclosing
@@ -304,13 +304,17 @@ class SequenceScheduler(QueueingScheduler):
         self._settle(sequence)
 
     def _refuse(self, sequence: LiveSequence, error: InferdError) -> None:
+        """Refuse all that wait in `sequence` but one between two rounds: it goes on, if it may."""
+        is_over = self._quiet is not None and self._quiet.done()
+        kept = [step for step in sequence.waiting if step.began_ns and step.done and not is_over]
+        if sequence.slot is not None and not kept:
+            self._lanes[sequence.slot.lane].ready.pop(sequence.row, None)
         for step in sequence.waiting:
-            step.queue.remove(step)
-            if sequence.slot is not None:
-                self._lanes[sequence.slot.lane].ready.pop(sequence.row, None)
-            self._dressing.undress(step)
-            step.give(twin(error))
-        sequence.waiting.clear()
+            if step not in kept:
+                step.queue.remove(step)
+                self._dressing.undress(step)
+                step.give(twin(error))
+        sequence.waiting = deque(kept)
         sequence.is_ended = True
 
     def _remove(self, sequence: LiveSequence) -> None:

@@ -167,7 +167,7 @@ class TrtisMethods:
         headers = _headers(call)
         for guard in self._status_guards:
             guard.check(headers)
-        return {"server_status": self.trtis.status(asked.model_name)}
+        return {"server_status": await self.trtis.status(asked.model_name)}
 
     async def health(self, asked: Any, call: Call) -> Fields:
         """Health."""

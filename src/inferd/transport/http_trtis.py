@@ -230,7 +230,7 @@ class TrtisRoutes:
         """Status, of all models or one."""
         for guard in self._status_guards:
             guard.check(request.headers)
-        return await self._message(request, self._trtis.status(model), may_be_json=True)
+        return await self._message(request, await self._trtis.status(model), may_be_json=True)
 
     async def profile(self, request: HttpRequest) -> HttpAnswer:
         """Profile, which is not offered."""

@@ -49,6 +49,7 @@ class Trtis:
         self._forms: dict[tuple[str, str], Form] = {}
         self._decoding = Lane("inferd-decode")
         self._encoding = Lane("inferd-encode")
+        self._telling = Lane("inferd-status")
 
     def next_number(self) -> int:
         """Return the number of a request that has come: 1 for the first."""
@@ -102,8 +103,10 @@ class Trtis:
             raise Unavailable(msg)
         return state is ServerState.READY if mode == "live" else self.engine.is_ready()
 
-    def status(self, name: str = "") -> object:
+    async def status(self, name: str = "") -> object:
         """Return the ServerStatus of all models, or with the one called `name` alone.
+
+        It is put together in a thread: there may be many models.
 
         Raises InvalidRequest for an unknown one.
         """
@@ -119,10 +122,10 @@ class Trtis:
             inferd.__version__,
             perf_counter_ns() - self._began_ns,
             self.engine.state(),
-            {} if name else self._durations,
+            {} if name else self._durations.copy(),
         )
-        models = (self._model_row(name, entries) for name, entries in rows.items())
-        return trtis_status.server_status(server, models)
+        models = [self._model_row(name, entries) for name, entries in rows.items()]
+        return await self._telling.run(trtis_status.server_status, server, models)
 
     def _model_row(self, name: str, entries: list[IndexEntry]) -> ModelRow:
         try:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from inferd.errors import InvalidRequest
 from inferd.wire.proto import message_class, parse
 from inferd.wire.trtis_answer import Answer
+from inferd.wire.trtis_http import shortened
 from inferd.wire.trtis_infer import SUCCESS, InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis_status import PACKAGE
 from inferd.wire.v2_grpc_fields import (
@@ -25,6 +26,9 @@ _STATUS_FIELD, _HEADER_FIELD, _RAW_OUTPUT = b"\x0a", b"\x12", b"\x1a"
 _VARINT, _FIXED64, _TEXT, _FIXED32 = 0, 1, 2, 5  # wire types
 _UINT64 = 2**64 - 1
 _LATEST = -1
+
+_MAX_FIELDS, _MAX_HEADER_BYTES = 10_000, 128 << 10
+"""More would hold up the event loop, and no model takes as much."""
 
 
 class Asked(NamedTuple):
@@ -74,40 +78,47 @@ class RawInputs:
 
 def decode_infer_request(data: Any) -> Asked:
     """Return what an InferRequest asks for; raw inputs are views. Raises InvalidRequest."""
-    view = memoryview(data)
-    model, version, header = b"", None, b""
-    number: int | None = None
-    raw: list[memoryview] = []
-    at, end = 0, len(view)
+    fields = _fields(memoryview(data))
+    # A message that comes in parts is merged, of all else the last one counts (protobuf, encoding).
+    described = b"".join(fields.get(_HEADER, ()))
+    if len(described) > _MAX_HEADER_BYTES:
+        msg = f"meta_data has {len(described)} bytes, expected at most {_MAX_HEADER_BYTES}"
+        raise InvalidRequest(msg)
+    header = _header(parse(f"{PACKAGE}.InferRequestHeader", described))
+    model = decode_text(bytes(fields.get(_NAME, (b"",))[-1]))
+    text, number = (fields.get(tag, (None,))[-1] for tag in (_VERSION_TEXT, _VERSION_NUMBER))
+    version = _version(text, number, header)
+    return Asked(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
+
+
+def _fields(view: memoryview) -> dict[int, list[Any]]:
+    """Return the numbers and views in a message by their tags."""
+    fields: dict[int, list[Any]] = {}
+    value: Any
+    at, end, count = 0, len(view), 0
     while at < end:
         tag, at = _varint(view, at)
         if tag & 7 == _TEXT:
             size, at = _varint(view, at)
-            stop = at + size
-            if stop > end:
+            if at + size > end:
                 raise _malformed()
-            if tag == _RAW_INPUT:
-                raw.append(view[at:stop])
-            elif tag == _HEADER:
-                header += view[at:stop]  # one that comes in parts is merged (protobuf, encoding)
-            elif tag == _NAME:
-                model = bytes(view[at:stop])
-            elif tag == _VERSION_TEXT:
-                version = bytes(view[at:stop])
-            at = stop
-        elif tag == _VERSION_NUMBER:
-            number, at = _varint(view, at)
+            value, at = view[at : at + size], at + size
+        elif tag & 7 == _VARINT:
+            value, at = _varint(view, at)
         else:
-            at = _skipped(view, tag, at)
-    found = _header(parse(f"{PACKAGE}.InferRequestHeader", header))
-    name = decode_text(model)
-    return Asked(name, _version(version, number, found), found, RawInputs(data, raw))
+            value, at = 0, _skipped(view, tag, at)
+        fields.setdefault(tag, []).append(value)
+        count += 1
+        if count > _MAX_FIELDS:
+            msg = f"the request has more than {_MAX_FIELDS} fields"
+            raise InvalidRequest(msg)
+    return fields
 
 
-def _version(text: bytes | None, number: int | None, header: InferHeader) -> str:
+def _version(text: memoryview | None, number: int | None, header: InferHeader) -> str:
     """Return the version as V2 has it, "" for the latest."""
     if text is not None:  # 0.8
-        return decode_text(text)
+        return decode_text(bytes(text))
     if number is None:
         return "" if header.is_old else "0"
     signed = number - 2**64 if number >= 2**63 else number
@@ -163,10 +174,7 @@ def _varint(view: memoryview, at: int) -> tuple[int, int]:
 
 def _skipped(view: memoryview, tag: int, at: int) -> int:
     """Return where a field that means nothing here ends."""
-    kind = tag & 7
-    if kind == _VARINT:
-        return _varint(view, at)[1]
-    size = {_FIXED64: 8, _FIXED32: 4}.get(kind)
+    size = {_FIXED64: 8, _FIXED32: 4}.get(tag & 7)
     if size is None or at + size > len(view):
         raise _malformed()
     return at + size
@@ -192,7 +200,7 @@ class Statuses:
 
     def failure(self, code: int, message: str, number: int) -> bytes:
         """Return the message for a request that failed; `code` is a RequestStatusCode."""
-        text = encode_field(b"\x12", message.encode(errors="replace"))
+        text = encode_field(b"\x12", shortened(message).encode(errors="replace"))
         return b"\x08%c%b%b\x20%b" % (code, text, self._server, encode_varint(number))
 
 

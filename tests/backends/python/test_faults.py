@@ -437,5 +437,27 @@ def test_what_finds_no_room_in_the_shared_memory_is_refused(serve):
             assert got.sum() == 900_000
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("junk", ["os.urandom(300)", "bytes(24)", "b'\\x11' + bytes(23) + b'[]'"])
+def test_a_worker_that_says_what_it_must_not_is_replaced(serve, junk):
+    source = f"""
+        import os
+        class TritonPythonModel:
+            def execute(self, requests):
+                if requests[0].inputs()[0].as_numpy()[0]:
+                    for fd in os.listdir("/proc/self/fd"):
+                        path = "/proc/self/fd/" + fd
+                        if os.path.islink(path) and os.readlink(path).startswith("socket:"):
+                            os.write(int(fd), {junk})
+                    import threading; threading.Event().wait()
+                out = pb_utils.Tensor("OUT", np.ones(1, np.int32))
+                return [pb_utils.InferenceResponse([out])]
+    """
+    with serve(hostile=source) as asked:
+        told = refused(asked, "hostile", IN=np.ones(1, np.int32))
+        assert "the worker process of model 'hostile' closed its socket" in told
+        assert asked.ask("hostile", "grpc", IN=ZERO)["OUT"].tolist() == [1]
+
+
 def is_reaped(pid):
     return not os.path.exists(f"/proc/{pid}")

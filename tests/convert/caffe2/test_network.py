@@ -70,6 +70,14 @@ def test_there_may_be_nothing_to_fill_in_but_not_nothing_to_run(netdef, run):
         read(relu, b"")
 
 
+def test_many_fills_together_are_bounded(netdef):
+    truth = {"shape": [1 << 24], "dtype": 5, "value": 0}
+    fills = [("ConstantFill", [], [f"w{n}"], truth) for n in range(5)]
+    relu = netdef([("Relu", ["x"], ["y"], {})], ["x"], ["y"])
+    with pytest.raises(InvalidConfig, match=r"operator 5 of 5 .*: more than 67108864 elements"):
+        read(netdef(fills), relu).convert([X])
+
+
 def test_a_stand_in_for_the_input_is_known():
     assert load().input_names() == ["data"]
 

@@ -175,12 +175,12 @@ def _picked(
     """Return the arrays of the outputs `names` in what the model gave. Raises BackendFailed."""
     if isinstance(result, dict):
         values = result
-    elif isinstance(result, script.torch.Tensor) or _is_text(result):
-        values = {outputs[0]: result}
-    elif isinstance(result, (tuple, list)):
+    elif isinstance(result, tuple):
         values = dict(zip(outputs, result, strict=False))
+    elif _is_text(result) or not isinstance(result, list):
+        values = {outputs[0]: result}
     else:
-        values = {}
+        values = dict(zip(outputs, result, strict=False))
     arrays = []
     for name in names:
         if name not in values:
@@ -201,15 +201,17 @@ def _count(result: Any) -> str:
 
 
 def _array(script: Script, config: ModelConfig, name: str, value: Any) -> Array:
-    if _is_text(value):
-        return np.array(value, object)
-    if not isinstance(value, script.torch.Tensor):
+    torch = script.torch
+    # A tensor is asked for its type by `is`: isinstance of it is a call of Python.
+    if type(value) is not torch.Tensor:
+        if _is_text(value):
+            return np.array(value, object)
         msg = f"model '{config.name}' gave output '{name}' as {type(value).__name__}, not a tensor"
         raise BackendFailed(msg)
-    if value.dtype not in script.dtypes or value.layout is not script.torch.strided:
+    if value.dtype not in script.dtypes or value.layout is not torch.strided:
         msg = f"model '{config.name}' gave output '{name}' as {value.dtype}, {value.layout}"
         raise BackendFailed(msg)
-    array = to_array(script.torch, value)
+    array = to_array(torch, value)
     if script.state and value.untyped_storage().data_ptr() in script.state:
         return array.copy()  # a later run may change what the module keeps
     return array

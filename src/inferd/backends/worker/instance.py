@@ -285,6 +285,8 @@ class WorkerInstance(Supervisor):
             batch.end()
 
     def _stream_answer(self, stream: _Stream, answer: Answer, data: Any) -> None:
+        if answer.is_again:  # who streams from it gives it no further round
+            answer.is_final = True
         if answer.outputs is not None or answer.error is not None:
             response = response_of(answer, data, stream.request, self._version)
             is_nothing = answer.is_final and not isinstance(response, InferdError)

@@ -13,7 +13,7 @@ from inferd.tensor.dtype import DataType
 Array = np.ndarray[Any, Any]
 
 MAX_FILLED = 1 << 26
-"""So many elements a file may ask for that it does not hold itself."""
+"""So many elements the files of a model may ask for that they do not hold themselves."""
 
 
 def _given(datatype: DataType) -> Callable[[Call], Converted]:
@@ -66,9 +66,9 @@ def _constant(call: Call) -> Converted:
         rank = None if rank is None else rank + len(extra)
         return graph.add("ConstantOfShape", shape, rank=rank, value=value)
     dims_given = call.integers("shape")
-    count = prod(dims_given)
-    if min(dims_given, default=0) < 0 or count > MAX_FILLED:
-        call.refuse(f"its shape is {dims_given}, more than {MAX_FILLED} elements or none")
+    graph.filled += prod(dims_given)
+    if min(dims_given, default=0) < 0 or graph.filled > MAX_FILLED:
+        call.refuse(f"its shape is {dims_given}: more than {MAX_FILLED} elements in all, or none")
     return graph.constant(np.full(dims_given, value[0]))
 
 

@@ -120,7 +120,9 @@ class Calls:
             request._priority,
         ]
         try:
-            worker.line.send(packet.CALL, [slot.number, document, decoupled, worker.depth], payload)
+            worker.line.send(
+                packet.CALL, [slot.number, document, decoupled, worker.callers], payload
+            )
         except BaseException:
             del self._slots[slot.number]
             raise

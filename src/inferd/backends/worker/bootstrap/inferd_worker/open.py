@@ -21,7 +21,6 @@ class Open:
     __slots__ = (
         "__weakref__",
         "_worker",
-        "depth",
         "has_sender",
         "is_cancelled",
         "is_closed",

@@ -28,7 +28,7 @@ START = 1
 """[released, settings]: the first packet."""
 
 EXECUTE = 2
-"""[released, batch, [request, ...]]"""
+"""[released, batch, [request, ...], callers]"""
 
 RELEASE = 3
 """[released]; both ways."""
@@ -60,7 +60,7 @@ ANSWER = 19
 """[released, [answer, ...]]: answers outside of an execution."""
 
 CALL = 20
-"""[released, call, request, is decoupled, depth]: run a request on another model."""
+"""[released, call, request, is decoupled, callers]: run a request on another model."""
 
 COMMAND = 21
 """[released, call, verb, arguments]: something else the server shall do."""

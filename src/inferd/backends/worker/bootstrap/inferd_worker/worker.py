@@ -46,7 +46,7 @@ class Worker:
         self.output_names: list[str] = []
         self.version_folder = ""
         self.folder = ""
-        self.depth: list[str] = []
+        self.callers: list[str] = []  # the models that wait for the latest batch
         self._opens: dict[int, Any] = {}
         self._inbox: deque[tuple[list[Any], Any]] = deque()
         self._orphans: deque[int] = deque()
@@ -177,7 +177,7 @@ class Worker:
     # --- executions ---
 
     def _take(self) -> tuple[int, list[Open], list[InferenceRequest]]:
-        (_, batch, documents, self.depth), data = self._inbox.popleft()
+        (_, batch, documents, self.callers), data = self._inbox.popleft()
         opens, requests = [], []
         for document in documents:
             one = Open(self, document[0], document[3])

@@ -1,0 +1,157 @@
+"""HostedBackend: any backend of ours, in the server or in worker processes, as each model says.
+
+In the server a model costs the least for each request, and all models of a framework share one
+import of it. In a process of its own (`inferd_process: worker`), one for each instance, it cannot
+take the server with it when it crashes, and runs beside the server's own Python.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from importlib.util import find_spec
+from pathlib import Path
+
+from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.supervisor import Plan
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import parse_json, to_json
+from inferd.core.interfaces import Backend, Instance, ModelFiles, Placement, Surroundings
+from inferd.errors import InvalidConfig
+
+PROCESS_PARAMETER = "inferd_process"
+"""The config parameter that says where a model runs: "server" or "worker"."""
+
+TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
+"""The config parameter that bounds one execution; a worker that takes longer is killed."""
+
+VARIABLE = "INFERD_HOSTED_MODEL"
+"""The environment variable that tells the worker what to open, as JSON."""
+
+_PROGRAM = Path(__file__).parents[2] / "engine" / "hosted_model.py"
+
+
+class HostedBackend:
+    """Runs the models of the backend `target` ("module:Class"), which needs `package`."""
+
+    bounded = True  # a WorkerInstance says otherwise of itself
+    concurrent = True
+    joins = True
+
+    def __init__(self, target: str, package: str) -> None:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
+        self._target = target
+        self._here: Backend | None = None
+        self._surroundings = Surroundings()
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._surroundings = surroundings
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete. A worker is asked only for what the configuration leaves out."""
+        if not _is_in_worker(config):
+            return self._in_server().complete(files, config)
+        if config.input and config.output:
+            return config
+        instance = WorkerInstance(self._plan(files, config, Placement("complete"), "complete"))
+        try:
+            told = instance.start()
+        finally:
+            instance.close()
+        completed = parse_json(told or "{}", "what the worker says")
+        return replace(
+            config,
+            input=completed.input,
+            output=completed.output,
+            max_batch_size=completed.max_batch_size,
+            dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
+        )
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
+        """See Backend.open."""
+        if not _is_in_worker(config):
+            return self._in_server().open(files, config, placement)
+        instance = WorkerInstance(self._plan(files, config, placement, "run"))
+        instance.start()
+        return instance
+
+    def _in_server(self) -> Backend:
+        if self._here is None:  # two threads may both make one, and one of them stays
+            backend: Backend = EntryPoint("", self._target, "").load()()
+            self._here = backend
+        return self._here
+
+    def _plan(
+        self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
+    ) -> Plan:
+        hosted = {
+            "target": self._target,
+            "folder": str(files.folder),
+            "version": files.version,
+            "version_folder": str(files.version_folder),
+            "file": str(files.file),
+            "place": [placement.name, placement.gpu, placement.device_id],
+        }
+        source = str(Path(__file__).parents[3])  # where this package lies, installed or not
+        environment = Environment(variables={VARIABLE: json.dumps(hosted)}, path=(source,))
+
+        def make(told: Callable[[str, bool], None]) -> Process:
+            return Process(config.name, environment, Sizes(), told)
+
+        return Plan(
+            model=config.name,
+            version=files.version,
+            settings={
+                "task": task,
+                "file": str(_PROGRAM),
+                "folder": str(files.folder),
+                "version_folder": str(files.version_folder),
+                "args": {
+                    "model_name": config.name,
+                    "model_version": str(files.version),
+                    "model_config": json.dumps(to_json(config)),
+                },
+            },
+            make=make,
+            start_timeout_s=self._surroundings.load_timeout_s,
+            timeout_s=_seconds(config),
+        )
+
+
+def _is_in_worker(config: ModelConfig) -> bool:
+    where = config.parameters.get(PROCESS_PARAMETER, "server")
+    if where not in ("server", "worker"):
+        msg = (
+            f"model '{config.name}': parameter {PROCESS_PARAMETER} is '{where}', "
+            f"expected server or worker"
+        )
+        raise InvalidConfig(msg)
+    if where == "worker" and _is_reshaped(config):
+        msg = (
+            f"model '{config.name}': ragged inputs, batch_input and batch_output need "
+            f"{PROCESS_PARAMETER} to be server"
+        )
+        raise InvalidConfig(msg)
+    return where == "worker"
+
+
+def _is_reshaped(config: ModelConfig) -> bool:
+    """Tell whether a batch is not what its requests are, joined: only the server makes such."""
+    is_ragged = any(tensor.allow_ragged_batch for tensor in config.input)
+    return bool(is_ragged or config.batch_input or config.batch_output)
+
+
+def _seconds(config: ModelConfig) -> float:
+    text = config.parameters.get(TIMEOUT_PARAMETER, "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < 2**31:
+        msg = f"model '{config.name}': parameter {TIMEOUT_PARAMETER} is '{text}', expected seconds"
+        raise InvalidConfig(msg)
+    return seconds

@@ -1,0 +1,159 @@
+"""Backends in worker processes: ONNX Runtime and the identity, which need only the core."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from inferd.backends.identity import IdentityBackend
+from inferd.backends.worker.hosting import HostedBackend
+from inferd.backends.worker.instance import WorkerInstance
+from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.request import InferRequest, WantedOutput
+from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+FP32 = DataType.FP32
+CPU = Placement("m_0")
+WORKER = {"inferd_process": "worker"}
+IDENTITY = "inferd.backends.identity:IdentityBackend"
+ONNX = "inferd.backends.onnx.backend:OnnxBackend"
+
+
+def identity(datatype, **parameters):
+    return ModelConfig(
+        "m",
+        backend="identity",
+        input=(ModelInput("INPUT0", datatype, (-1,)),),
+        output=(ModelOutput("OUTPUT0", datatype, (-1,)),),
+        parameters=parameters,
+    )
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "1").mkdir()
+    return ModelFiles(tmp_path, 1, tmp_path / "1", tmp_path / "1")
+
+
+@pytest.fixture
+def opened(files):
+    """opened(target, config) opens an instance; all are closed at the end."""
+    made = []
+
+    def open_one(target, config, where=files):
+        backend = HostedBackend(target, "numpy")
+        made.append(backend.open(where, backend.complete(where, config), CPU))
+        return made[-1]
+
+    yield open_one
+    for instance in made:
+        instance.close()
+
+
+def test_a_model_runs_in_the_server_unless_it_says_otherwise(files, opened):
+    backend = HostedBackend(IDENTITY, "numpy")
+    config = identity(FP32)
+    assert type(backend.open(files, config, CPU)) is type(
+        IdentityBackend().open(files, config, CPU)
+    )
+
+
+def test_a_parameter_that_is_none_is_refused(files):
+    backend = HostedBackend(IDENTITY, "numpy")
+    with pytest.raises(InvalidConfig, match="inferd_process is 'moon', expected server or worker"):
+        backend.complete(files, identity(FP32, inferd_process="moon"))
+    with pytest.raises(InvalidConfig, match="seconds is '-1', expected seconds"):
+        backend.open(files, identity(FP32, **WORKER, inferd_execution_timeout_seconds="-1"), CPU)
+
+
+def test_batches_that_are_not_joined_requests_need_the_server(files):
+    ragged = ModelInput("INPUT0", FP32, (-1,), allow_ragged_batch=True)
+    config = replace(identity(FP32, **WORKER), input=(ragged,))
+    with pytest.raises(InvalidConfig, match=r"ragged inputs, .* need inferd_process to be server"):
+        HostedBackend(IDENTITY, "numpy").open(files, config, CPU)
+
+
+def test_a_package_that_is_not_there_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        HostedBackend(IDENTITY, "torch")
+    assert caught.value.name == "torch"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("datatype", [FP32, DataType.BF16, DataType.BOOL, DataType.BYTES])
+def test_tensors_go_through_a_worker_as_they_are(opened, datatype):
+    instance = opened(IDENTITY, identity(datatype, **WORKER))
+    assert isinstance(instance, WorkerInstance)
+    if datatype is DataType.BYTES:
+        array = np.array([b"", b"\xff\x00", b"x" * 999], object)
+    else:
+        array = np.arange(3).astype(datatype.numpy)
+    sent = Tensor.from_numpy("INPUT0", array, datatype)
+    empty = Tensor("INPUT0", datatype, (0,), b"")
+    for tensor in (sent, empty):
+        [answer] = instance.execute([InferRequest("m", id="7", inputs=[tensor])])
+        assert (answer.model, answer.version, answer.id) == ("m", "1", "7")
+        [output] = answer.outputs
+        assert (output.name, output.datatype, output.shape) == ("OUTPUT0", datatype, tensor.shape)
+        assert output.view().tobytes() == tensor.view().tobytes()
+
+
+@pytest.fixture
+def double(tmp_path):
+    """An ONNX model Y = X + Z of variable batches; a strange Z is an error in ONNX Runtime."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", None]) for name in "XZY"]
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["X", "Z"], ["Y"])], "g", values[:2], values[2:]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    file = tmp_path / "1" / "model.onnx"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(model.SerializeToString())
+    return ModelFiles(tmp_path, 1, file.parent, file)
+
+
+def add(width, value):
+    return [Tensor(name, FP32, (1, width), np.full((1, width), value, np.float32)) for name in "XZ"]
+
+
+@pytest.mark.slow
+def test_a_worker_tells_what_the_file_does_and_joins_requests(opened, double):
+    config = ModelConfig("m", parameters=WORKER)
+    backend = HostedBackend(ONNX, "numpy")
+    completed = backend.complete(double, config)
+    assert completed == replace(in_server().complete(double, config), parameters=WORKER)
+    instance = opened(ONNX, config, double)
+    requests = [InferRequest("m", inputs=add(3, value)) for value in (1, 2)]
+    answers = instance.execute(requests)
+    assert [one.outputs[0].numpy().tolist() for one in answers] == [[[2, 2, 2]], [[4, 4, 4]]]
+    wanted = InferRequest("m", inputs=add(3, 1), outputs=[WantedOutput("Y")])
+    assert [tensor.name for tensor in instance.execute([wanted])[0].outputs] == ["Y"]
+
+
+def in_server():
+    return HostedBackend(ONNX, "numpy")._in_server()
+
+
+@pytest.mark.slow
+def test_a_failure_in_a_worker_is_told_as_in_the_server(opened, double):
+    instance = opened(ONNX, ModelConfig("m", parameters=WORKER), double)
+    wrong = InferRequest("m", inputs=[add(3, 1)[0], add(2, 1)[1]])
+    [told] = instance.execute([wrong])
+    config = in_server().complete(double, ModelConfig("m"))
+    [expected] = in_server().open(double, config, CPU).execute([wrong])
+    assert isinstance(told, (InvalidRequest, BackendFailed))
+    assert (type(told), told.message) == (type(expected), expected.message)
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_opened_says_why(opened, double):
+    double.file.write_bytes(b"no model")
+    with pytest.raises(BackendFailed, match=r"model 'm': .*ONNX Runtime cannot load it") as caught:
+        opened(ONNX, ModelConfig("m", parameters=WORKER), double)
+    assert str(double.folder) not in caught.value.message
