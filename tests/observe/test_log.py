@@ -128,6 +128,16 @@ def test_no_text_passes_for_a_line_of_its_own(tmp_path):
     assert [line[:2] for line in rest[1:]] == ["  "] * (len(rest) - 1)
 
 
+def test_a_text_that_keeps_its_lines_is_indented_as_a_traceback_is(tmp_path):
+    path = tmp_path / "log"
+    set_up_log(LogSettings(file=path))
+    text = "Traceback:\n  line 1\n2030-01-01 00:00:00.000 INFO    ready\x1b[2J\n"
+    LOGGER.warning("model 'm': %s", text, extra={"keeps_lines": True})
+    first, *rest = path.read_text().splitlines()
+    assert first.endswith("WARNING model 'm': Traceback:")
+    assert rest == ["    line 1", r"  2030-01-01 00:00:00.000 INFO    ready\x1b[2J"]
+
+
 @pytest.mark.parametrize("style", ["default", "json"])
 def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path, style):
     path = tmp_path / "log"

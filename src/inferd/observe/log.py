@@ -148,6 +148,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def _indented(line: str) -> str:
+    """Return what cannot pass for a line of the log, whatever is in it."""
+    return f"  {printable(line)}"
+
+
 class _File(logging.StreamHandler[TextIO]):
     """A handler that closes its file."""
 
@@ -159,20 +164,23 @@ class _File(logging.StreamHandler[TextIO]):
 
 
 class _Text(logging.Formatter):
-    """A time, a level, the text; "ISO8601" gives the time in UTC with a T and a Z."""
+    """A time, a level, the text; "ISO8601" gives the time in UTC with a T and a Z.
+
+    The text is one line, unless its caller says `extra={"keeps_lines": True}`, as for a traceback.
+    """
 
     def __init__(self, style: str) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
         self._is_utc = style == "ISO8601"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        record.message = printable(record.message)
+        keeps_lines = getattr(record, "keeps_lines", False)
+        first, *rest = record.message.rstrip().split("\n") if keeps_lines else [record.message]
+        record.message = printable(first) + "".join(f"\n{_indented(line)}" for line in rest)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
-        # Indented, so that no text in it can pass for a line of the log.
-        lines = super().formatException(ei).splitlines()
-        return "\n".join(f"  {printable(line)}" for line in lines)
+        return "\n".join(map(_indented, super().formatException(ei).splitlines()))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
         if self._is_utc:

@@ -71,6 +71,13 @@ def test_a_parameter_that_is_none_is_refused(files):
         backend.open(files, identity(FP32, **WORKER, inferd_execution_timeout_seconds="-1"), CPU)
 
 
+def test_batches_that_are_not_joined_requests_need_the_server(files):
+    ragged = ModelInput("INPUT0", FP32, (-1,), allow_ragged_batch=True)
+    config = replace(identity(FP32, **WORKER), input=(ragged,))
+    with pytest.raises(InvalidConfig, match=r"ragged inputs, .* need inferd_process to be server"):
+        HostedBackend(IDENTITY, "numpy").open(files, config, CPU)
+
+
 def test_a_package_that_is_not_there_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModuleNotFoundError) as caught:

@@ -130,7 +130,19 @@ def _is_in_worker(config: ModelConfig) -> bool:
             f"expected server or worker"
         )
         raise InvalidConfig(msg)
+    if where == "worker" and _is_reshaped(config):
+        msg = (
+            f"model '{config.name}': ragged inputs, batch_input and batch_output need "
+            f"{PROCESS_PARAMETER} to be server"
+        )
+        raise InvalidConfig(msg)
     return where == "worker"
+
+
+def _is_reshaped(config: ModelConfig) -> bool:
+    """Tell whether a batch is not what its requests are, joined: only the server makes such."""
+    is_ragged = any(tensor.allow_ragged_batch for tensor in config.input)
+    return bool(is_ragged or config.batch_input or config.batch_output)
 
 
 def _seconds(config: ModelConfig) -> float:

@@ -39,6 +39,8 @@ PATIENCE = 3
 
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.DEBUG)
 
+_KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
+
 
 class Plan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
@@ -315,4 +317,4 @@ class Supervisor:
         self._log(logging.WARNING if is_error else logging.INFO, line)
 
     def _log(self, level: int, text: str) -> None:
-        log.log(level, "model '%s': %s", self.plan.model, text)
+        log.log(level, "model '%s': %s", self.plan.model, text, extra=_KEEPS_LINES)
