@@ -63,9 +63,10 @@ conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a ser
 fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document, half a minute each way (FUZZ_SECONDS=)
 	$(BIN)/python tools/fuzz_rest.py --st .venv-fuzz/bin/st --seconds $(FUZZ_SECONDS) $(if $(ARGS),-- $(ARGS))
 
-bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about two minutes)
+bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about three minutes)
 	$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
 	$(BIN)/python bench/scheduling.py $(if $(QUICK),--quick)
+	$(BIN)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
 
 bench-peers: $(PEERS) bench ## the same, with MLServer beside it in .venv-peers
 
