@@ -95,6 +95,23 @@ def test_an_initialize_that_hangs_is_given_up(serve):
         assert "its worker process was not ready within 1 s" in reason_of(asked, "hangs")
 
 
+@pytest.mark.slow
+def test_an_initialize_that_waits_for_its_own_load_is_given_up(serve):
+    source = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                pb_utils.load_model("itself")
+            def execute(self, requests): ...
+    """
+    options = {
+        "backend_config": ("python,stub-timeout-seconds=1",),
+        "model_control_mode": "explicit",
+        "load_model": ("itself",),
+    }
+    with serve(options, itself=source) as asked:
+        assert "its worker process was not ready within 1 s" in reason_of(asked, "itself")
+
+
 ANSWERS = {
     "None": ("None", "line 6, returned None, expected a list of 1 InferenceResponse"),
     "too few": ("[]", "returned 0 responses to 1 requests"),

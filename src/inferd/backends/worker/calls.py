@@ -136,7 +136,12 @@ class WorkerCalls:
             msg = "there is no server here whose models could be called"
             self._refuse(number, Unsupported(msg))
         else:
-            asyncio.run_coroutine_threadsafe(job, loop).result()
+            waiting = asyncio.run_coroutine_threadsafe(job, loop)
+            assert self.instance is not None
+            try:
+                waiting.result(self.instance.plan.start_timeout_s)
+            except TimeoutError:  # so the start has taken too long as well, which is told
+                waiting.cancel()
 
     # --- requests ---
 
