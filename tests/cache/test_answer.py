@@ -89,6 +89,21 @@ def test_half_an_answer_is_none(answer, length):
         unpacked(whole[:length])
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        ("Y", "INT32", (-1, -4), 16, None),
+        ("Y", "BYTES", (1,), -4, None),
+        ("Y", "BYTES", (1,), 64, None),
+    ],
+)
+def test_an_output_that_cannot_be_is_none(output):
+    head = msgspec.msgpack.encode([[output], {}])
+    start = len(head).to_bytes(4, "little") + head
+    with pytest.raises(ValueError, match="output 'Y' of a kept answer has"):
+        unpacked(start + bytes(-len(start) % 16) + bytes(16))
+
+
 def test_more_than_an_answer_is_none(answer):
     with pytest.raises(ValueError, match=r"a kept answer has .* bytes, its head says"):
         unpacked(Answer(answer()).packed() + b"x")

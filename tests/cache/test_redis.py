@@ -252,6 +252,22 @@ async def test_a_peer_that_is_no_redis_is_a_failure(said):
     peer.close()
 
 
+@pytest.mark.parametrize("said", [b":5\r\n", b"*1\r\n$1\r\nx\r\n", b"*1\r\n" * 10_000])
+@run
+async def test_what_is_no_text_is_no_answer(said):
+    async def answer(reader, writer):
+        while await reader.read(4096):
+            writer.write(said)
+            await writer.drain()
+        writer.close()
+
+    peer = await asyncio.start_server(answer, "127.0.0.1", 0)
+    store = RedisStore(settings(peer.sockets[0].getsockname()[1], socket_timeout_s=0.5))
+    assert await store.find(KEY) is None
+    await store.close()
+    peer.close()
+
+
 @run
 async def test_who_gives_up_leaves_the_connections_in_order(redis_server):
     store = RedisStore(settings(redis_server().port, pool_size=1, wait_timeout_s=10.0))

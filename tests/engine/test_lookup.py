@@ -1,11 +1,13 @@
 import importlib
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
 from inferd.backends.identity import IdentityBackend
 from inferd.backends.onnx.backend import OnnxBackend
+from inferd.backends.worker.hosting import HostedBackend
 from inferd.engine.lookup import ENTRY_POINTS, backend_named, given_model, models_in
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -81,6 +83,14 @@ def test_a_missing_framework_says_which_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
     with pytest.raises(Unsupported, match=r"'torch': pip install 'inferd\[torch\]'$"):
         backend_named("pytorch_torchscript")
+
+
+@pytest.mark.parametrize(("name", "package"), [("pytorch", "torch"), ("tensorflow",) * 2])
+def test_a_framework_that_may_run_in_workers_is_found_without_being_imported(site, name, package):
+    if find_spec(package) is None:  # then one that cannot be imported stands for it
+        (site / f"{package}.py").write_text("raise SystemExit('imported')\n")
+        importlib.invalidate_caches()
+    assert type(backend_named(name)) is HostedBackend
 
 
 def test_no_framework_is_imported_before_a_model_needs_it():

@@ -182,6 +182,7 @@ HOSTILE = [
     'input { name: "a" ' + "dims: 1 " * (MANY // 8),
     'output { name: "' + "\\" * MANY + '" }',
     "#" * MANY,
+    "#" * MANY + "\n!",
     " " * MANY + "!",
     "id: " + "9" * MANY,
     '"a" ' * (MANY // 4),

@@ -75,8 +75,8 @@ class RedisStore:
     async def find(self, key: bytes) -> Piece | None:
         """See Shelf.find."""
         # In a task of its own: timeouts need one, and an answer may be begun outside of any.
-        found: Piece | None = await asyncio.create_task(self._try(self._client.get, key))
-        return found
+        found = await asyncio.create_task(self._try(self._client.get, key))
+        return found if isinstance(found, bytes) else None
 
     async def keep(self, key: bytes, piece: Piece) -> None:
         """See Shelf.keep. Returns before it is stored."""
@@ -183,6 +183,6 @@ def _connected(settings: RedisCacheSettings) -> tuple[Any, tuple[type[BaseExcept
         retry=Retry(NoBackoff(), 0),
         **tls,
     )
-    # A wrong certificate, a file that is not there, an answer that is no Redis.
-    failures = (RedisError, OSError, TimeoutError, ValueError)
+    # A wrong certificate, a file that is not there, an answer that is no Redis's.
+    failures = (RedisError, OSError, TimeoutError, ValueError, RecursionError)
     return redis.Redis.from_pool(pool), failures

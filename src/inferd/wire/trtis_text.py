@@ -13,7 +13,7 @@ from inferd.errors import InvalidRequest
 from inferd.wire.trtis_infer import InferHeader, InputHeader, OutputHeader
 
 _TOKEN = re.compile(
-    r"""(?:[ \t\r\n\v\f]|\#[^\n]*)*
+    r"""(?:[ \t\r\n\v\f]|\#[^\n]*)*+       # never tried in another way
     (?:([a-zA-Z_][0-9a-zA-Z_]*)            # the name of a field
     |(-?[0-9][0-9a-zA-Z_.+-]*)             # a number
     |("(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*')

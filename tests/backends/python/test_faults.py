@@ -1,5 +1,6 @@
 """Models that are broken, and what becomes of those who ask them, and of everybody else."""
 
+import json
 import os
 import signal
 import threading
@@ -309,6 +310,95 @@ def is_gone(pid):
             return file.read().rsplit(")", 1)[1].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+ODD_PACKETS = {
+    "arguments that are missing": (20 + 1, [[], 1, "value", []], True),
+    "arguments of another kind": (20 + 1, [[], 1, "load", ["x", None, 5]], True),
+    "a text where bytes are": (20 + 1, [[], 1, "load", [1, 2, {"a": 5}]], True),
+    "too much nesting": (20 + 1, "[[],1,'x'," + "[" * 4000 + "]" * 4000 + "]", False),
+    "an answer to nothing": (18, [[], 10**12, 0, 0, []], True),
+    "fewer bytes than the shape takes": (
+        18, [[], 1, 0, 0, [[1, [["OUT", "INT32", [10**9], 0, 4]], None, None, True, 0]]], False
+    ),
+    "a negative shape": (
+        18, [[], 1, 0, 0, [[1, [["OUT", "INT32", [-1], 0, -4]], None, None, True, 0]]], False
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD_PACKETS)
+def test_a_worker_that_says_what_it_must_not_harms_itself_alone(serve, caplog, what):
+    kind, document, is_answered = ODD_PACKETS[what]
+    text = document.replace("'", '"') if isinstance(document, str) else json.dumps(document)
+    source = f"""
+        import os, socket
+        from inferd_worker import packet
+        class TritonPythonModel:
+            def execute(self, requests):
+                if requests[0].inputs()[0].as_numpy()[0]:
+                    text = {text.encode()!r}
+                    head = packet.HEADER.pack({kind}, len(text), packet.INLINE, len(text))
+                    os.write(the_socket(), head + text)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.ones(1, np.int32))])]
+        def the_socket():
+            for fd in os.listdir("/proc/self/fd"):
+                path = "/proc/self/fd/" + fd
+                if os.path.islink(path) and os.readlink(path).startswith("socket:"):
+                    return int(fd)
+    """
+    with serve(odd=source, good=PID) as asked:
+        if is_answered:
+            assert asked.ask("odd", "grpc", IN=np.ones(1, np.int32))["OUT"].tolist() == [1]
+        else:
+            assert "closed its socket" in refused(asked, "odd", IN=np.ones(1, np.int32))
+        asked.ask("good", "grpc", IN=ZERO)
+        assert asked.ask("odd", "grpc", IN=ZERO)["OUT"].tolist() == [1]
+    assert not [r for r in caplog.records if r.name == "asyncio"]
+
+
+SAYINGS = {
+    "half a character": ("raise ValueError(chr(0xD800) + ' name')", "ValueError: ? name"),
+    "a number of a parameter that is none": (
+        "return [pb_utils.InferenceResponse([], parameters={'a': float('nan')})]",
+        "parameter 'a' is nan, expected a 64-bit number",
+    ),
+    "a parameter beyond 64 bits": (
+        "return [pb_utils.InferenceResponse([], parameters={'a': 1 << 70})]",
+        "expected a 64-bit number",
+    ),
+    "an output's name": (
+        "return [pb_utils.InferenceResponse([pb_utils.Tensor(chr(0xDC80), np.ones(1, np.int32))])]",
+        "gave outputs '?', expected 'OUT'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAYINGS)
+def test_what_json_cannot_say_costs_no_worker(serve, what):
+    statement, expected = SAYINGS[what]
+    source = f"""
+        class TritonPythonModel:
+            def execute(self, requests):
+                {statement}
+    """
+    with serve(odd=source) as asked:
+        assert expected in refused(asked, "odd")
+        assert expected in refused(asked, "odd", "http")
+
+
+def test_a_metric_takes_no_number_that_is_none(serve):
+    source = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                family = pb_utils.MetricFamily(
+                    name="odd", description="odd", kind=pb_utils.MetricFamily.GAUGE)
+                self.metric = family.Metric(labels={})
+            def execute(self, requests):
+                self.metric.set(float("inf"))
+    """
+    with serve(odd=source) as asked:
+        assert "a metric cannot set inf, which is no finite number" in refused(asked, "odd")
 
 
 def test_a_worker_inherits_no_socket_of_the_server(serve):

@@ -229,7 +229,7 @@ class WorkerCalls:
             value = self._value(command.verb, command.arguments)
         except InferdError as error:
             self._refuse(command.number, error)
-        except (TypeError, ValueError, KeyError) as error:
+        except Exception as error:  # noqa: BLE001  whatever the arguments were
             self._refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
             self._reply([command.number, True, ["value", value]])
@@ -273,6 +273,8 @@ class WorkerCalls:
                 await control.load(LoadRequest(name, config or None, sent))
         except InferdError as error:
             self._refuse(command.number, error)
+        except Exception as error:  # noqa: BLE001  else the model would wait for ever
+            self._refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
             self._reply([command.number, True, ["value", None]])
 

@@ -1,6 +1,7 @@
 """Link: the server's end of the line to a worker process. Nothing here waits."""
 
 import asyncio
+import logging
 import select
 import socket
 from collections import deque
@@ -12,6 +13,8 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
+
+log = logging.getLogger("inferd.model")
 
 _encode = msgspec.json.Encoder().encode
 _ZEROS = bytes(packet.ALIGN)
@@ -106,7 +109,10 @@ class Link:
             return
         try:
             self._dispatch(size)
-        except (ValueError, msgspec.MsgspecError):
+        except (ValueError, msgspec.MsgspecError, LinkClosed):
+            self._hang_up()
+        except Exception:
+            log.exception("a worker process said what nobody understands")
             self._hang_up()
 
     def _hang_up(self) -> None:

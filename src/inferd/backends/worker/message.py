@@ -1,5 +1,6 @@
 """Messages: requests and answers as the documents of packets say them."""
 
+from math import prod
 from typing import Any
 
 import msgspec
@@ -179,11 +180,25 @@ def describe_request(number: int, request: InferRequest, payload: Payload) -> tu
 
 
 def tensors_of(outputs: list[Described], data: Any) -> list[Tensor]:
-    """Return the tensors that a packet describes: views of its data."""
-    return [
-        Tensor(name, datatype, shape, data[offset : offset + size] if size else b"")
-        for name, datatype, shape, offset, size in outputs
-    ]
+    """Return the tensors that a packet describes: views of its data.
+
+    Raises ValueError for what a worker cannot have meant: bytes that are not there, or are not as
+    many as the shape takes.
+    """
+    tensors = []
+    for name, datatype, shape, offset, size in outputs:
+        data_size = datatype.size_bytes * prod(shape)
+        is_odd = size != data_size if datatype.size_bytes else size < 0
+        if (
+            is_odd
+            or offset < 0
+            or (size and offset + size > len(data))
+            or min(shape, default=0) < 0
+        ):
+            msg = f"tensor '{name}' {list(shape)} has {size} bytes at {offset}"
+            raise ValueError(msg)
+        tensors.append(Tensor(name, datatype, shape, data[offset : offset + size] if size else b""))
+    return tensors
 
 
 def response_of(

@@ -22,7 +22,7 @@ from .arena import Arena, ArenaFull, Received
 if TYPE_CHECKING:
     import socket
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, check_circular=False).encode
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 _ZEROS = bytes(packet.ALIGN)
 
 
@@ -150,7 +150,8 @@ class Line:
         """Send a packet; `document` is without its first element. Raises ArenaFull, LineClosed."""
         with self._sending:
             released = self._received.released()
-            text = _encode([released, *document]).encode()
+            # What is half a character, as in a file's name, is no JSON.
+            text = _encode([released, *document]).encode(errors="replace")
             start = packet.aligned(len(text))
             size = start + payload.size if payload is not None and payload.size else len(text)
             if size <= packet.INLINE_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 from . import current, packet
@@ -88,4 +89,6 @@ class Metric:
         return float(current.worker().calls.command("metric_value", self._number))
 
     def _send(self, verb: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise TritonModelException(f"a metric cannot {verb} {value}, which is no finite number")
         current.worker().line.send(packet.METRIC, [self._number, verb, float(value)])

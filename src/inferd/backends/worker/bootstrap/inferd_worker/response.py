@@ -72,6 +72,8 @@ def checked_parameters(parameters: Any) -> dict[str, Any] | None:
                 f"parameter {name!r} is a {type(value).__name__}; names are texts, values are "
                 f"texts, numbers or booleans"
             )
+        if isinstance(value, (int, float)) and not -(2**63) <= value < 2**64:
+            raise TritonModelException(f"parameter {name!r} is {value}, expected a 64-bit number")
     return dict(parameters)
 
 
