@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from inferd.backends.worker.link import Payload
-from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import (
     AlreadyExists,
     BackendFailed,
@@ -177,30 +177,6 @@ def describe_request(number: int, request: InferRequest, payload: Payload) -> tu
         request.parameters or None,
         more,
     )
-
-
-def requests_of(documents: list[Any], data: Any) -> list[InferRequest]:
-    """Return the requests that `describe_request` has described."""
-    requests = []
-    for _, id, inputs, outputs, parameters, more in documents:
-        request = InferRequest(
-            "",
-            "",
-            id,
-            [
-                Tensor(name, DataType(kind), tuple(shape), data[at : at + size] if size else b"")
-                for name, kind, shape, at, size in inputs
-            ],
-            [WantedOutput(name) for name in outputs or ()],
-            parameters or {},
-        )
-        if more:
-            correlation_id, flags, request.timeout_us, request.priority = more
-            if correlation_id:
-                start, end = bool(flags & SEQUENCE_START), bool(flags & SEQUENCE_END)
-                request.sequence = Sequence(correlation_id, start, end)
-        requests.append(request)
-    return requests
 
 
 def tensors_of(outputs: list[Described], data: Any) -> list[Tensor]:

@@ -28,11 +28,10 @@ from inferd.backends.worker.environment import Environment
 from inferd.errors import BackendFailed, Unsupported
 
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
-PROGRAM = (
+_PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from inferd_worker.main import main; main(sys.argv[2:9])"
 )
-"""What Python runs when the model needs nothing of inferd."""
 
 MAX_LINE = 8 << 10
 MAX_LINES_PER_S = 200
@@ -66,14 +65,12 @@ class Process:
         environment: Environment,
         sizes: Sizes,
         told: Callable[[str, bool], None],
-        program: str = PROGRAM,
     ) -> None:
         if sys.platform != "linux":
             msg = f"model '{name}': models in processes of their own need Linux"
             raise Unsupported(msg)
         self._name = name
         self._environment = environment
-        self._program = program
         self._sizes = sizes
         self._told = told
         self._started = threading.Event()
@@ -138,7 +135,7 @@ class Process:
         numbers = (*self._fds, sizes.arena, sizes.most, os.getpid(), sizes.memory)
         path = [str(BOOTSTRAP), *environment.path]
         program = f"import sys; sys.path[:0] = {path[1:]!r}; " if environment.path else ""
-        arguments = ["-c", program + self._program, path[0], *map(str, numbers), self._name]
+        arguments = ["-c", program + _PROGRAM, path[0], *map(str, numbers), self._name]
         return subprocess.Popen(
             [str(environment.python), *arguments],
             stdin=subprocess.DEVNULL,

@@ -16,17 +16,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> None:
-    """Run a model.py; see `run`."""
-    sys.modules["triton_python_backend_utils"] = api
-    run(arguments, Worker)
-
-
-def run(arguments: list[str], kind: type[Worker]) -> None:
-    """Run a worker of a `kind` that `arguments` describe, to its end.
+    """Run the worker that `arguments` describe, to its end.
 
     They are the numbers: socket, arena to read, arena to write, their size, the most bytes beyond
     it, the server's process, the most bytes of data (0: any).
     """
+    sys.modules["triton_python_backend_utils"] = api
     sock, incoming, outgoing, size, most, parent, memory = map(int, arguments)
     _die_with(parent)
     _limit(memory)
@@ -34,7 +29,7 @@ def run(arguments: list[str], kind: type[Worker]) -> None:
     for fd in (sock, incoming, outgoing):
         os.set_inheritable(fd, False)
     received = Received(incoming, size, writable=True)
-    worker = kind(socket.socket(fileno=sock), Arena(outgoing, size, most), received)
+    worker = Worker(socket.socket(fileno=sock), Arena(outgoing, size, most), received)
     current.set_worker(worker)
     worker.run()
     sys.stdout.flush()
