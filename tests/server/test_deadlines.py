@@ -175,7 +175,7 @@ def test_a_request_behind_a_model_that_hangs_waits_for_its_timeout(repository, m
             assert status == 503 and f"waited for {timeout_us} micros" in document["error"]
             code, details = await failed(site.ask(model, timeout_us, **sequence(model, 3)))
             assert code is grpc.StatusCode.UNAVAILABLE and "its timeout in the queue" in details
-            assert site.count(model) == (1, 0)
+            await until(lambda: site.count(model) == (1, 0))
             assert (await site.post("ok"))[0] == 200
 
     serving(repository, test)
