@@ -7,6 +7,7 @@ notice that it would wait for itself; how long a nested request may wait in a qu
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, suppress
@@ -136,12 +137,18 @@ class WorkerCalls:
             msg = "there is no server here whose models could be called"
             self._refuse(number, Unsupported(msg))
         else:
-            waiting = asyncio.run_coroutine_threadsafe(job, loop)
             assert self.instance is not None
+            try:
+                waiting = asyncio.run_coroutine_threadsafe(job, loop)
+            except RuntimeError:  # the server has ended meanwhile, and so does this worker
+                job.close()
+                return
             try:
                 waiting.result(self.instance.plan.start_timeout_s)
             except TimeoutError:  # so the start has taken too long as well, which is told
                 waiting.cancel()
+                if inspect.getcoroutinestate(job) == inspect.CORO_CREATED:  # the server has ended
+                    job.close()
 
     # --- requests ---
 
