@@ -9,23 +9,23 @@ grpc.RpcError.
 """
 
 import http.client
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Self
 from urllib.parse import quote
 
 from inferd.errors import Refused
 from inferd.wire import trtis_client as wire
-from inferd.wire.trtis_client import LATEST, Array, Inferred, Known
+from inferd.wire.trtis_client import LATEST, Array, Asked, Inferred, Known
 from inferd.wire.trtis_grpc import SERVICE
 
 DEFAULT_TIMEOUT_S = 60.0
 
 
-class TrtisHttp:
-    """A connection to "host:port"; a call takes at most `timeout_s` without a byte coming."""
+class _Client(ABC):
+    """What both transports have; each says how a call travels."""
 
-    def __init__(self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self._connection = http.client.HTTPConnection(address, timeout=timeout_s)
+    def __init__(self) -> None:
         self._known: dict[str, Known] = {}
 
     def __enter__(self) -> Self:
@@ -36,9 +36,9 @@ class TrtisHttp:
         """Close."""
         self.close()
 
+    @abstractmethod
     def close(self) -> None:
         """Hang up."""
-        self._connection.close()
 
     def is_live(self) -> bool:
         """Tell whether the server can process requests."""
@@ -70,6 +70,30 @@ class TrtisHttp:
             self._known[model] = wire.known_model(self._status(model), model)
         known = self._known[model]
         asked = wire.ask(known, inputs, outputs, request_id)
+        return self._infer(known, model, version, asked)
+
+    @abstractmethod
+    def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred: ...
+
+    @abstractmethod
+    def _is_healthy(self, mode: str) -> bool: ...
+
+    @abstractmethod
+    def _status(self, model: str) -> bytes: ...
+
+
+class TrtisHttp(_Client):
+    """A connection to "host:port"; a call takes at most `timeout_s` without a byte coming."""
+
+    def __init__(self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        super().__init__()
+        self._connection = http.client.HTTPConnection(address, timeout=timeout_s)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred:
         which = "" if version == LATEST else f"/{version}"
         body = b"".join(asked.buffers)
         path = f"/api/infer/{quote(model, safe='')}{which}?format=binary"
@@ -100,55 +124,22 @@ class TrtisHttp:
             raise
 
 
-class TrtisGrpc:
+class TrtisGrpc(_Client):
     """A channel to "host:port"; a call takes at most `timeout_s`."""
 
     def __init__(self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         import grpc
 
+        super().__init__()
         limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._channel = grpc.insecure_channel(address, options=limits)
         self._timeout_s = timeout_s
-        self._known: dict[str, Known] = {}
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Close."""
-        self.close()
 
     def close(self) -> None:
         """Hang up."""
         self._channel.close()
 
-    def is_live(self) -> bool:
-        """Tell whether the server can process requests."""
-        return self._is_healthy("live")
-
-    def is_ready(self) -> bool:
-        """Tell whether inference can be asked."""
-        return self._is_healthy("ready")
-
-    def status(self, model: str = "") -> dict[str, Any]:
-        """Return the ServerStatus, of all models or one, as dicts. Raises Refused."""
-        return wire.status_fields(self._status(model))
-
-    def infer(
-        self,
-        model: str,
-        inputs: Mapping[str, Array],
-        outputs: Mapping[str, int],
-        *,
-        version: int = LATEST,
-        request_id: int = 0,
-    ) -> Inferred:
-        """See TrtisHttp.infer."""
-        if model not in self._known:
-            self._known[model] = wire.known_model(self._status(model), model)
-        known = self._known[model]
-        asked = wire.ask(known, inputs, outputs, request_id)
+    def _infer(self, known: Known, model: str, version: int, asked: Asked) -> Inferred:
         data = self._call("Infer", wire.encode_infer_request(model, version, asked))
         return wire.read_infer_response(known, data)
 
