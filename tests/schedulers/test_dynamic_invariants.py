@@ -168,7 +168,7 @@ class World:
         loop.check_before_time_passes(self._check_nothing_is_held)
         await asyncio.gather(*(self._client(id, fate) for id, fate in self.fates.items()))
         await passes(1)
-        assert (self.queue.size, len(self.queue)) == (0, 0)
+        assert (self.queue.size, self.queue.count) == (0, 0)
         assert self.scheduler._free_count == self.instances
         await self.scheduler.close(1)
 

@@ -52,6 +52,8 @@ class BatchPlan:
             for i in config.input
             if has_optional or (-1 in i.dims and not i.allow_ragged_batch)
         )
+        self.has_kinds = bool(self._compared)
+        """Whether there are requests that may not run together."""
         self._output_names = [output.name for output in config.output]
         self.reshapes = bool(self._ragged or self._batch_inputs or self._sources)
         """Whether even a request that runs alone must be joined."""

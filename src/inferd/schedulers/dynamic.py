@@ -14,7 +14,6 @@ are instances: what waits stays in the queue, where it can still grow, be overta
 cancelled. A batch that runs on the loop lets others have their turn before the next.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,7 +27,7 @@ from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.pace import Pace
 from inferd.schedulers.policy import MAX_WAITING
-from inferd.schedulers.queue import RequestQueue, Waiting, tell
+from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing import QueueingScheduler
 
 
@@ -62,7 +61,7 @@ class DynamicScheduler(QueueingScheduler):
     @property
     def pending_count(self) -> int:
         """See Scheduler.pending_count."""
-        return len(self._queue)
+        return self._queue.count
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises Unavailable, Overloaded when the queue is full."""
@@ -79,7 +78,17 @@ class DynamicScheduler(QueueingScheduler):
                 if not self._until_look:
                     self._look(request)
                 return answer
-        return await super().run(request)
+        # As in QueueingScheduler.run, but for a coroutine on top of another.
+        done = self._new_future()
+        waiting = self._enqueue(request, done)
+        try:
+            response: InferResponse = await done
+        except BaseException:
+            self._leave(waiting)
+            raise
+        finally:
+            del done
+        return response
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""
@@ -99,11 +108,11 @@ class DynamicScheduler(QueueingScheduler):
 
     # --- into the queue, and out of it ---
 
-    def _enqueue(self, request: InferRequest) -> Waiting:
+    def _enqueue(self, request: InferRequest, done: Done) -> Waiting:
         if self._quiet is not None:
             raise self._execution.unloading()
-        queue, pace, order = self._queue, self._pace, self._order
-        waiting = Waiting(request, None, asyncio.get_running_loop().create_future())
+        queue, pace, plan, order = self._queue, self._pace, self._plan, self._order
+        waiting = Waiting(request, None, done)
         if self._runs_at_once and self._free_count > 0:
             pace.came(1)
             self._start_in_thread((waiting,), (request,))
@@ -111,24 +120,21 @@ class DynamicScheduler(QueueingScheduler):
             return waiting
         if order is not None:
             order.check_room()
-        waiting.kind = self._plan.kind(request)
+        if plan.has_kinds:
+            waiting.kind = plan.kind(request)
         queue.add(waiting, self._clock())
         if order is not None:
             order.add(waiting)
-        pace.came(len(queue))
-        if self._changes_nothing(waiting):
+        pace.came(queue.count)
+        # What comes next may come as it was to, though this request waits now, too.
+        is_one_more = self._gathers and waiting.kind is None and queue.size < pace.enough
+        if is_one_more or self._is_soon or not self._free_count:
+            self._runs_at_once = False
             if waiting.late_ns:
                 self._alarm.set(waiting.late_ns)
-            self._settle()
         else:
             self._advance()
         return waiting
-
-    def _changes_nothing(self, waiting: Waiting) -> bool:
-        """Tell whether what comes next comes as it was to, though this request waits now, too."""
-        if self._is_soon or not self._free_count:
-            return True
-        return self._gathers and waiting.kind is None and self._queue.size < self._pace.enough
 
     def _give_up(self, waiting: Waiting) -> None:
         # One that waits in the queue never runs; the answer of one that runs is dropped.
@@ -138,7 +144,7 @@ class DynamicScheduler(QueueingScheduler):
         self._settle()
 
     def _refuse_waiting(self) -> None:
-        for waiting in self._queue.take(len(self._queue)):
+        for waiting in self._queue.take(self._queue.count):
             self._answer(waiting, self._execution.unloading())
 
     async def _close_executions(self, timeout_s: float) -> None:
@@ -225,7 +231,7 @@ class DynamicScheduler(QueueingScheduler):
         self._settle()
         self._until_look = turn = pace.look_after
         size = request.batch_size
-        asyncio.get_running_loop().call_soon(self._look_back, pace, turn, size)
+        self._new_future().get_loop().call_soon(self._look_back, pace, turn, size)
 
     def _look_back(self, pace: Pace, turn: int, size: int) -> None:
         count = 1 + turn - self._until_look
@@ -236,8 +242,9 @@ class DynamicScheduler(QueueingScheduler):
     def _deliver(self, batch: Sequence[Waiting], outcome: Outcome) -> None:
         if isinstance(outcome, InferdError):
             outcome = [outcome, *(twin(outcome) for _ in batch[1:])]
+        answer_one = tell if self._order is None else self._order.answer
         for waiting, answer in zip(batch, outcome, strict=True):
-            self._answer(waiting, answer)
+            answer_one(waiting, answer)
 
     def _answer(self, waiting: Waiting, answer: Answer) -> None:
         if self._order is None:

@@ -29,7 +29,7 @@ class HeldPace:
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """See Pace.choose. While it is held only another request makes a difference."""
-        if self._is_held and len(queue) < self._count:
+        if self._is_held and queue.count < self._count:
             return 0, 0
         self._is_held = False
         return self._pace.choose(queue, now_ns)

@@ -7,7 +7,7 @@ from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOut
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer
-from inferd.schedulers.queue import RequestQueue, Waiting, tell
+from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.slots import Slot
 from inferd.tensor.tensor import Tensor
 
@@ -104,13 +104,17 @@ class Lane:
 
 
 def step_of(
-    request: InferRequest, sequence: LiveSequence, told: Sequence, queue: RequestQueue
+    request: InferRequest,
+    done: Done,
+    sequence: LiveSequence,
+    told: Sequence,
+    queue: RequestQueue,
 ) -> Step:
-    """Return `request` as it waits in `sequence`."""
+    """Return `request` as it waits in `sequence`; `done` becomes its answer."""
     return Step(
         request,
         None,
-        asyncio.get_running_loop().create_future(),
+        done,
         sequence=sequence,
         inputs=request.inputs,
         outputs=request.outputs,

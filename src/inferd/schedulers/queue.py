@@ -9,6 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 import msgspec
 
@@ -18,19 +19,20 @@ from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
 
+Done = asyncio.Future[Any]
+"""What becomes the answer to a request, or, for a decoupled model, the Execution that is free."""
+
 
 class Waiting(msgspec.Struct, eq=False):
     """A request that waits for its answer.
 
-    `kind` is what it must have in common with others of one batch. `done` becomes its answer, or,
-    for a decoupled model, the Execution that is free to run it; it is None when nobody waits any
-    longer. `late_ns` is when it has waited too long, 0:
-    never.
+    `kind` is what it must have in common with others of one batch. `done` is None when nobody waits
+    any longer. `late_ns` is when it has waited too long, 0: never.
     """
 
     request: InferRequest
     kind: Hashable
-    done: asyncio.Future[InferResponse | Execution] | None
+    done: Done | None
     number: int = 0
     level: int = 0
     late_ns: int = 0
@@ -50,13 +52,10 @@ class RequestQueue:
         self._order = [default]  # by priority, which is the order of the numbers
         self._deadlines: list[tuple[int, int, int]] = []  # a heap of late_ns, number, level
         self._next_number = 0
-        self._count = 0
+        self.count = 0
+        """How many requests wait."""
         self.size = 0
         """The sum of the batch sizes of all that wait."""
-
-    def __len__(self) -> int:
-        """How many requests wait."""
-        return self._count
 
     def __iter__(self) -> Iterator[Waiting]:
         """Walk through the queue in the order in which it is served."""
@@ -74,28 +73,33 @@ class RequestQueue:
         number = request.priority
         if not 0 < number <= self._level_count:
             number = self._default_level
-        level = self._levels.get(number) or self._insert_level(number)
-        policy = level.policy
-        if len(level.in_time) + len(level.late) >= (policy.max_queue_size or MAX_WAITING):
-            raise full(self._model, policy)
+        level = self._levels.get(number)
+        if level is None:
+            level = self._insert_level(number)
+        if len(level.in_time) + len(level.late) >= level.most:
+            raise full(self._model, level.policy)
         self._next_number += 1
         waiting.number, waiting.level, request.queued_ns = self._next_number, number, now_ns
-        if timeout_us := timeout_us_of(policy, request):
+        if (level.has_timeout or request.timeout_us or request.callers) and (
+            timeout_us := timeout_us_of(level.policy, request)
+        ):
             waiting.late_ns = now_ns + 1000 * timeout_us
             self._note_deadline(waiting)
         level.in_time[waiting.number] = waiting
-        self._count += 1
-        self.size += waiting.request.batch_size
+        self.count += 1
+        self.size += request.batch_size
 
     def take(self, count: int) -> list[Waiting]:
         """Take the first `count` requests out of the queue."""
         taken: list[Waiting] = []
         while len(taken) < count:
-            level = next(filter(None, self._order))
+            level = next(level for level in self._order if level.in_time or level.late)
             requests = level.in_time or level.late
-            while requests and len(taken) < count:
-                taken.append(requests.popitem(last=False)[1])
-                self._forget(taken[-1], level)
+            most = min(count - len(taken), len(requests))
+            taken += [requests.popitem(last=False)[1] for _ in range(most)]
+            self._drop_if_empty(level)
+        self.count -= len(taken)
+        self.size -= sum([waiting.request.batch_size for waiting in taken])
         return taken
 
     def remove(self, waiting: Waiting) -> bool:
@@ -139,7 +143,7 @@ class RequestQueue:
 
     def _note_deadline(self, waiting: Waiting) -> None:
         deadlines = self._deadlines
-        if len(deadlines) > 2 * self._count + 64:  # most of them are of requests long gone
+        if len(deadlines) > 2 * self.count + 64:  # most of them are of requests long gone
             deadlines[:] = [(w.late_ns, w.number, w.level) for w in self if w.late_ns]
             heapify(deadlines)
         heappush(deadlines, (waiting.late_ns, waiting.number, waiting.level))
@@ -154,9 +158,12 @@ class RequestQueue:
         return level
 
     def _forget(self, waiting: Waiting, level: "_Level") -> None:
-        self._count -= 1
+        self.count -= 1
         self.size -= waiting.request.batch_size
-        if not level and level.number != self._default_level:
+        self._drop_if_empty(level)
+
+    def _drop_if_empty(self, level: "_Level") -> None:
+        if level.number != self._default_level and not (level.in_time or level.late):
             del self._levels[level.number]
             self._order.remove(level)
 
@@ -164,16 +171,15 @@ class RequestQueue:
 class _Level:
     """The requests of one priority, by number: those in time, and behind them the delayed ones."""
 
-    __slots__ = ("in_time", "late", "number", "policy")
+    __slots__ = ("has_timeout", "in_time", "late", "most", "number", "policy")
 
     def __init__(self, number: int, policy: QueuePolicy) -> None:
         self.number = number
         self.policy = policy
+        self.most = policy.max_queue_size or MAX_WAITING
+        self.has_timeout = policy.default_timeout_microseconds > 0
         self.in_time: OrderedDict[int, Waiting] = OrderedDict()
         self.late: OrderedDict[int, Waiting] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self.in_time or self.late)
 
 
 def tell(waiting: Waiting, answer: InferResponse | InferdError | Execution) -> None:

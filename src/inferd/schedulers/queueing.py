@@ -7,7 +7,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.schedulers.alarm import Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.pace import FixedPace, Pace
-from inferd.schedulers.queue import Waiting
+from inferd.schedulers.queue import Done, Waiting
 
 
 class QueueingScheduler:
@@ -23,18 +23,21 @@ class QueueingScheduler:
         self._plan = plan
         self._alarm = alarm(self._advance)
         self._clock = self._alarm.clock
+        self._loop: asyncio.AbstractEventLoop | None = None  # asking for it is a system call
         self._quiet: asyncio.Future[None] | None = None  # closing; done when nothing runs
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
-        waiting = self._enqueue(request)
+        done = self._new_future()
+        waiting = self._enqueue(request, done)
         try:
-            assert waiting.done is not None
-            answer = await waiting.done
-            assert isinstance(answer, InferResponse)
-            return answer
-        finally:
+            answer: InferResponse = await done
+        except BaseException:
             self._leave(waiting)
+            raise
+        finally:
+            del done  # it may hold an error, whose traceback leads here
+        return answer
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream; there is one answer unless the model is decoupled."""
@@ -58,6 +61,12 @@ class QueueingScheduler:
     async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         yield await self.run(request)
 
+    def _new_future(self) -> Done:
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        return loop.create_future()
+
     def _leave(self, waiting: Waiting) -> None:
         """Forget a request whose caller waits no longer: it has its answer, or was cancelled."""
         done, waiting.done = waiting.done, None  # it may hold an error, whose traceback leads here
@@ -72,8 +81,8 @@ class QueueingScheduler:
         """Do what can be done now, and set the alarm for what comes next."""
         raise NotImplementedError
 
-    def _enqueue(self, request: InferRequest) -> Waiting:
-        """Let `request` wait, or begin at once. Raises InferdError."""
+    def _enqueue(self, request: InferRequest, done: Done) -> Waiting:
+        """Let `request` wait, or begin at once; `done` becomes its answer. Raises InferdError."""
         raise NotImplementedError
 
     def _give_up(self, waiting: Waiting) -> None:

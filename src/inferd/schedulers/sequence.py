@@ -52,7 +52,7 @@ from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.live import Answers, Lane, LiveSequence, Step, step_of
 from inferd.schedulers.pace import FixedPace
-from inferd.schedulers.queue import RequestQueue, Waiting, tell
+from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing import QueueingScheduler
 from inferd.schedulers.slots import Slots
 
@@ -115,7 +115,7 @@ class SequenceScheduler(QueueingScheduler):
     @property
     def pending_count(self) -> int:
         """See Scheduler.pending_count."""
-        return sum(map(len, self._queues))
+        return sum(queue.count for queue in self._queues)
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run.
@@ -134,12 +134,10 @@ class SequenceScheduler(QueueingScheduler):
 
     async def _turn(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield what a decoupled model answers, once its instance is free for the request."""
-        step = self._enqueue(request)
-        done = step.done
-        assert done is not None
+        done = self._new_future()
+        step = self._enqueue(request, done)
         try:
-            execution = await done
-            assert not isinstance(execution, InferResponse)
+            execution: Execution = await done
             async with aclosing(execution.stream(request)) as answers:
                 async for answer in answers:
                     yield self._kept(step, answer) if answer.outputs else answer
@@ -150,7 +148,7 @@ class SequenceScheduler(QueueingScheduler):
 
     async def _rounds(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield what a decoupled model answers in its rounds."""
-        step = self._enqueue(request)
+        step = self._enqueue(request, self._new_future())
         assert step.answers is not None
         try:
             while (answer := await step.answers.take()) is not None:
@@ -216,13 +214,13 @@ class SequenceScheduler(QueueingScheduler):
 
     # --- requests come and go ---
 
-    def _enqueue(self, request: InferRequest) -> Step:
+    def _enqueue(self, request: InferRequest, done: Done) -> Step:
         if self._quiet is not None:
             raise self._unloading()
         sequence = self._sequence_of(request)
         told = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue
-        step = step_of(request, sequence, told, queue)
+        step = step_of(request, done, sequence, told, queue)
         if self._is_decoupled and self._iterates:
             step.answers = Answers()
         queue.add(step, self._clock())

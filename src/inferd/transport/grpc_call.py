@@ -20,7 +20,7 @@ from inferd.transport.call import Metadata, Method, Stream, Unary
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
-from inferd.transport.resume import resume
+from inferd.transport.resume import Later, resume
 from inferd.wire import grpc_messages
 from inferd.wire.coding import deflate
 from inferd.wire.grpc_messages import (
@@ -60,7 +60,7 @@ class GrpcCall(GrpcInput):
     deadline_s: float | None = None
     cancelled = False
     _sends: asyncio.Future[None] | None = None  # what waits for the client to read
-    _task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | Later | None = None
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
     _is_head_sent = False
@@ -167,7 +167,8 @@ class GrpcCall(GrpcInput):
         except Exception as error:  # noqa: BLE001  the wall: _fail logs it
             self._fail(error)
         else:
-            self._start(self._answer_later(running, waits_for))
+            self._task = Later(self._answer_later(running, waits_for))
+            self.watch_deadline()
 
     async def _run_inflated(self, message: Any) -> Any:
         handler = cast("Unary", self._grpc.method).handler

@@ -22,7 +22,7 @@ from inferd.transport.http_message import (
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.http_routes import error_answer
 from inferd.transport.overload import RETRY_AFTER, check_head, refusal
-from inferd.transport.resume import resume
+from inferd.transport.resume import Later, resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode
@@ -64,7 +64,7 @@ class RestExchange(H2Stream):
     _body: memoryview | bytearray | None = None
     _filled = 0
     _held_bytes = 0
-    _task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | Later | None = None
     _outflow: Outflow | None = None
 
     def __init__(
@@ -156,8 +156,7 @@ class RestExchange(H2Stream):
         except StopIteration as done:
             self._answer(done.value)
         else:
-            later = self._answer_later(answering, waits_for)
-            self._task = asyncio.get_running_loop().create_task(later)
+            self._task = Later(self._answer_later(answering, waits_for))
 
     @property
     def _is_refused(self) -> bool:

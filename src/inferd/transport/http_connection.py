@@ -32,7 +32,7 @@ from inferd.transport.http_message import (
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.http_routes import error_answer
 from inferd.transport.overload import RETRY_AFTER, check_head, refusal
-from inferd.transport.resume import resume
+from inferd.transport.resume import Later, resume
 
 if TYPE_CHECKING:
     from inferd.transport.http_server import HttpServer
@@ -74,7 +74,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body: memoryview | None = None
         self._body_filled = 0
         self._chunks: ChunkedBody | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | Later | None = None
         self._outflow: Outflow | None = None  # the rest of an answer, which the task sends
         self._held_bytes = 0
         self._is_paused = False  # the client does not read; nothing more is answered till it does
@@ -383,9 +383,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         except StopIteration as done:
             self._send(request, done.value)
         else:
-            self._task = asyncio.get_running_loop().create_task(
-                self._answer_later(request, answering, waits_for)
-            )
+            self._task = Later(self._answer_later(request, answering, waits_for))
 
     async def _answer_later(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
