@@ -50,7 +50,7 @@ test: $(DEV) ## the tests, in two minutes (ARGS= for pytest)
 test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
 	$(BIN)/pytest tests -m slow $(ARGS)
 
-test-clients: $(DEV) ## other projects' clients: KServe, MLServer, httpx, grpc-js (ONLY=kserve: one)
+test-clients: $(DEV) ## programs of other projects: KServe, MLServer, perf_analyzer, ... (ONLY=kserve: one)
 	$(BIN)/python clients/run.py $(ONLY)
 
 test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
