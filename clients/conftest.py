@@ -9,7 +9,7 @@ import pytest
 
 
 class Address:
-    """One server: `url` of HTTP, `grpc` as host and port, URL of metrics, file of its certificate."""
+    """One server: `url`, `grpc` (host and port), `metrics` (URL), `ca` (who vouches for it)."""
 
     def __init__(self, url, grpc, metrics=None, ca=None):
         self.url, self.grpc, self.metrics, self.ca = url, grpc, metrics, ca

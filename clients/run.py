@@ -45,7 +45,7 @@ DATATYPES += ["FP16", "FP32", "FP64", "STRING"]
 
 
 def write_repository(folder: Path) -> None:
-    """Write identity models for every datatype, one that batches, one with sequences, and the digits."""
+    """Write identity models for every datatype, rows that batch, sequences, and the digits."""
     for datatype in DATATYPES:
         name = f"echo_{datatype.replace('STRING', 'BYTES')}"
         (folder / name / "1").mkdir(parents=True)

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def _parse_bytes(self, array):
-    """The client hands over ctypes arrays, which the C++ protobuf of its time read; Python wants bytes."""
+    """The client hands over ctypes arrays: C++ protobuf reads them, Python's wants bytes."""
     self.Clear()
     return self.MergeFromString(bytes(array))
 

@@ -1,8 +1,8 @@
 """OpenSSL 1.1 for a client that cannot start without it, though no test here uses TLS.
 
-The client's library of 2020 is linked with OpenSSL 1.1, which systems of today no longer have. Where
-it is missing, libraries of its name are compiled that hold the symbols the client looks for, each a
-function that does nothing.
+The client's library of 2020 is linked with OpenSSL 1.1, which systems of today no longer have.
+Where it is missing, libraries of its name are compiled that hold the symbols the client looks for,
+each a function that does nothing.
 """
 
 import ctypes
