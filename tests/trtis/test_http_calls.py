@@ -330,7 +330,8 @@ def test_profiling_is_refused(http_client, query, reason):
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/", "/api/nothing", "/api/health", "/api/health/well", "/api/health/live/x", "/api/infer",
+    ["/api", "/api/", "/api/nothing", "/%61pi/none", "/api/none?x=/v2", "/api/health",
+     "/api/health/well", "/api/health/live/x", "/api/infer",
      "/api/status/a/b", "/api/modelcontrol/reload/m", "/api/infer/pair/1/x", "/api//", "/api/v2",
      "/api/%ff", "/api/repository", "/api/sharedmemorycontrol/none"],
 )  # fmt: skip
@@ -360,7 +361,7 @@ def test_a_wrong_method_is_405_and_says_nothing_more(http_client, method, path):
 
 
 def test_outside_of_it_everything_is_v2(http_client):
-    for path in ("/apis", "/api", "/v1/models"):
+    for path in ("/apis", "//api", "/v1/models"):
         answer = http_client.get(path)
         assert answer.code == 404
         assert "nv-status" not in answer.headers

@@ -140,10 +140,10 @@ class AioCall:
         return str(self._context.peer())
 
     def hold(self, size_bytes: int) -> None:
-        """See Call; raises Overloaded."""
+        """See Call; raises Overloaded and TooLarge."""
         self._held_bytes += size_bytes
         if not self._capacity.hold(size_bytes):
-            raise self._capacity.too_many_bytes()
+            raise self._capacity.too_many_bytes(size_bytes)
 
     def release(self, size_bytes: int) -> None:
         """See Call."""
