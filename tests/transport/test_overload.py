@@ -30,6 +30,8 @@ from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_message import HttpRequest
 from inferd.transport.metrics_routes import MetricsRoutes
 from inferd.transport.overload import TAKEN_BYTES, copied_bytes
+from inferd.transport.trtis import Trtis
+from inferd.wire.proto import message_class
 
 LIKE_T = (DataType.FP32, (-1,))
 TRANSPORTS = {"own": Http2Server, "grpcio": GrpcServer}
@@ -223,8 +225,11 @@ def calling(request, serving):
 
     @asynccontextmanager
     async def call(**changes):
+        has_old = changes.pop("trtis", False)
         options = msgspec.structs.replace(grpc_options(ServerConfig()), **changes)
         async with serving() as site:
+            if has_old:
+                options = msgspec.structs.replace(options, trtis=Trtis(site.engine, "me"))
             server = TRANSPORTS[request.param](site.engine, options)
             port = await server.start("127.0.0.1", 0)
             try:
@@ -314,6 +319,46 @@ async def test_a_message_that_could_never_be_held_is_not_to_come_again(calling, 
         assert "--max-inflight-bytes" in caught.value.details()
         assert "grpc-retry-pushback-ms" not in dict(caught.value.trailing_metadata())
         assert site.engine.capacity.held_bytes == site.engine.capacity.refused_for_bytes == 0
+
+
+OLD = "/nvidia.inferenceserver.GRPCService"
+
+
+def old_request(count=1):
+    """An InferRequest of the old API to "id"."""
+    kind = message_class("nvidia.inferenceserver.InferRequest")
+    request = kind(model_name="id", model_version=-1, raw_input=[bytes(4 * count)])
+    request.meta_data.batch_size, request.meta_data.id = 1, 9
+    request.meta_data.input.add(name="T", dims=[count])
+    request.meta_data.output.add(name="T")
+    return request.SerializeToString()
+
+
+async def old_status(channel, data, rpc="Infer"):
+    """The code in request_status, and the trailing metadata."""
+    call = channel.unary_unary(f"{OLD}/{rpc}")(data)
+    answer = message_class(f"nvidia.inferenceserver.{rpc}Response").FromString(await call)
+    assert await call.code() is grpc.StatusCode.OK
+    return answer.request_status.code, dict(await call.trailing_metadata())
+
+
+@pytest.mark.parametrize("count", [1, 100_000, 1_000_000])
+async def test_the_old_api_tells_of_overload_inside_its_answer(calling, count):
+    success, invalid, unavailable = 1, 5, 6
+    async with calling(trtis=True) as (site, _, channel):
+        waiting = await filled(site)
+        code, metadata = await old_status(channel, old_request(count))
+        assert (code, metadata) == (unavailable, {})  # for gRPC there is nothing to try again
+        code, _ = await old_status(channel, b"", "Status")
+        assert code == success
+        site.held.release.set()
+        await waiting.answer()
+        assert (await old_status(channel, old_request(count)))[0] == success
+        site.engine.capacity.max_bytes = 3 * count
+        if count > 1:
+            code, metadata = await old_status(channel, old_request(count))
+            assert (code, metadata) == (invalid, {})
+        assert site.engine.capacity.held_bytes == 0
 
 
 async def test_messages_count_until_they_are_answered(calling):

@@ -1,6 +1,7 @@
 """The other URLs of the old API: health, status, profile, control, and what is no URL of it."""
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from inferd.server.server import Server
 
 HEADER = 'batch_size: 1 input { name: "INPUT0" } output { name: "OUTPUT0" }'
 MEMORY = "/api/sharedmemorycontrol"
+UNLOADING = 4
 
 
 def status_of(client, messages, path="/api/status?format=binary"):
@@ -18,6 +20,10 @@ def status_of(client, messages, path="/api/status?format=binary"):
     assert (answer.code, answer.reason) == (200, "SUCCESS")
     assert answer.headers["content-type"] == "application/octet-stream"
     return messages.read("ServerStatus", answer.body)
+
+
+def state_of(client, messages, model):
+    return status_of(client, messages).model_status[model].version_status[1]
 
 
 # --- health ---
@@ -227,7 +233,10 @@ def test_models_are_loaded_and_unloaded(serve, connect, messages):
         assert client.post("/api/modelcontrol/unload/flat").code == 200
         assert client.infer("flat", HEADER, b"\0" * 16).reason == "UNAVAILABLE"
         assert client.get("/api/health/ready").code == 200
-        told = status_of(client, messages).model_status["flat"].version_status[1]
+        told = state_of(client, messages, "flat")
+        deadline = time.monotonic() + 30
+        while told.ready_state == UNLOADING and time.monotonic() < deadline:
+            told = state_of(client, messages, "flat")
         assert (told.ready_state, told.ready_state_reason.message) == (2, "unloaded")
         assert client.post("/api/modelcontrol/unload/none").code == 200
         answer = client.post("/api/modelcontrol/load/none")
