@@ -1,8 +1,8 @@
-"""HostedBackend: any backend of ours, in the server or in worker processes, as each model says.
+"""HostedBackend: any backend of ours, in worker processes or in the server, as each model says.
 
-In the server a model costs the least for each request, and all models of a framework share one
-import of it. In a process of its own (`inferd_process: worker`), one for each instance, it cannot
-take the server with it when it crashes, and runs beside the server's own Python.
+In a process of its own, one for each instance, a model cannot take the server with it when it
+crashes, and runs beside the server's own Python. In the server (`inferd_process: server`) it costs
+the least for each request, and all models of a framework share one import of it.
 """
 
 import json
@@ -24,13 +24,18 @@ from inferd.errors import InvalidConfig
 PROCESS_PARAMETER = "inferd_process"
 """The config parameter that says where a model runs: "server" or "worker"."""
 
+PROCESS_SETTING = "process"
+"""The setting of --backend-config that says it for models that do not."""
+
 TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 """The config parameter that bounds one execution; a worker that takes longer is killed."""
 
-VARIABLE = "INFERD_HOSTED_MODEL"
-"""The environment variable that tells the worker what to open, as JSON."""
+AHEAD = 16
+"""So many executions a worker may be given at once, when they are short."""
 
-_PROGRAM = Path(__file__).parents[2] / "engine" / "hosted_model.py"
+_MAIN = "inferd.backends.worker.host"
+_COMPLETE = "inferd.engine.hosted_model:complete_hosted"
+_OPEN = "inferd.engine.hosted_model:open_hosted"
 
 
 class HostedBackend:
@@ -52,12 +57,16 @@ class HostedBackend:
         self._surroundings = surroundings
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. A worker is asked only for what the configuration leaves out."""
-        if not _is_in_worker(config):
+        """See Backend.complete.
+
+        A worker is asked only for what the configuration leaves out, and a backend that
+        `completes_alone`, without its framework, cannot tell.
+        """
+        if not self._is_in_worker(config) or self._completes_alone():
             return self._in_server().complete(files, config)
         if config.input and config.output:
             return config
-        instance = WorkerInstance(self._plan(files, config, Placement("complete"), "complete"))
+        instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
         try:
             told = instance.start()
         finally:
@@ -73,11 +82,14 @@ class HostedBackend:
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open."""
-        if not _is_in_worker(config):
+        if not self._is_in_worker(config):
             return self._in_server().open(files, config, placement)
-        instance = WorkerInstance(self._plan(files, config, placement, "run"))
+        instance = WorkerInstance(self._plan(files, config, placement, _OPEN))
         instance.start()
         return instance
+
+    def _completes_alone(self) -> bool:
+        return getattr(EntryPoint("", self._target, "").load(), "completes_alone", False)
 
     def _in_server(self) -> Backend:
         if self._here is None:  # two threads may both make one, and one of them stays
@@ -85,19 +97,22 @@ class HostedBackend:
             self._here = backend
         return self._here
 
+    def _is_in_worker(self, config: ModelConfig) -> bool:
+        usual = self._surroundings.settings.get(PROCESS_SETTING, "worker")
+        where = config.parameters.get(PROCESS_PARAMETER, usual)
+        if where not in ("server", "worker"):
+            msg = (
+                f"model '{config.name}': parameter {PROCESS_PARAMETER}, or setting "
+                f"{PROCESS_SETTING} of its backend, is '{where}', expected server or worker"
+            )
+            raise InvalidConfig(msg)
+        return where == "worker"
+
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
     ) -> Plan:
-        hosted = {
-            "target": self._target,
-            "folder": str(files.folder),
-            "version": files.version,
-            "version_folder": str(files.version_folder),
-            "file": str(files.file),
-            "place": [placement.name, placement.gpu, placement.device_id],
-        }
         source = str(Path(__file__).parents[3])  # where this package lies, installed or not
-        environment = Environment(variables={VARIABLE: json.dumps(hosted)}, path=(source,))
+        environment = Environment(path=(source,), main=_MAIN)
 
         def make(told: Callable[[str, bool], None]) -> Process:
             return Process(config.name, environment, Sizes(), told)
@@ -107,42 +122,20 @@ class HostedBackend:
             version=files.version,
             settings={
                 "task": task,
-                "file": str(_PROGRAM),
+                "model": config.name,
+                "target": self._target,
                 "folder": str(files.folder),
+                "version": files.version,
                 "version_folder": str(files.version_folder),
-                "args": {
-                    "model_name": config.name,
-                    "model_version": str(files.version),
-                    "model_config": json.dumps(to_json(config)),
-                },
+                "file": str(files.file),
+                "place": [placement.name, placement.gpu, placement.device_id],
+                "config": json.dumps(to_json(config)),
             },
             make=make,
             start_timeout_s=self._surroundings.load_timeout_s,
             timeout_s=_seconds(config),
+            ahead=AHEAD,
         )
-
-
-def _is_in_worker(config: ModelConfig) -> bool:
-    where = config.parameters.get(PROCESS_PARAMETER, "server")
-    if where not in ("server", "worker"):
-        msg = (
-            f"model '{config.name}': parameter {PROCESS_PARAMETER} is '{where}', "
-            f"expected server or worker"
-        )
-        raise InvalidConfig(msg)
-    if where == "worker" and _is_reshaped(config):
-        msg = (
-            f"model '{config.name}': ragged inputs, batch_input and batch_output need "
-            f"{PROCESS_PARAMETER} to be server"
-        )
-        raise InvalidConfig(msg)
-    return where == "worker"
-
-
-def _is_reshaped(config: ModelConfig) -> bool:
-    """Tell whether a batch is not what its requests are, joined: only the server makes such."""
-    is_ragged = any(tensor.allow_ragged_batch for tensor in config.input)
-    return bool(is_ragged or config.batch_input or config.batch_output)
 
 
 def _seconds(config: ModelConfig) -> float:
