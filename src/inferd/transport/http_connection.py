@@ -61,15 +61,16 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def __init__(self, server: "HttpServer") -> None:
         self._server = server
+        self._turns = server.turns
         self._options = server.options
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         # What has come and is not yet used lies in _buffer[_start:_end].
         self._buffer = bytearray(_FIRST_BUFFER)
+        self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
         self._last_head = b""
         self._last_request: HttpRequest = cast("HttpRequest", None)
-        self._last_length = 0
         self._request: HttpRequest | None = None  # its body is still coming
         self._body: memoryview | None = None
         self._body_filled = 0
@@ -122,9 +123,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             return self._body[self._body_filled :]
         if self._is_closing:
             self._start = self._end = 0  # what is dropped comes in large pieces
+        if not self._end:
+            return self._view
         if self._end == len(self._buffer):
             self._make_room()
-        return memoryview(self._buffer)[self._end :] if self._end else memoryview(self._buffer)
+        return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
@@ -144,7 +147,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._advance()  # a large request: its body is to go where it stays
             elif not self._is_due:
                 self._is_due = True
-                self._server.turns.answer_soon(self)
+                self._turns.answer_soon(self)
         elif self._end == len(self._buffer):
             self._stop_reading()
 
@@ -201,8 +204,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._start == 0:
             size = min(2 * size, self._options.max_header_bytes + _FIRST_BUFFER)
         fresh = bytearray(max(size, unread + 1))
-        fresh[:unread] = memoryview(self._buffer)[self._start : self._end]
-        self._buffer = fresh
+        fresh[:unread] = self._view[self._start : self._end]
+        self._buffer, self._view = fresh, memoryview(fresh)
         self._start, self._end = 0, unread
 
     def _stop_reading(self) -> None:
@@ -240,6 +243,33 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _read_request(self) -> bool:
         """Read one request if its head is there; tell whether to try for the next one."""
+        start, end, head = self._start, self._end, self._last_head
+        # A client repeats its head as long as its requests look alike.
+        if head and self._buffer.startswith(head, start, end):
+            request = self._last_request
+            start += len(head)
+        else:
+            found = self._read_head()
+            if found is None:
+                return False
+            request, start = found, self._start
+        length = request.length
+        body_end = start + length
+        if 0 <= length <= end - start:
+            request.body = memoryview(self._buffer[start:body_end])
+            if body_end == end:
+                self._start = self._end = 0
+                self._answer(request)
+                return False
+            self._start = body_end
+            self._answer(request)
+            return True
+        self._start = start
+        self._await_body(request, length, end - start)
+        return length < 0
+
+    def _read_head(self) -> HttpRequest | None:
+        """Return the request whose head comes next, without its body; None: it is not whole."""
         buffer, start = self._buffer, self._start
         while start < self._end and buffer[start] in b"\r\n":  # RFC 9112, section 2.2
             start += 1
@@ -247,30 +277,15 @@ class HttpConnection(asyncio.BufferedProtocol):
         head_end = buffer.find(b"\r\n\r\n", start, self._end)
         if head_end < 0:
             self._check_partial_head()
-            return False
-        head = buffer[start : head_end + 4]
+            return None
+        head = bytes(self._view[start : head_end + 4])
         self._start = head_end + 4
-        if head == self._last_head:
-            # A client repeats its head as long as its requests look alike.
-            request, length = self._last_request, self._last_length
-        else:
-            request, length = self._read_head(bytes(head))
-        available = self._end - self._start
-        if 0 <= length <= available:
-            end = self._start + length
-            request.body = memoryview(buffer[self._start : end])
-            if end == self._end:
-                self._start = self._end = 0
-            else:
-                self._start = end
-            self._answer(request)
-            return self._start != self._end
-        self._await_body(request, length, available)
-        return length < 0
-
-    def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
         if len(head) > self._options.max_header_bytes:
             raise self._head_too_large(head)
+        return self._parse_head(head)
+
+    def _parse_head(self, head: bytes) -> HttpRequest | None:
+        """Return the request whose head is `head`; None: it is none of HTTP/1."""
         forward = self._server.routes.forward
         request = None
         if forward is None:
@@ -280,9 +295,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         expectation = request.headers.get(b"expect", b"100-continue")
         if expectation.lower() != b"100-continue" and not request.is_http_10:
             raise HttpError(417, "Expect may only be 100-continue")
-        length = body_length(request, self._options.max_body_bytes)
-        self._last_head, self._last_request, self._last_length = head, request, length
-        return request, length
+        request.length = body_length(request, self._options.max_body_bytes)
+        self._last_head, self._last_request = head, request
+        return request
 
     def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
         routes = self._server.routes
@@ -309,7 +324,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         except MemoryError:
             text = "the server has no memory for the body; try again later"
             raise HttpError(503, text, RETRY_AFTER) from None
-        self._body[:available] = memoryview(self._buffer)[self._start : self._end]
+        self._body[:available] = self._view[self._start : self._end]
         self._body_filled = available
         self._hold(available)
         self._start = self._end = 0
@@ -323,7 +338,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _read_chunks(self) -> bool:
         chunks = cast("ChunkedBody", self._chunks)
-        data = memoryview(self._buffer)[self._start : self._end]
+        data = self._view[self._start : self._end]
         before = chunks.size_bytes
         finished = chunks.feed(data)
         self._start = self._end = 0
@@ -470,7 +485,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Write `data` when the connections that were read together have all been answered."""
         self._pending.append(data)
         if len(self._pending) == 1:
-            self._server.turns.write_soon(self)
+            self._turns.write_soon(self)
 
     def _refuse(self, status: int, message: str, headers: bytes = b"") -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.

@@ -17,7 +17,7 @@ class HttpRequest(msgspec.Struct, gc=False):
     """A request: header names in lower case, the whole body (chunks joined, still compressed).
 
     `began_ns` is when the first part of the body came, on the clock of time.perf_counter_ns; 0 when
-    it came at once, or requests are not traced.
+    it came at once, or requests are not traced. `length` is that of the body, -1 for chunks.
     `forwarded` are the headers that become parameters of an inference, None for none.
     """
 
@@ -27,6 +27,7 @@ class HttpRequest(msgspec.Struct, gc=False):
     is_kept_alive: bool
     is_http_10: bool
     body: memoryview = memoryview(b"")
+    length: int = 0
     began_ns: int = 0
     forwarded: dict[str, str] | None = None
 
