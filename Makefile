@@ -23,6 +23,7 @@ VENV_MADE := $(VENV)/.made
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PEERS := .venv-peers/.installed
+TRITON := .venv-triton/.installed
 FUZZER := .venv-fuzz/.installed
 
 .DEFAULT_GOAL := help
@@ -50,7 +51,7 @@ test: $(DEV) ## the tests, in two minutes (ARGS= for pytest)
 test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
 	$(BIN)/pytest tests -m slow $(ARGS)
 
-test-clients: $(DEV) ## other projects' clients: KServe, MLServer, httpx, grpc-js (ONLY=kserve: one)
+test-clients: $(DEV) ## programs of other projects: KServe, MLServer, perf_analyzer, ... (ONLY=kserve: one)
 	$(BIN)/python clients/run.py $(ONLY)
 
 test-platforms: $(PLATFORMS:%=.venv-%/.installed) ## models on their real frameworks, each in its own environment (PLATFORMS=)
@@ -68,7 +69,7 @@ bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about three mi
 	$(BIN)/python bench/scheduling.py $(if $(QUICK),--quick)
 	$(BIN)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
 
-bench-peers: $(PEERS) bench ## the same, with MLServer beside it in .venv-peers
+bench-peers: $(PEERS) $(TRITON) bench ## the same, with MLServer and Triton beside it, each in a .venv of its own
 
 bench-platforms: $(PLATFORMS:%=.venv-%/.installed) ## what inferd adds to each framework's own call (PLATFORMS=)
 	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python bench/platforms.py $(ARGS); done
@@ -80,7 +81,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-peers .venv-clients .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-peers .venv-triton .venv-clients .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 $(VENV_MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -106,6 +107,13 @@ $(PEERS): bench/peers/requirements.txt
 	@test -d .venv-peers || $(PYTHON) -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check install -qq -r $<
 	@touch $@
+
+# There is no such wheel for every machine; without it the rows say so.
+$(TRITON): bench/peers/triton.txt
+	@echo "Installing Triton into .venv-triton"
+	@test -d .venv-triton || $(PYTHON) -m venv .venv-triton
+	@.venv-triton/bin/python -m pip --disable-pip-version-check install -qq -r $< && touch $@ \
+	  || echo "Triton cannot be installed here; the bench goes on without it"
 
 # torch as the pinned CPU build, and first: any other pulls gigabytes of CUDA packages along.
 FIRST_torch := torch==2.13.0

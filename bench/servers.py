@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,13 @@ from pathlib import Path
 HOST = "127.0.0.1"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 READY_DEADLINE_S = 60.0
+
+_STUB = "pytriton/tritonserver/python_backend_stubs/{}/triton_python_backend_stub"
+_TELL_PATHS = """
+import sysconfig
+print(sysconfig.get_python_version(), sysconfig.get_config_var("LIBDIR"))
+print(sysconfig.get_path("purelib"))
+"""
 
 
 @dataclass(frozen=True)
@@ -181,6 +189,46 @@ def run_mlserver(program: Path, repository: Path, work: Path) -> Iterator[Server
     }
     command = [str(program), "start", str(folder)]
     with run_server("mlserver", command, ports, work / "mlserver.log", **environ) as server:
+        yield server
+
+
+def has_triton(environment: Path) -> bool:
+    """Tell whether an environment has Triton in it, and what that needs for its Python."""
+    stub = f"site-packages/{_STUB}"
+    return any(
+        (folder / stub.format(folder.name.removeprefix("python"))).exists()
+        for folder in environment.glob("lib/python3*")
+    )
+
+
+@contextmanager
+def run_triton(environment: Path, repository: Path, work: Path) -> Iterator[Server]:
+    """Run Triton, as the wheel of nvidia-pytriton in `environment` has it, on models in Python.
+
+    They run on the interpreter that the environment was made with.
+    """
+    told = subprocess.run(
+        [str(environment / "bin" / "python"), "-c", _TELL_PATHS],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    version, library, packages = told.split()
+    folder = Path(packages) / "pytriton" / "tritonserver"
+    backends = work / "triton-backends"
+    shutil.rmtree(backends, ignore_errors=True)
+    shutil.copytree(folder / "backends", backends)
+    shutil.copy(Path(packages) / _STUB.format(version), backends / "python")
+    for name in ("numpy", "numpy.libs"):  # models look there, and not in PYTHONPATH
+        (backends / "python" / name).symlink_to(Path(packages) / name)
+    ports = (free_port(), free_port())
+    command = [str(folder / "bin" / "tritonserver"), f"--model-repository={repository}"]
+    command += [f"--backend-directory={backends}", "--allow-metrics=false"]
+    command += [f"--http-address={HOST}", f"--http-port={ports[0]}"]
+    command += [f"--grpc-address={HOST}", f"--grpc-port={ports[1]}"]
+    libraries = f"{Path(packages) / 'nvidia_pytriton.libs'}:{library}"
+    log = work / "triton.log"
+    with run_server("triton", command, ports, log, LD_LIBRARY_PATH=libraries) as server:
         yield server
 
 

@@ -9,10 +9,10 @@ import pytest
 
 
 class Address:
-    """One server: `url` of HTTP, `grpc` as host and port, `ca` the file that vouches for it."""
+    """One server: `url`, `grpc` (host and port), `metrics` (URL), `ca` (who vouches for it)."""
 
-    def __init__(self, url, grpc, ca=None):
-        self.url, self.grpc, self.ca = url, grpc, ca
+    def __init__(self, url, grpc, metrics=None, ca=None):
+        self.url, self.grpc, self.metrics, self.ca = url, grpc, metrics, ca
 
 
 ADDRESSES = {name: Address(**found) for name, found in json.loads(os.environ["SERVERS"]).items()}

@@ -7,6 +7,7 @@ by Node's own test runner. All environments stay in .venv-clients/ and are made 
 need has changed.
 """
 
+import ctypes.util
 import json
 import os
 import shutil
@@ -34,20 +35,26 @@ IDENTITY = """backend: "identity"
 input {{ name: "INPUT0" data_type: TYPE_{datatype} dims: {dims} }}
 output {{ name: "OUTPUT0" data_type: TYPE_{datatype} dims: {dims} }}
 """
+ROWS = """backend: "identity"
+max_batch_size: 64
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 3 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 3 ] label_filename: "labels.txt" }
+"""
 DATATYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"]
 DATATYPES += ["FP16", "FP32", "FP64", "STRING"]
 
 
 def write_repository(folder: Path) -> None:
-    """Write identity models for every datatype, one that batches, and the digits."""
+    """Write identity models for every datatype, rows that batch, sequences, and the digits."""
     for datatype in DATATYPES:
         name = f"echo_{datatype.replace('STRING', 'BYTES')}"
         (folder / name / "1").mkdir(parents=True)
         text = IDENTITY.format(datatype=datatype, dims="[ -1, -1 ]")
         (folder / name / "config.pbtxt").write_text(text)
     (folder / "rows" / "1").mkdir(parents=True)
-    text = IDENTITY.format(datatype="FP32", dims="[ 3 ]") + "max_batch_size: 64\n"
-    (folder / "rows" / "config.pbtxt").write_text(text)
+    (folder / "rows" / "config.pbtxt").write_text(ROWS)
+    (folder / "rows" / "labels.txt").write_text("red\ngreen\nblue\n")
+    shutil.copytree(ROOT / "conformance" / "repos" / "v2" / "seq", folder / "seq")
     shutil.copytree(ROOT / "examples" / "models" / "digits", folder / "digits")
 
 
@@ -74,7 +81,7 @@ def free_ports(count: int) -> list[int]:
 def serving(repository: Path, log: Path, *flags: str, tls: Path | None = None) -> Iterator[None]:
     """Run a server until the block ends; its log must not tell of anything unexpected."""
     command = [sys.executable, "-m", "inferd", "serve", str(repository), *flags]
-    command += [f"--http-address={HOST}", f"--grpc-address={HOST}", "--metrics-port=0"]
+    command += [f"--{one}-address={HOST}" for one in ("http", "grpc", "metrics")]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -109,12 +116,12 @@ def all_servers(folder: Path) -> Iterator[dict[str, dict[str, str]]]:
     repository = folder / "models"
     write_repository(repository)
     cert, key = write_certificate(folder)
-    http, grpc, one, tls = free_ports(4)
+    http, grpc, metrics, one, tls = free_ports(5)
     secure = ["--http-use-ssl", f"--http-server-cert={cert}", f"--http-server-key={key}"]
     flags = {
-        "two_ports": [f"--http-port={http}", f"--grpc-port={grpc}"],
-        "one_port": [f"--http-port={one}", f"--grpc-port={one}"],
-        "tls": [f"--http-port={tls}", f"--grpc-port={tls}", *secure],
+        "two_ports": [f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"],
+        "one_port": [f"--http-port={one}", f"--grpc-port={one}", "--metrics-port=0"],
+        "tls": [f"--http-port={tls}", f"--grpc-port={tls}", "--metrics-port=0", *secure],
     }
     with ExitStack() as stack:
         for name, words in flags.items():
@@ -122,7 +129,11 @@ def all_servers(folder: Path) -> Iterator[dict[str, dict[str, str]]]:
             server = serving(repository, folder / f"{name}.log", *words, tls=trusted)
             stack.enter_context(server)
         yield {
-            "two_ports": {"url": f"http://{HOST}:{http}", "grpc": f"{HOST}:{grpc}"},
+            "two_ports": {
+                "url": f"http://{HOST}:{http}",
+                "grpc": f"{HOST}:{grpc}",
+                "metrics": f"http://{HOST}:{metrics}/metrics",
+            },
             "one_port": {"url": f"http://{HOST}:{one}", "grpc": f"{HOST}:{one}"},
             "tls": {"url": f"https://{HOST}:{tls}", "grpc": f"{HOST}:{tls}", "ca": str(cert)},
         }
@@ -177,6 +188,19 @@ def run_tests(name: str, servers: dict[str, dict[str, str]]) -> bool:
     return not subprocess.run(command, env=environ, timeout=TESTS_WITHIN_S, check=False).returncode
 
 
+def missing(name: str) -> str | None:
+    """Return what a client needs and this machine lacks, or None."""
+    if name == "grpc_js" and not (shutil.which("node") and shutil.which("npm")):
+        return "no node and npm here"
+    if name == "perf_analyzer" and not ctypes.util.find_library("b64"):
+        return "no libb64 here (Debian's package libb64-0d)"
+    if name == "tensorrtserver" and not (shutil.which("cc") and shutil.which("nm")):
+        return "no C compiler here"
+    if name == "tensorrtserver" and sys.version_info >= (3, 12):
+        return "its numpy has no wheel for Python 3.12"
+    return None
+
+
 def main() -> int:
     """Test the clients named, or all; return 1 when one of them fails."""
     known = sorted(file.parent.name for file in HERE.glob("*/requirements.txt"))
@@ -184,14 +208,12 @@ def main() -> int:
     names = sys.argv[1:] or known
     if unknown := set(names) - set(known):
         sys.exit(f"there is no client {', '.join(unknown)}, expected of {', '.join(known)}")
-    skipped = []
-    if "grpc_js" in names and not (shutil.which("node") and shutil.which("npm")):
-        names = [name for name in names if name != "grpc_js"]
-        skipped.append("grpc_js: no node and npm here")
+    skipped = {name: reason for name in names if (reason := missing(name))}
+    names = [name for name in names if name not in skipped]
     with tempfile.TemporaryDirectory() as folder, all_servers(Path(folder)) as servers:
         failed = [name for name in names if not run_tests(name, servers)]
-    for reason in skipped:
-        print(f"skipped: {reason}")
+    for name, reason in skipped.items():
+        print(f"skipped: {name}: {reason}")
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
