@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import joined
-from inferd.transport.call import Metadata, Method, Stream, Unary
+from inferd.transport.call import Metadata, Method, Stream, Unary, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
@@ -294,6 +294,9 @@ class GrpcCall(GrpcInput):
             self._end(error.status, error.message)
             return
         self._port.server.failures.note(self.head.path.decode("latin-1"), error)
+        if (told := told_refusal(self._grpc.method, error)) is not None:
+            self._answer(told)
+            return
         if isinstance(error, Overloaded):
             self.add_trailing(RETRY_PUSHBACK)
         self._end(*status_of(error))

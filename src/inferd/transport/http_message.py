@@ -17,7 +17,7 @@ class HttpRequest(msgspec.Struct, gc=False):
     """A request: header names in lower case, the whole body (chunks joined, still compressed).
 
     `began_ns` is when the first part of the body came, on the clock of time.perf_counter_ns; 0 when
-    it came at once, or requests are not traced. `length` is that of the body, -1 for chunks.
+    it came at once, or requests are not traced.
     `forwarded` are the headers that become parameters of an inference, None for none.
     """
 
@@ -27,7 +27,6 @@ class HttpRequest(msgspec.Struct, gc=False):
     is_kept_alive: bool
     is_http_10: bool
     body: memoryview = memoryview(b"")
-    length: int = 0
     began_ns: int = 0
     forwarded: dict[str, str] | None = None
 
@@ -68,16 +67,12 @@ class HttpAnswer(msgspec.Struct, gc=False):
 
 
 class HttpError(Exception):
-    """A request that HTTP itself forbids; the connection closes after the answer.
+    """A request that HTTP itself forbids; the connection closes after the answer."""
 
-    `headers` are whole lines of that answer, ending in CR LF.
-    """
-
-    def __init__(self, status: int, message: str, headers: bytes = b"") -> None:
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
-        self.headers = headers
 
 
 class _Head:

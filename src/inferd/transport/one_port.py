@@ -7,7 +7,6 @@ knowledge). Over TLS, ALPN has agreed on it before; the preface comes all the sa
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_connection import HttpConnection
-from inferd.transport.http_message import HttpRequest
 from inferd.transport.http_server import HttpServer
 from inferd.wire.h2_frames import PREFACE
 
@@ -32,11 +31,12 @@ class OnePortConnection(HttpConnection):
         super().__init__(server)
         self._http2 = http2
 
-    def _parse_head(self, head: bytes) -> HttpRequest | None:
-        if head != _PREFACE_HEAD or self._last_head:
-            return super()._parse_head(head)
-        self._switch(head + self._view[self._start : self._end])
-        return None
+    def _read_head(self) -> int:
+        came = self._view[self._start : self._end]
+        if self._heads.head or came[: len(_PREFACE_HEAD)] != _PREFACE_HEAD:
+            return super()._read_head()
+        self._switch(bytes(came))
+        return 0
 
     def _switch(self, came: bytes) -> None:
         self._is_closing = True

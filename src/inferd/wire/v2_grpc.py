@@ -58,6 +58,7 @@ GRPC_STATUS = {
     Code.RESTRICTED: 14,  # UNAVAILABLE, as Triton says it
     Code.UNAUTHENTICATED: 16,
     Code.FORBIDDEN: 7,
+    Code.TOO_LARGE: 8,  # RESOURCE_EXHAUSTED, as for any message above a limit
 }
 """The gRPC status code (google.rpc.Code) of each reason."""
 
