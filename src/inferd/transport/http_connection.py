@@ -61,7 +61,6 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def __init__(self, server: "HttpServer") -> None:
         self._server = server
-        self._turns = server.turns
         self._options = server.options
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         # What has come and is not yet used lies in _buffer[_start:_end].
@@ -147,7 +146,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._advance()  # a large request: its body is to go where it stays
             elif not self._is_due:
                 self._is_due = True
-                self._turns.answer_soon(self)
+                self._server.turns.answer_soon(self)
         elif self._end == len(self._buffer):
             self._stop_reading()
 
@@ -485,7 +484,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Write `data` when the connections that were read together have all been answered."""
         self._pending.append(data)
         if len(self._pending) == 1:
-            self._turns.write_soon(self)
+            self._server.turns.write_soon(self)
 
     def _refuse(self, status: int, message: str, headers: bytes = b"") -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
