@@ -82,7 +82,7 @@ class GrpcInput(H2Stream):
                     raise GrpcFault(INTERNAL, CUT_SHORT)
                 raise StopAsyncIteration
             else:
-                self._reads = asyncio.get_running_loop().create_future()
+                self._reads = self._port.loop.create_future()
                 await self._reads
         message, is_compressed = queue.popleft()
         self._release(len(message) + PREFIX_BYTES)
