@@ -1,4 +1,4 @@
-"""POSIX shared memory, Redis servers, collectors of spans and certificates for tests of several folders."""
+"""Shared memory, Redis servers, collectors of spans and certificates for several folders."""
 
 import itertools
 import mmap
