@@ -63,7 +63,7 @@ class CodedBodies:
         size = len(plain.body)
         try:
             if not self._capacity.hold(size):
-                raise self._capacity.too_many_bytes()
+                raise self._capacity.too_many_bytes(size)
             return await call(plain, *more)
         finally:
             self._capacity.hold(-size)

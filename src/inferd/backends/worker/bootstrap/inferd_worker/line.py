@@ -76,7 +76,10 @@ class Line:
         self._view = memoryview(self._buffer)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        self._writable = select.poll()
+        self._writable.register(sock, select.POLLOUT)
         self.is_closed = False
+        self._is_over = False
 
     def fileno(self) -> int:
         """Return the descriptor to wait for; see `look`."""
@@ -149,6 +152,8 @@ class Line:
     def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
         """Send a packet; `document` is without its first element. Raises ArenaFull, LineClosed."""
         with self._sending:
+            if self._is_over:
+                raise LineClosed
             released = self._received.released()
             # What is half a character, as in a file's name, is no JSON.
             text = _encode([released, *document]).encode(errors="replace")
@@ -186,7 +191,13 @@ class Line:
         if self._received.released_count and (not lazily or self._received.is_much):
             self.send(packet.RELEASE, [])
 
+    def close(self) -> None:
+        """Send and read no more, and let go of the memory, though somebody keeps the line."""
+        with self._sending:
+            self.is_closed = self._is_over = True
+            del self._arena, self._received
+
     @property
     def is_free(self) -> bool:
-        """Whether a packet can be sent without waiting for one that is being sent."""
-        return not self._sending.locked()
+        """Whether a packet can be sent without waiting: for another one, or for its reader."""
+        return not self._sending.locked() and bool(self._writable.poll(0))
