@@ -1,6 +1,5 @@
 """Trace: what is noted of one traced request, and the names Triton gives its moments."""
 
-import asyncio
 from collections.abc import Iterator
 from itertools import count
 from time import perf_counter_ns
@@ -135,10 +134,10 @@ class Trace:
         """Note that the request ended with `error`."""
         if isinstance(error, InferdError):
             self.error = error.code.value
-        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
-            self.error = Code.CANCELLED.value
-        else:
+        elif isinstance(error, Exception):
             self.error = Code.INTERNAL.value
+        else:  # its task was cancelled, or its generator closed
+            self.error = Code.CANCELLED.value
 
     @property
     def wants_tensors(self) -> bool:
