@@ -161,8 +161,12 @@ class GrpcCall(GrpcInput):
         except Exception as error:  # noqa: BLE001  the wall: _fail logs it
             self._fail(error)
         else:
-            self._task = Later(self._answer_later(running, waits_for))
-            self.watch_deadline()
+            later = self._answer_later(running, waits_for)
+            if self._grpc.method.is_inference:
+                self._task = Later(later)
+                self.watch_deadline()
+            else:
+                self._start(later)
 
     async def _run_inflated(self, message: Any) -> Any:
         answer: list[Any] = await self._grpc.handler(await self._inflate(message), self)

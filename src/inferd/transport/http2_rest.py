@@ -149,7 +149,11 @@ class RestExchange(H2Stream):
         except StopIteration as done:
             self._answer(done.value)
         else:
-            self._task = Later(self._answer_later(answering, waits_for))
+            later = self._answer_later(answering, waits_for)
+            if self._routes.is_inference(head.path):
+                self._task = Later(later)
+            else:
+                self._task = asyncio.get_running_loop().create_task(later)
 
     @property
     def _is_refused(self) -> bool:

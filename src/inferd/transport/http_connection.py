@@ -325,7 +325,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         except StopIteration as done:
             self._send(request, done.value)
         else:
-            self._task = Later(self._answer_later(request, answering, waits_for))
+            later = self._answer_later(request, answering, waits_for)
+            if self._server.routes.is_inference(request.target):
+                self._task = Later(later)
+            else:
+                self._task = asyncio.get_running_loop().create_task(later)
 
     async def _answer_later(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any

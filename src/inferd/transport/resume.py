@@ -1,9 +1,9 @@
 """Going on with a coroutine that was started without a task.
 
 A handler that never waits costs no task: its connection starts it with `send(None)`. One that waits
-once, as most do that wait at all, goes on in a callback of the future it waits for, which costs a
-third of what a task does. Only then a task takes over. So handlers may run outside of any task;
-what needs one, such as asyncio.timeout, makes one.
+once, as most inferences do that wait at all, goes on in a callback of the future it waits for,
+which costs a third of what a task does. Only then a task takes over. So an inference may run
+outside of any task, and what needs one there, such as asyncio.timeout, makes one.
 """
 
 import asyncio
