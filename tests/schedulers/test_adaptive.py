@@ -88,6 +88,13 @@ def test_the_first_runs_of_a_size_may_be_slow():
     assert costs.best() == 0
 
 
+def test_an_execution_that_was_interrupted_says_little():
+    costs = costs_of(n1=100, n2=190)
+    for cost_ns in (*[100] * 6, 5000, 5000):
+        costs.note(1, cost_ns)
+    assert costs.best() == 0
+
+
 def test_costs_follow_what_changes():
     costs = costs_of(n1=100, n2=300)
     assert costs.best() == 0
@@ -240,6 +247,19 @@ def test_a_model_that_takes_as_long_for_many_gets_full_batches(instances):
     assert own.per_s > 6 * usual.per_s
     assert own.per_s > 1.2 * triton.per_s
     assert statistics.mean(own.sizes) > 0.8 * 16 / instances
+
+
+def test_a_small_gain_is_taken_when_more_wait_than_one_batch_takes():
+    def takes_us(size):
+        return 800 + 7900 * size if size <= 4 else 8100 * size
+
+    crowd = World(takes_us, clients=16).run(10_000)
+    usual = World(takes_us, clients=16, pace=alone()).run(10_000)
+    assert crowd.per_s > 1.03 * usual.per_s
+    assert statistics.mean(crowd.sizes) > 3
+    assert max(crowd.sizes[100:]) <= 8  # a neighbour is tried now and then
+    few = World(takes_us, clients=2).run(10_000)
+    assert statistics.mean(few.sizes) < 1.2
 
 
 def test_two_clients_are_served_as_a_pair_where_that_helps():

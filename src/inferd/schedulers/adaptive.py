@@ -3,7 +3,9 @@
 What an item of a batch costs is measured for each class of batch sizes (the power of two above).
 The smallest class that costs no more than a tenth above the cheapest is the largest batch that
 is made: a model whose time grows with the batch, as most do on a CPU, runs its requests one by one,
-at once and on all instances; one that takes as long for many as for one gets full batches. Classes
+at once and on all instances; one that takes as long for many as for one gets full batches. Of the
+classes that more than one batch waits for, a fiftieth above the cheapest is too much: there every
+percent shortens the queue, and those in front lose little of what all behind them gain. Classes
 that are not known yet are believed to be good, so the first batches are as large as they can be,
 and neighbours of the best class are tried again now and then.
 
@@ -29,6 +31,12 @@ from inferd.schedulers.queue import RequestQueue
 
 CHEAPER = 1.1
 """What an item in the best class may cost, times the cheapest: small batches are soon over."""
+
+CHEAPEST = 1.02
+"""The same where more wait than one batch takes; less is not told from chance."""
+
+LEAP = 0.25
+"""What one execution may seem to have changed at most: the system may have interrupted it."""
 
 QUEUED_NS = 10_000
 """What it costs to make a request wait: a future, a task, joining and splitting."""
@@ -85,7 +93,8 @@ class Costs:
         if self._counts[size_class] <= 4:
             self._costs[size_class] = min(cost, known) if known else cost
         else:
-            self._costs[size_class] += (cost - known) / 16
+            leap = LEAP * known
+            self._costs[size_class] += max(-leap, min(cost - known, leap)) / 16
 
     def class_of(self, size: int) -> int:
         """Return the class of a batch of `size` items; larger than the largest counts as that."""
@@ -104,10 +113,14 @@ class Costs:
         """Tell whether a batch of this class has been measured."""
         return self._costs[size_class] > 0
 
-    def best(self) -> int:
-        """Return the smallest known class that is about as cheap as the cheapest; 0 if none is."""
-        lowest = min((cost for cost in self._costs if cost), default=0.0)
-        good = (c for c, cost in enumerate(self._costs) if 0 < cost <= lowest * CHEAPER)
+    def best(self, tolerance: float = CHEAPER, below: int | None = None) -> int:
+        """Return the smallest known class that is about as cheap as the cheapest; 0 if none is.
+
+        That is one of all classes, or of those `below` another.
+        """
+        known = self._costs[:below]
+        lowest = min(filter(None, known), default=0.0)
+        good = (c for c, cost in enumerate(known) if 0 < cost <= lowest * tolerance)
         return next(good, 0)
 
     def fixed_ns(self, size: int) -> int:
@@ -137,6 +150,7 @@ class AdaptivePace:
         self._expected = 1.0  # requests under way together
         self._mean_size = 1.0  # items of a request
         self._best = 0
+        self._cheapest = 0
         self._probe_after = self._until_probe = FIRST_PROBE
         self._probes_larger = True
         self._since_ns = 0  # when an instance began to wait for more
@@ -217,6 +231,11 @@ class AdaptivePace:
         reachable = costs.class_of(size)
         if not costs.is_known(reachable):
             return self._most
+        cheapest = costs.best(CHEAPEST, reachable)
+        if cheapest != self._cheapest:
+            self._probe_soon(larger=cheapest > self._cheapest)
+            self._cheapest = cheapest
+        best = max(best, cheapest)
         self._until_probe -= 1
         if self._until_probe > 0:
             return costs.largest(best)
@@ -251,10 +270,14 @@ class AdaptivePace:
         self._costs.note(size, cost_ns, on_loop=on_loop)
         best = self._costs.best()
         if best != self._best:
-            self._probes_larger = best < self._best  # the next probe goes on where this one led
+            self._probe_soon(larger=best > self._best)
             self._best = best
-            self._probe_after = self._until_probe = FIRST_PROBE
         self._decide()
+
+    def _probe_soon(self, *, larger: bool) -> None:
+        """Have a neighbour of the best class tried soon, where that one lay to the last."""
+        self._probes_larger = not larger  # it changes before each probe
+        self._probe_after = self._until_probe = FIRST_PROBE
 
     def _expect(self, count: int) -> None:
         if count > self._expected:
