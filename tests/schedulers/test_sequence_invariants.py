@@ -154,7 +154,7 @@ class World:
         assert not self.scheduler._backlog
         assert not self.scheduler._idle
         assert self.scheduler.pending_count == 0
-        free = len(list(iter(self.scheduler._slots.take, None)))
+        free = len(list(iter(self.scheduler._lanes._slots.take, None)))
         assert free == model.lane_count * model.per_lane, "a slot is lost"
         await self.scheduler.close(1)
 
@@ -229,10 +229,10 @@ class World:
 
     def _check_nothing_is_held(self):
         scheduler, now_ns = self.scheduler, self.now_ns()
-        taken = sum(len(lane.sequences) for lane in scheduler._lanes.values())
+        taken = sum(len(lane.sequences) for lane in scheduler._lanes.all())
         if scheduler._backlog:
             assert taken == self.model.lane_count * self.model.per_lane, "a slot is free"
-        for lane, execution in zip(scheduler._lanes.values(), self.executions, strict=True):
+        for lane, execution in zip(scheduler._lanes.all(), self.executions, strict=True):
             assert lane.is_busy == bool(execution.running)
             if lane.ready and not lane.is_busy:
                 steps = list(lane.ready.values())

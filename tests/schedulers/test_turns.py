@@ -84,7 +84,7 @@ def test_one_that_leaves_gives_the_instance_back():
         await passes(5)
         cancelled.task.cancel()
         assert await ended(cancelled, last) == [("", 25), ("k", 35)]
-        assert not scheduler._lanes[0].is_busy
+        assert not scheduler._lanes.all()[0].is_busy
 
     simulate(serve)
 
@@ -99,11 +99,11 @@ def test_one_that_leaves_when_its_turn_has_just_come_gives_it_back():
             async for _ in answers:
                 second = Reader(scheduler, "b", sequence=start(2))
                 await passes(1)
-        assert scheduler._lanes[0].is_busy  # by the second, which does not know that yet
+        assert scheduler._lanes.all()[0].is_busy  # by the second, which does not know that yet
         second.task.cancel()
         await ended(second, last := Reader(scheduler, "c", sequence=start(3)))
         assert (last.got, execution.batches()) == ("c", ["a", "c"])
-        assert not scheduler._lanes[0].is_busy
+        assert not scheduler._lanes.all()[0].is_busy
 
     simulate(serve)
 

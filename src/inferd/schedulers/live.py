@@ -1,11 +1,10 @@
-"""Live sequences, their requests, and the instances they are bound to."""
+"""Live sequences and their requests."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import InferdError
-from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer
 from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.slots import Slot
@@ -87,20 +86,6 @@ class Step(Waiting, kw_only=True):
         if self.answers is not None:
             self.answers.put(answer)
             self.answers.put(None)
-
-
-class Lane:
-    """One instance, the sequences in its slots, and their requests that are ready, by slot."""
-
-    __slots__ = ("execution", "is_busy", "is_held", "is_leaving", "ready", "sequences")
-
-    def __init__(self, execution: Execution, *, is_held: bool) -> None:
-        self.execution = execution
-        self.is_busy = False
-        self.is_leaving = False  # it gets no new sequences, and is closed after the last
-        self.is_held = is_held
-        self.sequences: dict[int, LiveSequence] = {}
-        self.ready: OrderedDict[int, Step] = OrderedDict()
 
 
 def step_of(

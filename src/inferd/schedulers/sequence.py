@@ -34,7 +34,6 @@ cannot keep the former from going on. Everything happens on the event loop. Each
 Execution of its own, which is what binds sequences to it.
 """
 
-import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 from collections.abc import Sequence as Several
@@ -50,11 +49,11 @@ from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.dressing import Dressing
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
-from inferd.schedulers.live import Answers, Lane, LiveSequence, Step, step_of
+from inferd.schedulers.lanes import Lane, Lanes
+from inferd.schedulers.live import Answers, LiveSequence, Step, step_of
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing import QueueingScheduler
-from inferd.schedulers.slots import Slots
 
 _LAST_ID = 2**64 - 1
 
@@ -98,15 +97,11 @@ class SequenceScheduler(QueueingScheduler):
         self._is_decoupled = dressing.plan.is_decoupled
         self._gives_turns = self._is_decoupled and not rules.iterates
         self._hold = hold = rules.hold
-        lanes = [Lane(execution, is_held=bool(hold)) for execution in executions]
-        self._lanes = dict(enumerate(lanes))
-        self._next_lane = len(lanes)
-        self._closing: set[asyncio.Task[None]] = set()
+        self._lanes = Lanes(executions, rules.per_lane, are_held=bool(hold))
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._dressing = dressing
         self._are_rows = rules.are_rows and not self._gives_turns
         self._idle_ns = 1000 * rules.idle_us
-        self._slots = Slots(len(executions), rules.per_lane)
         self._live: dict[Hashable, LiveSequence] = {}
         self._backlog: OrderedDict[Hashable, LiveSequence] = OrderedDict()
         self._idle: OrderedDict[Hashable, int] = OrderedDict()  # when each ends, soonest first
@@ -172,45 +167,22 @@ class SequenceScheduler(QueueingScheduler):
             self._end(sequence, self._unloading())
 
     async def _close_executions(self, timeout_s: float) -> None:
-        closes = [lane.execution.close(timeout_s) for lane in self._lanes.values()]
-        await asyncio.gather(*closes, *self._closing)
+        await self._lanes.close(timeout_s)
 
     # --- more instances, and fewer ---
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow. Those in the backlog get its slots."""
-        number, self._next_lane = self._next_lane, self._next_lane + 1
-        execution = self._some_execution().beside(instance)
-        lane = self._lanes[number] = Lane(execution, is_held=False)
-        self._slots.open(number)
         if self._quiet is None:
+            self._lanes.grow(instance)
             self._advance()
         else:
-            self._close_lane(lane)
+            self._lanes.dismiss(instance)
 
     def shrink(self) -> None:
         """See Resizable.shrink. It is the instance with the fewest sequences; these go on there."""
-        staying = [(len(o.sequences), n) for n, o in self._lanes.items() if not o.is_leaving]
-        if len(staying) > 1 and self._quiet is None:
-            _, number = min(staying)
-            self._lanes[number].is_leaving = True
-            self._slots.close(number)
-            self._dismiss_if_done(number)
-
-    def _dismiss_if_done(self, number: int) -> None:
-        """Close an instance that leaves, when it has no sequence any more."""
-        lane = self._lanes[number]
-        if lane.is_leaving and not lane.sequences and self._quiet is None:
-            del self._lanes[number]
-            self._close_lane(lane)
-
-    def _close_lane(self, lane: Lane) -> None:
-        closing = asyncio.get_running_loop().create_task(lane.execution.close(0))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-
-    def _some_execution(self) -> Execution:
-        return next(iter(self._lanes.values())).execution
+        if self._quiet is None:
+            self._lanes.shrink()
 
     # --- requests come and go ---
 
@@ -275,7 +247,7 @@ class SequenceScheduler(QueueingScheduler):
         return f"sequence {sequence.id!r} of model '{model}' has ended: a request of it {why}"
 
     def _unloading(self) -> InferdError:
-        return self._some_execution().unloading()
+        return self._lanes.some_execution().unloading()
 
     # --- the life of a sequence ---
 
@@ -291,7 +263,7 @@ class SequenceScheduler(QueueingScheduler):
             return
         step = sequence.waiting[0]
         if sequence.slot is not None and not (step.answers is not None and step.answers.is_full):
-            ready = self._lanes[sequence.slot.lane].ready
+            ready = self._lanes.of(sequence).ready
             if sequence.row not in ready:
                 self._dressing.dress(step)
                 ready[sequence.row] = step
@@ -306,7 +278,7 @@ class SequenceScheduler(QueueingScheduler):
         is_over = self._quiet is not None and self._quiet.done()
         kept = [step for step in sequence.waiting if step.began_ns and step.done and not is_over]
         if sequence.slot is not None and not kept:
-            self._lanes[sequence.slot.lane].ready.pop(sequence.row, None)
+            self._lanes.of(sequence).ready.pop(sequence.row, None)
         for step in sequence.waiting:
             if step not in kept:
                 step.queue.remove(step)
@@ -319,17 +291,12 @@ class SequenceScheduler(QueueingScheduler):
         """Forget a sequence of which nothing waits and nothing runs."""
         del self._live[sequence.key]
         self._backlog.pop(sequence.key, None)
-        if sequence.slot is not None:
-            del self._lanes[sequence.slot.lane].sequences[sequence.slot.number]
-            self._slots.free(sequence.slot)
-            self._dismiss_if_done(sequence.slot.lane)
+        self._lanes.unseat(sequence, may_dismiss=self._quiet is None)
 
     def _seat(self) -> None:
         """Give free slots to those in the backlog."""
-        while self._backlog and (slot := self._slots.take()) is not None:
+        while self._backlog and self._lanes.seat(next(iter(self._backlog.values()))):
             _, sequence = self._backlog.popitem(last=False)
-            sequence.slot = slot
-            self._lanes[slot.lane].sequences[slot.number] = sequence
             self._settle(sequence)
 
     # --- time ---
@@ -346,7 +313,7 @@ class SequenceScheduler(QueueingScheduler):
         while self._idle and (is_closing or next(iter(self._idle.values())) <= now_ns):
             self._remove(self._live[self._idle.popitem(last=False)[0]])
         self._seat()
-        due = [self._start_batch(lane, now_ns) for lane in list(self._lanes.values())]
+        due = [self._start_batch(lane, now_ns) for lane in self._lanes.all()]
         due += [queue.next_late_ns() for queue in self._queues]
         due += list(self._idle.values())[:1]
         due_ns = min(filter(None, due), default=0)
@@ -418,7 +385,7 @@ class SequenceScheduler(QueueingScheduler):
         are_enough = waiting_count >= hold.count and backlog_count >= hold.backlog_count
         if self._quiet is None and not are_enough:
             return False
-        for other in self._lanes.values() if self._are_rows else (lane,):
+        for other in self._lanes.all() if self._are_rows else (lane,):
             other.is_held = False
         return True
 
@@ -447,8 +414,7 @@ class SequenceScheduler(QueueingScheduler):
     def _end_turn(self, step: Step) -> None:
         """Take back the instance that a request of a decoupled model had."""
         sequence = step.sequence
-        assert sequence.slot is not None
-        self._lanes[sequence.slot.lane].is_busy = False
+        self._lanes.of(sequence).is_busy = False
         self._dressing.undress(step)
         sequence.running = None
         self._settle(sequence)

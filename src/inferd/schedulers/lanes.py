@@ -1,0 +1,106 @@
+"""Lanes: the instances of a model with sequences, the slots they have, and who is in which."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence as Several
+
+from inferd.core.interfaces import Opened
+from inferd.schedulers.execution import Execution
+from inferd.schedulers.live import LiveSequence, Step
+from inferd.schedulers.slots import Slots
+
+
+class Lane:
+    """One instance, the sequences in its slots, and their requests that are ready, by slot."""
+
+    __slots__ = ("execution", "is_busy", "is_held", "is_leaving", "ready", "sequences")
+
+    def __init__(self, execution: Execution, *, is_held: bool) -> None:
+        self.execution = execution
+        self.is_busy = False
+        self.is_leaving = False  # it gets no new sequences, and is closed after the last
+        self.is_held = is_held
+        self.sequences: dict[int, LiveSequence] = {}
+        self.ready: OrderedDict[int, Step] = OrderedDict()
+
+
+class Lanes:
+    """The instances, by their number; `per_lane` sequences have a slot on each.
+
+    They may come and go: one that is to go gets no more sequences, and is closed when those it has
+    are over.
+    """
+
+    def __init__(self, executions: Several[Execution], per_lane: int, *, are_held: bool) -> None:
+        lanes = [Lane(execution, is_held=are_held) for execution in executions]
+        self._lanes = dict(enumerate(lanes))
+        self._next_number = len(lanes)
+        self._slots = Slots(len(lanes), per_lane)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def all(self) -> list[Lane]:
+        """Return all that are there, those that are to go among them."""
+        return list(self._lanes.values())
+
+    def some_execution(self) -> Execution:
+        """Return the execution of any."""
+        return next(iter(self._lanes.values())).execution
+
+    def of(self, sequence: LiveSequence) -> Lane:
+        """Return the lane of a sequence that has a slot."""
+        assert sequence.slot is not None
+        return self._lanes[sequence.slot.lane]
+
+    def seat(self, sequence: LiveSequence) -> bool:
+        """Give a sequence the lowest free slot; tell whether there was one."""
+        slot = self._slots.take()
+        if slot is None:
+            return False
+        sequence.slot = slot
+        self._lanes[slot.lane].sequences[slot.number] = sequence
+        return True
+
+    def unseat(self, sequence: LiveSequence, *, may_dismiss: bool) -> None:
+        """Take the slot of a sequence back, which it may have none of."""
+        slot = sequence.slot
+        if slot is not None:
+            del self._lanes[slot.lane].sequences[slot.number]
+            self._slots.free(slot)
+            if may_dismiss:
+                self._dismiss_if_done(slot.lane)
+
+    def grow(self, instance: Opened) -> None:
+        """Add an instance."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        execution = self.some_execution().beside(instance)
+        self._lanes[number] = Lane(execution, is_held=False)
+        self._slots.open(number)
+
+    def dismiss(self, instance: Opened) -> None:
+        """Close an instance that came too late to be added."""
+        self._close(self.some_execution().beside(instance))
+
+    def shrink(self) -> None:
+        """Have the instance with the fewest sequences go, unless it is the only one."""
+        staying = [(len(o.sequences), n) for n, o in self._lanes.items() if not o.is_leaving]
+        if len(staying) > 1:
+            _, number = min(staying)
+            self._lanes[number].is_leaving = True
+            self._slots.close(number)
+            self._dismiss_if_done(number)
+
+    async def close(self, timeout_s: float) -> None:
+        """Close all instances."""
+        closes = [lane.execution.close(timeout_s) for lane in self._lanes.values()]
+        await asyncio.gather(*closes, *self._closing)
+
+    def _dismiss_if_done(self, number: int) -> None:
+        lane = self._lanes[number]
+        if lane.is_leaving and not lane.sequences:
+            del self._lanes[number]
+            self._close(lane.execution)
+
+    def _close(self, execution: Execution) -> None:
+        closing = asyncio.get_running_loop().create_task(execution.close(0))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
