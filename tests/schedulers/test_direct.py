@@ -1,16 +1,19 @@
 import asyncio
 import gc
+import threading
 import weakref
 
 import numpy as np
 import pytest
 
+from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferResponse
-from inferd.errors import InferdError, InvalidRequest, Unavailable
+from inferd.errors import InferdError, InvalidRequest, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
 from inferd.schedulers.overrun import Gauges
+from inferd.schedulers.policy import Levels
 
 PATIENCE_S = 30
 
@@ -100,6 +103,85 @@ def test_a_stream_is_the_models(echo, counter, request_of):
         return answers
 
     assert len(asyncio.run(serve())) == 3
+
+
+class Gate:
+    """A decoupled model whose first answer waits for `go_on`; it notes who came."""
+
+    bounded = concurrent = False
+
+    def __init__(self):
+        self.started = threading.Event()
+        self.go_on = threading.Event()
+        self.seen = []
+
+    def execute(self, requests):
+        raise NotImplementedError
+
+    def stream(self, request):
+        self.seen.append(request.id)
+        self.started.set()
+        assert self.go_on.wait(PATIENCE_S)
+        yield InferResponse("m", "1", request.id)
+
+    def close(self):
+        pass
+
+
+def levels(**policies):
+    policy = {int(name[1:]): QueuePolicy(max_queue_size=most) for name, most in policies.items()}
+    return Levels(
+        DynamicBatching(priority_levels=3, default_priority_level=2, priority_queue_policy=policy)
+    )
+
+
+def test_streams_of_a_higher_level_come_first(request_of):
+    async def serve():
+        gate = Gate()
+        scheduler = DirectScheduler(Execution("m", [gate], may_run_inline=False), levels())
+
+        async def ask(name, priority):
+            request = request_of(name)
+            request.priority = priority
+            return [answer async for answer in scheduler.stream(request)]
+
+        first = asyncio.create_task(ask("first", 3))
+        assert await asyncio.to_thread(gate.started.wait, PATIENCE_S)
+        asked = [("3", 3), ("default", 0), ("2", 2), ("1", 1), ("9", 9)]
+        others = [asyncio.create_task(ask(name, priority)) for name, priority in asked]
+        await asyncio.sleep(0)
+        assert scheduler.pending_count == len(others)
+        gate.go_on.set()
+        await asyncio.gather(first, *others)
+        await scheduler.close(PATIENCE_S)
+        return gate.seen
+
+    assert asyncio.run(serve()) == ["first", "1", "default", "2", "9", "3"]
+
+
+def test_a_level_takes_no_more_than_its_own_policy_allows(request_of):
+    async def serve():
+        gate = Gate()
+        scheduler = DirectScheduler(
+            Execution("m", [gate], may_run_inline=False), levels(n1=1, n3=2)
+        )
+
+        async def ask(priority):
+            request = request_of()
+            request.priority = priority
+            return [answer async for answer in scheduler.stream(request)]
+
+        first = asyncio.create_task(ask(3))
+        assert await asyncio.to_thread(gate.started.wait, PATIENCE_S)
+        tasks = [asyncio.create_task(ask(priority)) for priority in (3, 1, 1, 3, 3, 2, 2)]
+        await asyncio.sleep(0)
+        gate.go_on.set()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        await first
+        await scheduler.close(PATIENCE_S)
+        return [isinstance(outcome, Overloaded) for outcome in outcomes]
+
+    assert asyncio.run(serve()) == [False, False, True, False, True, False, False]
 
 
 def test_a_closed_scheduler_has_closed_its_instances_and_refuses(echo, request_of):

@@ -609,7 +609,7 @@ def test_who_is_delayed_runs_after_the_others(gate, request_of):
         await wait_for(gate.started)
         second = asyncio.create_task(execution.run_in_thread((request_of("2"),), policy))
         async with asyncio.timeout(PATIENCE_S):
-            while not execution._jobs._delayed:  # noqa: ASYNC110  nobody tells when
+            while not execution._jobs._lines(0)[1]:  # noqa: ASYNC110  nobody tells when
                 await asyncio.sleep(0.001)
         third = asyncio.create_task(run(execution, request_of("3")))
         await turns()

@@ -46,6 +46,28 @@ def test_what_is_delayed_comes_after_all_others_even_later_ones(job_of):
     assert len(jobs) == 0
 
 
+def test_levels_are_served_one_after_the_other_each_with_its_delayed_jobs(job_of):
+    jobs = JobQueue()
+    waiting = {name: job_of(name) for name in ("2a", "1a", "9a", "2b", "1b")}
+    for name, job in waiting.items():
+        job.level = int(name[0])
+        jobs.put(job)
+    jobs.delay(waiting["1a"])
+    jobs.remove(waiting["9a"])
+    assert (len(jobs), jobs.count(1), jobs.count(9), jobs.count(7)) == (4, 2, 0, 0)
+    assert taken(jobs) == ["1b", "1a", "2a", "2b"]
+
+
+def test_levels_without_jobs_take_no_memory(job_of):
+    jobs = JobQueue()
+    for level in range(1000):
+        job = job_of("a")
+        job.level = level
+        jobs.put(job)
+        assert jobs.take() is job
+    assert len(jobs._levels) < 3
+
+
 @pytest.mark.parametrize("is_delayed", [False, True])
 def test_a_job_that_leaves_is_gone_and_leaves_once(job_of, is_delayed):
     jobs, job = JobQueue(), job_of("a")

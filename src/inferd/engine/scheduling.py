@@ -34,7 +34,7 @@ from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.held import HeldPace
 from inferd.schedulers.pace import FixedPace, Pace
-from inferd.schedulers.policy import MAX_WAITING, UNSET
+from inferd.schedulers.policy import MAX_WAITING, Levels
 from inferd.schedulers.queue import RequestQueue
 from inferd.schedulers.remote import RemoteExecution
 from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
@@ -131,7 +131,7 @@ def choose_scheduler(
     """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
 
     A decoupled model without sequences answers each request by itself, whatever it says about
-    batching; how many may wait and how long is as its default queue policy says. Raises as
+    batching; who waits, and how long, is as its priority levels and queue policies say. Raises as
     `build_scheduler` does.
     """
     plan = BatchPlan(as_executed(config))
@@ -141,8 +141,7 @@ def choose_scheduler(
     execution = execution_of(slice(None))
     batching = config.dynamic_batching
     if batching is None or config.decoupled:
-        policy = batching.default_queue_policy if batching is not None else None
-        return DirectScheduler(execution, policy or UNSET)
+        return DirectScheduler(execution, Levels(batching))
     return _dynamic(config, batching, execution, plan, alarm, hold)
 
 

@@ -2,20 +2,24 @@
 
 from collections.abc import AsyncGenerator
 
-from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
-from inferd.schedulers.policy import UNSET
+from inferd.schedulers.policy import Levels
 
 
 class DirectScheduler:
-    """Runs each request by itself, at once; where it waits for an instance, as `policy` says."""
+    """Runs each request by itself, at once.
 
-    def __init__(self, execution: Execution, policy: QueuePolicy = UNSET) -> None:
+    Where it waits for an instance, that is as the default policy of `levels` says, and a stream as
+    the policy of its own level, and behind all of higher ones.
+    """
+
+    def __init__(self, execution: Execution, levels: Levels | None = None) -> None:
         self._execution = execution
-        self._policy = policy
+        self._levels = levels or Levels(None)
+        self._policy = self._levels.policy(0)
 
     @property
     def pending_count(self) -> int:
@@ -38,7 +42,8 @@ class DirectScheduler:
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
-        return self._execution.stream(request, self._policy)
+        level = self._levels.of(request)
+        return self._execution.stream(request, self._levels.policy(level), level)
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""

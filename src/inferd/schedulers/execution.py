@@ -196,15 +196,18 @@ class Execution:
         self._counts.add_shared_execution(request, (request,), failed=failed)
 
     async def stream(
-        self, request: InferRequest, policy: QueuePolicy = UNSET
+        self, request: InferRequest, policy: QueuePolicy = UNSET, level: int = 0
     ) -> AsyncGenerator[InferResponse, None]:
         """Yield the answers of a decoupled model as they come; it waits as `policy` says.
+
+        Of those that wait the ones of the lowest `level` are first.
 
         The model may be STREAM_AHEAD answers ahead of the reader, fewer if they are large, then it
         waits. Raises InferdError while iterating. Closing the iterator stops the model at its next
         answer.
         """
         job = self._stream_job(request)
+        job.level = level
         timer = self._submit_to_wait(job, policy)
         try:
             while True:
@@ -315,7 +318,8 @@ class Execution:
     def _submit_to_wait(self, job: Job, policy: QueuePolicy) -> asyncio.TimerHandle | None:
         """Submit what has waited in no queue; return the timer of its timeout, if it has one."""
         waiting_count = self._job_count - self.instance_count
-        if waiting_count >= (policy.max_queue_size or MAX_WAITING):
+        most = policy.max_queue_size or MAX_WAITING
+        if waiting_count >= most and (not job.level or self._jobs.count(job.level) >= most):
             raise full(self.name, policy)
         self._submit(job)
         timeout_us = timeout_us_of(policy, job.requests[0])

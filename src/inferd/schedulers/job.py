@@ -43,7 +43,10 @@ class Job:
     """Requests that one thread is to run, or an instance that needs none.
 
     For the latter `when_abandoned` is set while they run, and called when nobody waits any longer.
+    `level` is its priority, the lowest number comes first.
     """
+
+    level = 0
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         self.requests = requests
@@ -184,26 +187,32 @@ class StreamJob(Job):
 
 
 class JobQueue:
-    """The line of jobs that wait for a thread, first come, first served.
+    """The lines of jobs that wait for a thread, one for each level: first come, first served.
 
     A job that nobody waits for leaves at once, and its tensors with it: a model that hangs must not
-    gather them. What is delayed is served after all others. A thread first waits until there may be
-    a job, then takes it: meanwhile the job can still leave. One call in C each, so nothing is
-    locked.
+    gather them. What is delayed is served after all others of its level. A thread first waits until
+    there may be a job, then takes it: meanwhile the job can still leave. One call in C each, so
+    nothing is locked. All but `wait` and `take` is called on the event loop.
     """
 
     def __init__(self) -> None:
-        self._jobs: OrderedDict[Job, None] = OrderedDict()
-        self._delayed: OrderedDict[Job, None] = OrderedDict()
+        self._levels: dict[int, tuple[_Line, _Line]] = {}  # those in time, and those delayed
+        self._order: list[_Line] = []  # in which they are served; made anew when levels come
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._lines(0)
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._jobs) + len(self._delayed)
+        return sum(map(len, self._order))
+
+    def count(self, level: int) -> int:
+        """Return how many of a level wait."""
+        return sum(map(len, self._levels.get(level, ())))
 
     def put(self, job: Job) -> None:
-        """Let `job` wait behind all others that are not delayed."""
-        self._jobs[job] = None
+        """Let `job` wait behind all others of its level that are not delayed."""
+        in_time, _ = self._lines(job.level)
+        in_time[job] = None
         self._signals.put(True)
 
     def end(self) -> None:
@@ -216,30 +225,43 @@ class JobQueue:
 
     def take(self) -> Job | None:
         """Take the next job, None if it has left."""
-        for jobs in (self._jobs, self._delayed):
+        for line in self._order:
             with suppress(KeyError):
-                return jobs.popitem(last=False)[0]
+                return line.popitem(last=False)[0]
         return None
 
     def delay(self, job: Job) -> None:
-        """Let `job` wait behind all others; called on the event loop."""
+        """Let `job` wait behind all others of its level."""
+        in_time, delayed = self._lines(job.level)
         with suppress(KeyError):  # it has been taken
-            self._jobs.pop(job)
-            self._delayed[job] = None
+            in_time.pop(job)
+            delayed[job] = None
+            self._signals.put(True)  # a thread may have looked for it in between
 
     def remove(self, job: Job) -> bool:
-        """Take out `job`; tell whether it was still there. Called on the event loop."""
-        try:
-            if job in self._delayed:
-                self._delayed.pop(job)
-            else:
-                self._jobs.pop(job)
-        except KeyError:
+        """Take out `job`; tell whether it was still there."""
+        for line in self._lines(job.level):
+            with suppress(KeyError):
+                line.pop(job)
+                break
+        else:
             return False
         with suppress(queue.Empty):  # or a thread has the signal, and finds nothing to take
             if not self._signals.get_nowait():
                 self._signals.put(False)
         return True
+
+    def _lines(self, level: int) -> "tuple[_Line, _Line]":
+        lines = self._levels.get(level)
+        if lines is None:
+            # Levels come and go: a configuration may allow more than there is memory for.
+            self._levels = {number: both for number, both in self._levels.items() if any(both)}
+            lines = self._levels[level] = (OrderedDict(), OrderedDict())
+            self._order = [line for _, both in sorted(self._levels.items()) for line in both]
+        return lines
+
+
+_Line = OrderedDict[Job, None]
 
 
 def _share(answer: Answer) -> int:

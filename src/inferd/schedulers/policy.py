@@ -1,6 +1,6 @@
 """Queue policies: how many may wait and how long, and what those are told who may not any more."""
 
-from inferd.config.model import QueuePolicy
+from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError, Overloaded, Unavailable
 
@@ -14,6 +14,28 @@ UNSET = QueuePolicy(allow_timeout_override=True)
 NESTED_US = 30_000_000
 """How long a request may wait that another one waits for: models that call each other could wait
 for ever."""
+
+
+class Levels:
+    """The priority levels of a model's requests, 1 is the highest, and the policy of each."""
+
+    def __init__(self, batching: DynamicBatching | None) -> None:
+        self._count = batching.priority_levels if batching else 0
+        self.default = batching.default_priority_level if batching and self._count else 0
+        self._default_policy = (batching and batching.default_queue_policy) or UNSET
+        self._policies = batching.priority_queue_policy if batching and self._count else {}
+
+    def of(self, request: InferRequest) -> int:
+        """Return the level of a request; a priority of 0, or of no level there is, is the default.
+
+        It is 0 where there are no levels.
+        """
+        number = request.priority
+        return number if 0 < number <= self._count else self.default
+
+    def policy(self, level: int) -> QueuePolicy:
+        """Return how many of a level may wait, and how long."""
+        return self._policies.get(level, self._default_policy)
 
 
 def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:

@@ -17,7 +17,7 @@ from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
-from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
+from inferd.schedulers.policy import MAX_WAITING, Levels, full, timeout_us_of, too_late
 
 Done = asyncio.Future[Any]
 """What becomes the answer to a request, or, for a decoupled model, the Execution that is free."""
@@ -43,10 +43,8 @@ class RequestQueue:
 
     def __init__(self, model: str, batching: DynamicBatching) -> None:
         self._model = model
-        self._level_count = batching.priority_levels
-        self._default_level = batching.default_priority_level if batching.priority_levels else 0
-        self._default_policy = batching.default_queue_policy or UNSET
-        self._policies = batching.priority_queue_policy if batching.priority_levels else {}
+        self._priorities = Levels(batching)
+        self._default_level = self._priorities.default
         default = self._new_level(self._default_level)
         self._levels = {self._default_level: default}
         self._order = [default]  # by priority, which is the order of the numbers
@@ -70,9 +68,7 @@ class RequestQueue:
         A priority of 0, or of no level there is, is the default level.
         """
         request = waiting.request
-        number = request.priority
-        if not 0 < number <= self._level_count:
-            number = self._default_level
+        number = self._priorities.of(request) if request.priority else self._default_level
         level = self._levels.get(number)
         if level is None:
             level = self._insert_level(number)
@@ -149,7 +145,7 @@ class RequestQueue:
         heappush(deadlines, (waiting.late_ns, waiting.number, waiting.level))
 
     def _new_level(self, number: int) -> "_Level":
-        return _Level(number, self._policies.get(number, self._default_policy))
+        return _Level(number, self._priorities.policy(number))
 
     def _insert_level(self, number: int) -> "_Level":
         # Levels come and go: a configuration may allow more of them than there is memory for.
