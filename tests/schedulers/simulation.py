@@ -103,6 +103,8 @@ class SimulatedExecution:
     makes another outcome of the requests.
     """
 
+    has_turns = False
+
     def __init__(self, count=1, takes_ms=10, *, is_quick=False):
         self.instance_count = count
         self.takes_ms = takes_ms if callable(takes_ms) else lambda _requests: takes_ms

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import threading
 import weakref
 from dataclasses import replace
 
@@ -692,12 +693,13 @@ class Echoes:
         pass
 
 
-def real(instance, *, quick=False, **batching):
+def real(instance, *, quick=False, keeps_order=False, **batching):
     clock = lambda: 0  # noqa: E731
     execution = Execution(
         "m", [instance], may_run_inline=quick, counts=Counts(clock), gauges=Gauges(clock, lambda: 0)
     )
-    return DynamicScheduler(execution, *parts_of(DynamicBatching(**batching)))
+    parts = parts_of(DynamicBatching(**batching))
+    return DynamicScheduler(execution, *parts, keeps_order=keeps_order)
 
 
 def test_batches_run_in_the_instances_thread_and_the_real_alarm_sends_them():
@@ -743,6 +745,30 @@ def test_a_failed_request_leaves_no_tensors_for_the_garbage_collector(quick, del
         assert asyncio.run(serve()) is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("keeps_order", [False, True])
+@pytest.mark.parametrize("delay_us", [0, 1000])
+def test_who_is_late_while_a_batch_waits_for_its_turn_is_told_and_the_others_go_on(
+    delay_us, keeps_order
+):
+    async def serve():
+        echoes = Echoes()
+        echoes.turn = threading.Lock()
+        policy = QueuePolicy(default_timeout_microseconds=60_000_000, allow_timeout_override=True)
+        batching = {"max_queue_delay_microseconds": delay_us, "default_queue_policy": policy}
+        scheduler = real(echoes, keeps_order=keeps_order, **batching)
+        asked = [request_of("late", timeout_us=20_000), request_of("patient")]
+        with echoes.turn:
+            late, patient = [asyncio.create_task(scheduler.run(one)) for one in asked]
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(Unavailable, match="20000 microseconds"):
+                    await late
+            assert not patient.done()
+        assert (await patient).id == "patient"
+        await scheduler.close(PATIENCE_S)
+
+    asyncio.run(serve())
 
 
 class Walking(FixedPace):

@@ -55,6 +55,7 @@ class DynamicScheduler(QueueingScheduler):
         self._until_look = pace.look_after
         self._is_soon = False  # the alarm goes off when all have had their turn
         self._gathers = False  # a batch waits for more
+        self._handed: list[Sequence[Waiting]] = []  # batches whose instance may wait for its turn
         self._runs_at_once = False  # a request that comes now waits for nobody
         self._settle()
 
@@ -157,6 +158,8 @@ class DynamicScheduler(QueueingScheduler):
         due_ns = self._start_batches(now_ns)
         self._gathers = due_ns > now_ns
         late_ns = queue.next_late_ns()
+        if self._handed:
+            late_ns = min(filter(None, (late_ns, self._expire_handed(now_ns))), default=0)
         if late_ns and not 0 < due_ns < late_ns:
             due_ns = late_ns
         self._is_soon = 0 < due_ns <= now_ns
@@ -170,12 +173,26 @@ class DynamicScheduler(QueueingScheduler):
         """Note what follows from what has changed."""
         is_empty, quiet = not self._queue.size, self._quiet
         if quiet is None:
-            self._runs_at_once = is_empty and self._order is None and self._pace.starts_at_once
+            may = self._order is None and not self._execution.has_turns
+            self._runs_at_once = is_empty and may and self._pace.starts_at_once
             return
         self._runs_at_once = False
         is_quiet = is_empty and self._free_count == self._execution.instance_count
         if is_quiet and not quiet.done():
             quiet.set_result(None)
+
+    def _expire_handed(self, now_ns: int) -> int:
+        """Refuse those who have waited too long for a turn; return when the next one will have."""
+        next_ns = 0
+        for batch in self._handed:
+            if batch[0].request.started_ns:
+                continue  # it runs
+            for waiting in filter(self._queue.rejects, batch):
+                if waiting.late_ns <= now_ns:
+                    self._answer(waiting, self._queue.too_late(waiting))
+                elif not next_ns or waiting.late_ns < next_ns:
+                    next_ns = waiting.late_ns
+        return next_ns
 
     # --- batches ---
 
@@ -208,6 +225,8 @@ class DynamicScheduler(QueueingScheduler):
 
     def _start_in_thread(self, batch: Sequence[Waiting], requests: Sequence[InferRequest]) -> None:
         self._free_count -= 1
+        if self._execution.has_turns:
+            self._handed.append(batch)
         self._pace.started(len(requests))
         finish = partial(self._finish, batch, requests)
         self._execution.start(requests, finish, partial(_are_wanted, batch))
@@ -217,6 +236,8 @@ class DynamicScheduler(QueueingScheduler):
     ) -> None:
         took_ns = requests[0].computed_ns - requests[0].started_ns
         self._free_count += 1
+        if self._handed:
+            self._handed = [one for one in self._handed if one is not batch]
         self._pace.ended(len(requests), _size(requests), _known(took_ns, outcome))
         if self._queue.size:
             self._advance()  # the instance first, then those who wait for what it did
@@ -272,7 +293,7 @@ class _Order:
 
     def answer(self, waiting: Waiting, answer: Answer) -> None:
         """Give `answer` to who waits for it, as soon as all before have theirs."""
-        if waiting.number in self._waiting:
+        if waiting.number in self._waiting and waiting.number not in self._answers:
             self._answers[waiting.number] = answer
             self._release()
 

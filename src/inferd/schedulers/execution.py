@@ -105,7 +105,8 @@ class Execution:
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
         self._leaving_count = 0  # threads that are to end, with their instances
         self._closing: set[asyncio.Task[None]] = set()
-        self._has_turns = any(hasattr(instance, "turn") for instance in instances)
+        self.has_turns = any(hasattr(instance, "turn") for instance in instances)
+        """Whether an instance may wait for its turn before it takes a job."""
         self._job_count = 0  # those that wait or run
         self._is_closed = False
 
@@ -250,7 +251,7 @@ class Execution:
         self._instances = [*self._instances, instance.alone]
         self._joined = [*self._joined, instance.together]
         self.cores = [*self.cores, instance.cores]
-        self._has_turns = self._has_turns or hasattr(instance.alone, "turn")
+        self.has_turns = self.has_turns or hasattr(instance.alone, "turn")
         self.instance_count += 1
         if self._is_closed:
             self._dismiss(len(self._instances) - 1)
@@ -323,7 +324,7 @@ class Execution:
             raise full(self.name, policy)
         self._submit(job)
         timeout_us = timeout_us_of(policy, job.requests[0])
-        is_served_at_once = waiting_count < 0 and not self._has_turns
+        is_served_at_once = waiting_count < 0 and not self.has_turns
         if is_served_at_once or not 0 < timeout_us < _LONG_US:
             return None
         loop = asyncio.get_running_loop()

@@ -133,6 +133,11 @@ class RequestQueue:
         """Return when `expire` is to be asked next, 0: not before another request comes."""
         return self._deadlines[0][0] if self._deadlines else 0
 
+    def rejects(self, waiting: Waiting) -> bool:
+        """Tell whether a request that was here is refused when it has waited too long."""
+        action = self._priorities.policy(waiting.level).timeout_action
+        return waiting.late_ns > 0 and action != "DELAY"
+
     def too_late(self, waiting: Waiting) -> InferdError:
         """Return what a request that `expire` took out is told."""
         return too_late(self._model, (waiting.late_ns - waiting.request.queued_ns) // 1000)
