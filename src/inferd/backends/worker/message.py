@@ -47,7 +47,10 @@ ERRORS: tuple[type[InferdError], ...] = (
 
 
 class Answer(msgspec.Struct, array_like=True, gc=False):
-    """One answer of the worker, to request `number`; `share` is its part of the stream's window."""
+    """One answer of the worker; `share` is its part of the stream's window.
+
+    `number` is that of the request; in a RESULT, how much that is less than the batch's.
+    """
 
     number: int
     outputs: list[Described] | None
@@ -63,12 +66,12 @@ class Answer(msgspec.Struct, array_like=True, gc=False):
 
 
 class Result(msgspec.Struct, array_like=True, gc=False):
-    """RESULT: a batch was executed, between two times of time.perf_counter_ns."""
+    """RESULT: a batch was executed, between two times of time.perf_counter_ns in the header.
+
+    Nobody changes one: that of another packet may be the same.
+    """
 
     released: list[int]
-    batch: int
-    began_ns: int
-    ended_ns: int
     answers: list[Answer]
 
 
@@ -95,10 +98,9 @@ class Called(msgspec.Struct, array_like=True):
 
 
 class Call(msgspec.Struct, array_like=True):
-    """CALL: request `number` of the worker itself, made while `callers` wait for each other."""
+    """CALL: a request of the worker itself, made while `callers` wait for each other."""
 
     released: list[int]
-    number: int
     request: Called
     is_decoupled: bool
     callers: list[str]
@@ -158,7 +160,7 @@ def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
 
-def describe_request(number: int, request: InferRequest, payload: Payload) -> tuple[Any, ...]:
+def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]:
     """Return how a packet describes `request`."""
     more: tuple[Any, ...] | None = None
     sequence = request.sequence
@@ -170,7 +172,6 @@ def describe_request(number: int, request: InferRequest, payload: Payload) -> tu
             flags = SEQUENCE_START * sequence.start + SEQUENCE_END * sequence.end
         more = (id, flags, request.timeout_us, request.priority)
     return (
-        number,
         request.id,
         [described(tensor, payload) for tensor in request.inputs],
         [wanted.name for wanted in request.outputs] or None,
@@ -214,6 +215,6 @@ def response_of(
         version,
         request.id,
         tensors_of(answer.outputs or [], data),
-        answer.parameters or {},
+        dict(answer.parameters) if answer.parameters else {},
         answer.is_final,
     )

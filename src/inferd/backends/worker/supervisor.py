@@ -82,7 +82,7 @@ class Supervisor:
 
     # --- what it is for ---
 
-    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+    def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         """Take a packet."""
         raise NotImplementedError
 
@@ -293,7 +293,7 @@ class Supervisor:
 
     # --- what it says ---
 
-    def _receive_common(self, kind: int, document: memoryview) -> bool:
+    def _receive_common(self, kind: int, document: bytes) -> bool:
         """Take a packet of those that every worker sends; tell whether it was one."""
         link = self._link
         assert link is not None
