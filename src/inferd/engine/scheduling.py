@@ -63,11 +63,23 @@ def opened(
     Where the backend joins, several come as one, and a model that reshapes is asked so even by one.
     One that works elsewhere joins them there.
     """
-    if not getattr(backend, "joins", False) or isinstance(instance, AsyncInstance):
+    if isinstance(instance, AsyncInstance):
+        return Opened(instance, instance, cores)
+    return as_joined(as_executed(config), backend, instance, cores)
+
+
+def as_joined(
+    config: ModelConfig,
+    backend: Backend,
+    instance: Instance,
+    cores: frozenset[int] = frozenset(),
+) -> Opened:
+    """Return `instance` as `opened` does, where it works; `config` is the one it was opened for."""
+    if not getattr(backend, "joins", False):
         return Opened(instance, instance, cores)
     sequence = config.sequence_batching
     has_rows = sequence is not None and sequence.oldest is None
-    plan = BatchPlan(as_executed(config))
+    plan = BatchPlan(config)
     together = JoinedInstance(instance, plan, keeps_rows=has_rows)
     return Opened(together if plan.reshapes else instance, together, cores)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from inferd.core.metadata import SystemRegionStatus
 from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
+from inferd.shm.changes import Changes
 from inferd.shm.guard import Watch, guard
 
 RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
@@ -29,14 +30,20 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class SystemRegion:
     """`size_bytes` from `offset` of the object `key`, under the client's name for it.
 
+    `changes` tell when to look at the object again; without them each request does.
+
     Raises InvalidRequest for a key or range that cannot be, RegionFailed when there is no such
     object or it is too small, and Unavailable when the process has no files or memory left.
     """
 
-    def __init__(self, name: str, key: str, offset: int, size_bytes: int) -> None:
+    def __init__(
+        self, name: str, key: str, offset: int, size_bytes: int, changes: Changes | None = None
+    ) -> None:
         check_key(key)
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
         self._mapping: _Mapping | None = _open_mapping(key, offset, size_bytes)
+        if changes is not None:
+            self._mapping.is_watched = changes.watch(self._mapping.fd, self._mapping)
         self._spans: dict[tuple[int, int], SystemSpan] = {}
 
     def span(self, offset: int, size_bytes: int) -> "SystemSpan":
@@ -81,7 +88,8 @@ class SystemSpan:
 
     def look(self) -> None:
         """See Span.look."""
-        self.region.check(self._name)
+        if self.region.is_unsure:
+            self.region.check(self._name)
 
     def fetch(self) -> None:
         """See Span.fetch: nothing to do."""
@@ -99,6 +107,8 @@ class _Mapping(mmap.mmap):
     """A guarded mapping; every view of it keeps it alive, and its file open."""
 
     fd = -1  # until the memory is mapped, and whoever opened the file need not close it
+    is_watched = False
+    is_unsure = True  # whether the object may have changed since it was looked at
     watch: Watch
     memory: tuple[int, ...]
     skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
@@ -106,6 +116,14 @@ class _Mapping(mmap.mmap):
 
     def check(self, name: str) -> None:
         """Raise InvalidRequest when the object of region `name` was removed, or shrank."""
+        self.is_unsure = not self.is_watched  # before: it may change as soon as it was looked at
+        try:
+            self._check(name)
+        except InvalidRequest:
+            self.is_unsure = True
+            raise
+
+    def _check(self, name: str) -> None:
         now = os.fstat(self.fd)
         if self.watch.is_lost:
             raise _lost(name)

@@ -107,10 +107,10 @@ def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -
 
     Raises InvalidRequest when it asks for something else as well, and as `resolve` does.
     """
-    for is_asked, what in ((wanted.binary, "binary_data"), (wanted.top_k, "classification")):
-        if is_asked:
-            msg = f"output '{wanted.name}' asks for {what} and {REGION}, expected one of them"
-            raise InvalidRequest(msg)
+    if wanted.binary or wanted.top_k:
+        what = "binary_data" if wanted.binary else "classification"
+        msg = f"output '{wanted.name}' asks for {what} and {REGION}, expected one of them"
+        raise InvalidRequest(msg)
     wanted.place = span = resolve(*reference)
     return span
 
@@ -122,10 +122,21 @@ def check_spans(spans: list[Span], outputs: list[WantedOutput]) -> None:
     region, or the output that is to be written over another or over an input.
     """
     looked_at: object = None
+    ends: dict[tuple[int, ...], int] = {}
+    is_ascending = True  # as it usually is, and then nothing overlaps
     for span in spans:
         if span.region is not looked_at:
             span.look()
             looked_at = span.region
+        where, start, end = span.extent
+        is_ascending = is_ascending and start >= ends.get(where, 0)
+        ends[where] = end
+    if not is_ascending:
+        _check_apart(spans, outputs)
+
+
+def _check_apart(spans: list[Span], outputs: list[WantedOutput]) -> None:
+    """See check_spans; inputs may overlap."""
     names = [one.name for one in outputs if one.place is not None]
     input_count = len(spans) - len(names)
     memory: tuple[int, ...] = ()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from serving import running
+from serving import parameter, running
 from tritonclient.utils import InferenceServerException
 
 MODELS = Path(__file__).parent / "models"
@@ -21,11 +21,13 @@ NUMBERS = np.array([1, 2, 3], np.int32)
 pytestmark = pytest.mark.slow  # thirty processes start
 
 
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory):
-    """A server with all models."""
+@pytest.fixture(scope="module", params=["worker", "server"])
+def asked(tmp_path_factory, request):
+    """A server with all models, in processes of their own or in the server's."""
     root = tmp_path_factory.mktemp("repository") / "models"
     shutil.copytree(MODELS, root, ignore=shutil.ignore_patterns("__pycache__"))
+    for config in root.glob("*/config.pbtxt"):
+        config.write_text(config.read_text() + parameter("inferd_process", request.param))
     with running(root) as server:
         rows = server.server.engine.index()
         assert [(row.name, row.reason) for row in rows if row.reason] == []

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from inferd.backends.identity import IdentityBackend
 from inferd.backends.worker.hosting import HostedBackend
 from inferd.backends.worker.instance import WorkerInstance
-from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.model import BatchOutput, ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
@@ -71,13 +71,6 @@ def test_a_parameter_that_is_none_is_refused(files):
         backend.open(files, identity(FP32, **WORKER, inferd_execution_timeout_seconds="-1"), CPU)
 
 
-def test_batches_that_are_not_joined_requests_need_the_server(files):
-    ragged = ModelInput("INPUT0", FP32, (-1,), allow_ragged_batch=True)
-    config = replace(identity(FP32, **WORKER), input=(ragged,))
-    with pytest.raises(InvalidConfig, match=r"ragged inputs, .* need inferd_process to be server"):
-        HostedBackend(IDENTITY, "numpy").open(files, config, CPU)
-
-
 def test_a_package_that_is_not_there_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModuleNotFoundError) as caught:
@@ -102,6 +95,23 @@ def test_tensors_go_through_a_worker_as_they_are(opened, datatype):
         [output] = answer.outputs
         assert (output.name, output.datatype, output.shape) == ("OUTPUT0", datatype, tensor.shape)
         assert output.view().tobytes() == tensor.view().tobytes()
+
+
+@pytest.mark.slow
+def test_ragged_batches_are_made_in_the_worker(opened):
+    ragged = replace(identity(FP32, **WORKER), max_batch_size=4)
+    ragged = replace(
+        ragged,
+        input=(ModelInput("INPUT0", FP32, (-1,), allow_ragged_batch=True),),
+        batch_output=(BatchOutput("BATCH_SCATTER_WITH_INPUT_SHAPE", ("OUTPUT0",), ("INPUT0",)),),
+    )
+    instance = opened(IDENTITY, ragged)
+    arrays = [np.full((1, size), size, np.float32) for size in (1, 3)]
+    tensors = [Tensor.from_numpy("INPUT0", array, FP32) for array in arrays]
+    for some in (tensors, tensors[1:]):
+        answers = instance.execute([InferRequest("m", inputs=[tensor]) for tensor in some])
+        got = [answer.outputs[0].numpy().tolist() for answer in answers]
+        assert got == [tensor.numpy().tolist() for tensor in some]
 
 
 @pytest.fixture

@@ -1,18 +1,22 @@
-"""PythonBackend: model.py files, each instance in a worker process of its own."""
+"""PythonBackend: model.py files, each instance in a worker process, or on a thread, of its own."""
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inferd.backends.python.thread import ModelThread
 from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.environments import (
     DEFAULT_TIMEOUT_S,
     Environments,
     default_cache,
+    environment_asked_for,
 )
+from inferd.backends.worker.hosting import PROCESS_PARAMETER
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
@@ -20,6 +24,8 @@ from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.errors import InvalidConfig
+
+log = logging.getLogger("inferd.backends")
 
 TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 """The config parameter that bounds one execution; a worker that takes longer is killed."""
@@ -100,6 +106,12 @@ class PythonBackend:
         instance = WorkerInstance(plan, calls.receive, calls.end)
         calls.instance = instance
         instance.start()
+        if _is_in_server(config):
+            log.info(
+                "model '%s' runs on a thread of the server's process, where nothing ends it if it "
+                "hangs or crashes, and what it prints has no name",
+                config.name,
+            )
         return instance
 
     def _plan(
@@ -113,10 +125,17 @@ class PythonBackend:
             most=int(_number(config, MOST_SETTING, settings.get(MOST_SETTING, ""))) or Sizes.most,
             memory=int(_parameter(config, MEMORY_PARAMETER)),
         )
-        environment = self.environment(files, config)
+        if _is_in_server(config):
+            _check_in_server(files, config)
 
-        def make(told: Callable[[str, bool], None]) -> Process:
-            return Process(config.name, environment, sizes, told)
+            def make(told: Callable[[str, bool], None]) -> Process:
+                return ModelThread(config.name, files, sizes, told)
+
+        else:
+            environment = self.environment(files, config)
+
+            def make(told: Callable[[str, bool], None]) -> Process:
+                return Process(config.name, environment, sizes, told)
 
         return Plan(
             model=config.name,
@@ -161,6 +180,31 @@ def _merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
         dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
         decoupled=completed.decoupled,
     )
+
+
+def _is_in_server(config: ModelConfig) -> bool:
+    where = config.parameters.get(PROCESS_PARAMETER, "worker")
+    if where not in ("server", "worker"):
+        msg = (
+            f"model '{config.name}': parameter {PROCESS_PARAMETER} is '{where}', "
+            f"expected server or worker"
+        )
+        raise InvalidConfig(msg)
+    return where == "server"
+
+
+def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:
+    """Refuse what only a process of its own can have. Raises InvalidConfig."""
+    what = environment_asked_for(files, config)
+    for name in (TIMEOUT_PARAMETER, MEMORY_PARAMETER, RETRY_PARAMETER):
+        if not what and config.parameters.get(name):
+            what = f"parameter {name}"
+    if what:
+        msg = (
+            f"model '{config.name}': its {what} needs a process of its own, but "
+            f"{PROCESS_PARAMETER} is server"
+        )
+        raise InvalidConfig(msg)
 
 
 def _check_file(files: ModelFiles) -> None:

@@ -135,6 +135,20 @@ class Environments:
         return environment_in(folder, place)
 
 
+def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:
+    """Return what asks for another interpreter than the server's, "" for nothing.
+
+    Raises InvalidConfig for files that contradict each other.
+    """
+    for name in (PATH_PARAMETER, PYTHON_PARAMETER):
+        if config.parameters.get(name):
+            return f"parameter {name}"
+    if config.parameters.get(CHOICE_PARAMETER) == "server":
+        return ""
+    source = _source(files, f"model '{config.name}'")
+    return source.name if source is not None else ""
+
+
 def default_cache() -> Path:
     """Return where environments are kept unless somebody says otherwise."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

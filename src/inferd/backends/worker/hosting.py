@@ -27,10 +27,9 @@ PROCESS_PARAMETER = "inferd_process"
 TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 """The config parameter that bounds one execution; a worker that takes longer is killed."""
 
-VARIABLE = "INFERD_HOSTED_MODEL"
-"""The environment variable that tells the worker what to open, as JSON."""
-
-_PROGRAM = Path(__file__).parents[2] / "engine" / "hosted_model.py"
+_MAIN = "inferd.backends.worker.host"
+_COMPLETE = "inferd.engine.hosted_model:complete_hosted"
+_OPEN = "inferd.engine.hosted_model:open_hosted"
 
 
 class HostedBackend:
@@ -57,7 +56,7 @@ class HostedBackend:
             return self._in_server().complete(files, config)
         if config.input and config.output:
             return config
-        instance = WorkerInstance(self._plan(files, config, Placement("complete"), "complete"))
+        instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
         try:
             told = instance.start()
         finally:
@@ -75,7 +74,7 @@ class HostedBackend:
         """See Backend.open."""
         if not _is_in_worker(config):
             return self._in_server().open(files, config, placement)
-        instance = WorkerInstance(self._plan(files, config, placement, "run"))
+        instance = WorkerInstance(self._plan(files, config, placement, _OPEN))
         instance.start()
         return instance
 
@@ -88,16 +87,8 @@ class HostedBackend:
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
     ) -> Plan:
-        hosted = {
-            "target": self._target,
-            "folder": str(files.folder),
-            "version": files.version,
-            "version_folder": str(files.version_folder),
-            "file": str(files.file),
-            "place": [placement.name, placement.gpu, placement.device_id],
-        }
         source = str(Path(__file__).parents[3])  # where this package lies, installed or not
-        environment = Environment(variables={VARIABLE: json.dumps(hosted)}, path=(source,))
+        environment = Environment(path=(source,), main=_MAIN)
 
         def make(told: Callable[[str, bool], None]) -> Process:
             return Process(config.name, environment, Sizes(), told)
@@ -107,14 +98,14 @@ class HostedBackend:
             version=files.version,
             settings={
                 "task": task,
-                "file": str(_PROGRAM),
+                "model": config.name,
+                "target": self._target,
                 "folder": str(files.folder),
+                "version": files.version,
                 "version_folder": str(files.version_folder),
-                "args": {
-                    "model_name": config.name,
-                    "model_version": str(files.version),
-                    "model_config": json.dumps(to_json(config)),
-                },
+                "file": str(files.file),
+                "place": [placement.name, placement.gpu, placement.device_id],
+                "config": json.dumps(to_json(config)),
             },
             make=make,
             start_timeout_s=self._surroundings.load_timeout_s,
@@ -130,19 +121,7 @@ def _is_in_worker(config: ModelConfig) -> bool:
             f"expected server or worker"
         )
         raise InvalidConfig(msg)
-    if where == "worker" and _is_reshaped(config):
-        msg = (
-            f"model '{config.name}': ragged inputs, batch_input and batch_output need "
-            f"{PROCESS_PARAMETER} to be server"
-        )
-        raise InvalidConfig(msg)
     return where == "worker"
-
-
-def _is_reshaped(config: ModelConfig) -> bool:
-    """Tell whether a batch is not what its requests are, joined: only the server makes such."""
-    is_ragged = any(tensor.allow_ragged_batch for tensor in config.input)
-    return bool(is_ragged or config.batch_input or config.batch_output)
 
 
 def _seconds(config: ModelConfig) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from inferd.backends.worker.link import Payload
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import (
     AlreadyExists,
     BackendFailed,
@@ -45,6 +45,8 @@ ERRORS: tuple[type[InferdError], ...] = (
 )
 """By the numbers of TritonError's codes."""
 
+_NUMBERS = {kind.code: number for number, kind in enumerate(ERRORS)}
+
 
 class Answer(msgspec.Struct, array_like=True, gc=False):
     """One answer of the worker; `share` is its part of the stream's window.
@@ -80,6 +82,26 @@ class Answers(msgspec.Struct, array_like=True, gc=False):
 
     released: list[int]
     answers: list[Answer]
+
+
+class Asked(msgspec.Struct, array_like=True, gc=False):
+    """A request of a BATCH, as `describe_request` describes it."""
+
+    number: int
+    id: str
+    inputs: list[Described]
+    outputs: list[str] | None
+    parameters: Parameters | None
+    more: Any
+
+
+class Batch(msgspec.Struct, array_like=True, gc=False):
+    """EXECUTE: requests to be executed together, as numbered batch; `callers` wait for them."""
+
+    released: list[int]
+    batch: int
+    requests: list[Asked]
+    callers: list[str]
 
 
 class Called(msgspec.Struct, array_like=True):
@@ -218,3 +240,21 @@ def response_of(
         dict(answer.parameters) if answer.parameters else {},
         answer.is_final,
     )
+
+
+def request_of(asked: Asked, data: Any, model: str) -> InferRequest:
+    """Return the request that a packet describes, its inputs views of the packet's data."""
+    wanted = [WantedOutput(name) for name in asked.outputs] if asked.outputs else []
+    inputs = tensors_of(asked.inputs, data)
+    return InferRequest(model, "", asked.id, inputs, wanted, asked.parameters or {})
+
+
+def described_answer(
+    number: int, answer: InferResponse | InferdError, payload: Payload
+) -> tuple[Any, ...]:
+    """Return how a packet describes the answer to request `number`."""
+    if isinstance(answer, InferdError):
+        code = _NUMBERS.get(answer.code, _NUMBERS[Code.INTERNAL])
+        return number, None, (code, answer.message), None, True, 1
+    outputs = [described(tensor, payload) for tensor in answer.outputs]
+    return number, outputs, None, answer.parameters or None, True, 1

@@ -28,10 +28,7 @@ from inferd.backends.worker.environment import Environment
 from inferd.errors import BackendFailed, Unsupported
 
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
-_PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from inferd_worker.main import main; main(sys.argv[2:9])"
-)
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main(sys.argv[2:9])"
 
 MAX_LINE = 8 << 10
 MAX_LINES_PER_S = 200
@@ -135,7 +132,13 @@ class Process:
         numbers = (*self._fds, sizes.arena, sizes.most, os.getpid(), sizes.memory)
         path = [str(BOOTSTRAP), *environment.path]
         program = f"import sys; sys.path[:0] = {path[1:]!r}; " if environment.path else ""
-        arguments = ["-c", program + _PROGRAM, path[0], *map(str, numbers), self._name]
+        arguments = [
+            "-c",
+            program + _PROGRAM.format(environment.main),
+            path[0],
+            *map(str, numbers),
+            self._name,
+        ]
         return subprocess.Popen(
             [str(environment.python), *arguments],
             stdin=subprocess.DEVNULL,

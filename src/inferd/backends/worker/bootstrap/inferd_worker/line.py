@@ -82,7 +82,10 @@ class Line:
         self._view = memoryview(self._buffer)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        self._writable = select.poll()
+        self._writable.register(sock, select.POLLOUT)
         self.is_closed = False
+        self._is_over = False
 
     def fileno(self) -> int:
         """Return the descriptor to wait for; see `look`."""
@@ -173,6 +176,8 @@ class Line:
         A tuple, which then can be hashed, is one whose like is sent again and again.
         """
         with self._sending:
+            if self._is_over:
+                raise LineClosed
             released = self._received.released()
             text = self._text(released, document)
             start = -(-len(text) // packet.ALIGN) * packet.ALIGN
@@ -223,7 +228,13 @@ class Line:
         if self._received.released_count and (not lazily or self._received.is_much):
             self.send(packet.RELEASE, [])
 
+    def close(self) -> None:
+        """Send and read no more, and let go of the memory, though somebody keeps the line."""
+        with self._sending:
+            self.is_closed = self._is_over = True
+            del self._arena, self._received
+
     @property
     def is_free(self) -> bool:
-        """Whether a packet can be sent without waiting for one that is being sent."""
-        return not self._sending.locked()
+        """Whether a packet can be sent without waiting: for another one, or for its reader."""
+        return not self._sending.locked() and bool(self._writable.poll(0))

@@ -22,6 +22,17 @@ def main(arguments: list[str]) -> None:
     it, the server's process, the most bytes of data (0: any).
     """
     sys.modules["triton_python_backend_utils"] = api
+    worker = Worker(*inherit(arguments))
+    current.set_worker(worker)
+    worker.run()
+    end_process()
+
+
+def inherit(arguments: list[str]) -> tuple[socket.socket, Arena, Received]:
+    """Return the line to the server: its socket, the memory to write, and that to read.
+
+    See main. From now on the process ends with the server.
+    """
     sock, incoming, outgoing, size, most, parent, memory = map(int, arguments)
     _die_with(parent)
     _limit(memory)
@@ -29,12 +40,14 @@ def main(arguments: list[str]) -> None:
     for fd in (sock, incoming, outgoing):
         os.set_inheritable(fd, False)
     received = Received(incoming, size, writable=True)
-    worker = Worker(socket.socket(fileno=sock), Arena(outgoing, size, most), received)
-    current.set_worker(worker)
-    worker.run()
+    return socket.socket(fileno=sock), Arena(outgoing, size, most), received
+
+
+def end_process() -> None:
+    """End this process; threads that a model left behind keep nobody."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # threads the model left behind keep nobody
+    os._exit(0)
 
 
 def _die_with(parent: int) -> None:

@@ -31,11 +31,15 @@ def import_class(file: str, version_folder: str, folder: str) -> Any:
     package.__path__ = [version_folder]
     sys.modules[version] = package
     name = f"{version}.{os.path.splitext(os.path.basename(file))[0]}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    return class_of(importlib.util.spec_from_file_location(name, file), file, folder)
+
+
+def class_of(spec: Any, file: str, folder: str) -> Any:
+    """Import `file` as the module `spec` and return its class. Raises ModelFailed."""
     if spec is None or spec.loader is None or not os.path.isfile(file):
         raise ModelFailed(f"there is no file {shown(file, folder)}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException as error:

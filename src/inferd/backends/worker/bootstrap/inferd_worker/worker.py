@@ -9,7 +9,7 @@ import json
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
 from .arena import Arena, ArenaFull, Received
@@ -34,11 +34,19 @@ ERROR_LEVEL = 2
 class Worker:
     """One model, from its first packet to its last.
 
-    `opens` are the requests that may still be answered, by number.
+    `find` imports its class, see import_class. `opens` are the requests that may still be answered,
+    by number.
     """
 
-    def __init__(self, sock: socket.socket, arena: Arena, received: Received) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        arena: Arena,
+        received: Received,
+        find: Callable[[str, str, str], Any] = import_class,
+    ) -> None:
         self.line = Line(sock, arena, received, self._receive)
+        self._find = find
         self.calls = Calls(self)
         self.is_decoupled = False
         self._is_iterative = False
@@ -75,7 +83,7 @@ class Worker:
         file = settings["file"]
         done = None
         try:
-            kind = import_class(file, self.version_folder, self.folder)
+            kind = self._find(file, self.version_folder, self.folder)
             if settings["task"] == "complete":
                 done = _complete(kind, json.loads(settings["args"]["model_config"]))
             else:

@@ -1,0 +1,118 @@
+"""PrivateModules: what a model.py in the server's own process imports, apart from all others.
+
+Each instance has a copy of triton_python_backend_utils, which knows whose it is: a function like
+Logger.log_info has no object that would tell. The name leads there in the model's own modules
+alone, for their `import` statements are answered here. So are those of files beside model.py,
+which two models may call the same.
+"""
+
+import builtins
+import importlib
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from inferd.backends.worker.process import BOOTSTRAP
+
+API = "triton_python_backend_utils"
+
+
+class PrivateModules:
+    """The modules of one instance, from `open` to `close`.
+
+    They are parts of two packages with names nobody else has: the copy of the API and of what it
+    stands on, and the files of the model.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"inferd_model_{uuid.uuid4().hex}"
+        self._files = f"{self._name}.files"
+        self._builtins = vars(builtins) | {"__import__": self._import}
+
+    def open(self, folders: Sequence[Path]) -> None:
+        """Have the names lead to files; those of the model lie in `folders`."""
+        _package(self._name, [str(BOOTSTRAP)])
+        _package(self._files, [str(folder) for folder in folders])
+        sys.meta_path.insert(0, self)
+
+    def close(self) -> None:
+        """Forget the modules."""
+        sys.meta_path.remove(self)
+        for name in list(sys.modules):
+            if name == self._name or name.startswith(f"{self._name}."):
+                del sys.modules[name]
+
+    def ours(self, name: str) -> Any:
+        """Return this instance's copy of a module of inferd_worker."""
+        return importlib.import_module(f"{self._name}.inferd_worker.{name}")
+
+    def find_class(self, file: str, version_folder: str, folder: str) -> Any:
+        """Return the model's class; see inferd_worker.model.import_class."""
+        del version_folder
+        name = f"{self._files}.{Path(file).stem}"
+        spec = spec_from_file_location(name, file, loader=_Loader(name, file, self._builtins))
+        return self.ours("model").class_of(spec, file, folder)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find the files of the model; called by `import`."""
+        if not name.startswith(f"{self._files}."):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            spec.loader = _Loader(name, spec.loader.path, self._builtins)
+        return spec
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        """Do what an `import` statement in the model says."""
+        if level == 0 and name == API:
+            return self.ours("api")
+        top = name.partition(".")[0]
+        is_file = level == 0 and f"{self._files}.{top}" in sys.modules
+        if not is_file:
+            try:
+                return builtins.__import__(name, globals, locals, fromlist or (), level)
+            except ModuleNotFoundError as error:
+                if level or error.name != top or not self._has(top):
+                    raise
+        whole = f"{self._files}.{name}"
+        if fromlist:
+            return builtins.__import__(whole, globals, locals, fromlist, 0)
+        importlib.import_module(whole)
+        return sys.modules[f"{self._files}.{top}"]
+
+    def _has(self, top: str) -> bool:
+        name = f"{self._files}.{top}"
+        return self.find_spec(name, sys.modules[self._files].__path__) is not None
+
+
+class _Loader(SourceFileLoader):
+    """Runs the source with builtins of its own, among them what an `import` statement calls."""
+
+    def __init__(self, name: str, path: str, builtins: dict[str, Any]) -> None:
+        super().__init__(name, path)
+        self._builtins = builtins
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the source as `module`."""
+        vars(module)["__builtins__"] = self._builtins
+        super().exec_module(module)
+
+
+def _package(name: str, path: list[str]) -> None:
+    package = ModuleType(name)
+    package.__path__ = path
+    sys.modules[name] = package

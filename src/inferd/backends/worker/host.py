@@ -1,0 +1,125 @@
+"""Host: what a worker process runs for a HostedBackend: one instance of a backend of ours.
+
+It is at the other end of the same Link as the server, whose socket waits here, as there is nothing
+else to do. Tensors are views of what has come, the instance is called as in the server, and what
+it gives is written where the server reads it.
+"""
+
+import gc
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import EntryPoint
+from time import perf_counter_ns
+from typing import Any
+
+import msgspec
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, ArenaFull, Received
+from inferd.backends.worker.bootstrap.inferd_worker.main import end_process, inherit
+from inferd.backends.worker.link import Link, LinkClosed, Payload
+from inferd.backends.worker.message import Batch, described_answer, request_of
+from inferd.core.interfaces import Answer, Opened
+from inferd.core.request import InferRequest
+from inferd.errors import BackendFailed, InferdError, foreign_text
+
+Task = Callable[[dict[str, Any]], Opened | str]
+"""What START names: given its settings it opens the instance, or tells something."""
+
+_INTERNAL = 1
+
+
+class Host:
+    """One instance, from the packet that says which to the end of the process."""
+
+    def __init__(self, sock: socket.socket, arena: Arena, received: Received) -> None:
+        self._link = Link(sock, arena, received, self._receive, self._end)
+        sock.setblocking(True)  # in a thread of its own the link may wait
+        self._decode = msgspec.json.Decoder(Batch).decode
+        self._model = ""
+        self._opened: Opened | None = None
+        self._is_over = False
+
+    def run(self) -> None:
+        """Open the instance and execute until the server says that it is enough."""
+        while not self._is_over:
+            self._link.read()
+        if self._opened is not None:
+            self._opened.alone.close()
+
+    def _end(self) -> None:
+        self._is_over = True
+
+    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+        if kind == packet.EXECUTE:
+            self._execute(self._decode(document), data)
+            return
+        released, *told = msgspec.json.decode(document)
+        self._link.give(released)
+        if kind == packet.START:
+            self._start(told[0])
+        elif kind == packet.FINALIZE:
+            self._is_over = True
+
+    def _start(self, settings: dict[str, Any]) -> None:
+        """Do what the first packet asks for, and tell the server."""
+        self._model = settings["model"]
+        try:
+            work: Task = EntryPoint("", settings["task"], "").load()
+            done = work(settings)
+        except InferdError as error:
+            text = error.message.removeprefix(f"model '{self._model}': ")  # the server adds that
+            self._link.send(packet.FAILED, [_INTERNAL, text])
+        except BaseException as error:  # noqa: BLE001  frameworks raise what they like
+            self._link.send(packet.FAILED, [_INTERNAL, foreign_text(error)])
+        else:
+            gc.collect()
+            gc.freeze()  # a framework is hundreds of thousands of objects that stay
+            if isinstance(done, Opened):
+                self._opened = done
+            self._link.send(packet.READY, [done if isinstance(done, str) else None])
+
+    def _execute(self, batch: Batch, data: Any) -> None:
+        self._link.give(batch.released)
+        requests = [request_of(asked, data, self._model) for asked in batch.requests]
+        began_ns = perf_counter_ns()
+        answers = self._answers(requests)
+        ended_ns = perf_counter_ns()
+        first = requests[0]
+        times = first.computing_ns or began_ns, first.computed_ns or ended_ns
+        del first, requests, data  # what they hold is released, but for what an answer shows
+        numbers = [asked.number for asked in batch.requests]
+        payload = Payload()
+        documents = [
+            described_answer(number, answer, payload)
+            for number, answer in zip(numbers, answers, strict=True)
+        ]
+        try:
+            self._link.send(packet.RESULT, [batch.batch, *times, documents], payload)
+        except ArenaFull as error:
+            failed = BackendFailed(f"the outputs are too large: {error}")
+            documents = [described_answer(number, failed, payload) for number in numbers]
+            self._link.send(packet.RESULT, [batch.batch, *times, documents])
+        del answers, payload
+        self._link.release()
+
+    def _answers(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:
+        opened = self._opened
+        assert opened is not None
+        instance = opened.alone if len(requests) == 1 else opened.together
+        try:
+            return instance.execute(requests)
+        except InferdError as error:
+            return [error] * len(requests)
+        except Exception as error:  # noqa: BLE001
+            failed = BackendFailed(f"model '{self._model}': {foreign_text(error)}")
+            return [failed] * len(requests)
+
+
+def main(arguments: list[str]) -> None:
+    """Run the host that `arguments` describe, to its end. See the worker's own main."""
+    host = Host(*inherit(arguments))
+    with suppress(LinkClosed):
+        host.run()
+    end_process()
