@@ -85,9 +85,8 @@ class Answers(msgspec.Struct, array_like=True, gc=False):
 
 
 class Asked(msgspec.Struct, array_like=True, gc=False):
-    """A request of a BATCH, as `describe_request` describes it."""
+    """A request of a Batch, as `describe_request` describes it."""
 
-    number: int
     id: str
     inputs: list[Described]
     outputs: list[str] | None
@@ -96,10 +95,12 @@ class Asked(msgspec.Struct, array_like=True, gc=False):
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):
-    """EXECUTE: requests to be executed together, as numbered batch; `callers` wait for them."""
+    """EXECUTE: requests to be executed together; `callers` wait for them.
+
+    Nobody changes one: that of another packet may be the same.
+    """
 
     released: list[int]
-    batch: int
     requests: list[Asked]
     callers: list[str]
 
@@ -246,13 +247,14 @@ def request_of(asked: Asked, data: Any, model: str) -> InferRequest:
     """Return the request that a packet describes, its inputs views of the packet's data."""
     wanted = [WantedOutput(name) for name in asked.outputs] if asked.outputs else []
     inputs = tensors_of(asked.inputs, data)
-    return InferRequest(model, "", asked.id, inputs, wanted, asked.parameters or {})
+    parameters = dict(asked.parameters) if asked.parameters else {}
+    return InferRequest(model, "", asked.id, inputs, wanted, parameters)
 
 
 def described_answer(
     number: int, answer: InferResponse | InferdError, payload: Payload
 ) -> tuple[Any, ...]:
-    """Return how a packet describes the answer to request `number`."""
+    """Return how a packet describes the answer to the request it calls `number`."""
     if isinstance(answer, InferdError):
         code = _NUMBERS.get(answer.code, _NUMBERS[Code.INTERNAL])
         return number, None, (code, answer.message), None, True, 1
