@@ -27,8 +27,7 @@ from inferd.transport.http_router import Route, Router, Target
 from inferd.transport.http_shared_memory import SharedMemoryRoutes
 from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.http_trace import TraceRoutes
-from inferd.transport.http_trtis import PREFIX as TRTIS_PREFIX
-from inferd.transport.http_trtis import TrtisRoutes
+from inferd.transport.http_trtis import TrtisRoutes, is_old
 from inferd.transport.lane import Lane
 from inferd.transport.overload import RETRY_AFTER, copied_bytes
 from inferd.transport.tracing import begin_http, finish_when_sent
@@ -114,7 +113,12 @@ class HttpRoutes:
 
     def _old(self, target: bytes) -> TrtisRoutes | None:
         """Return what words the answer to a request that no call of its own answers."""
-        return self._trtis if target.startswith(TRTIS_PREFIX) else None
+        return self._trtis if is_old(target) else None
+
+    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """See Routes.refusal."""
+        old = self._old(request.target)
+        return old.refusal(error) if old else refusal(error)
 
     def verbs(self, target: bytes) -> list[bytes]:
         """Return the verbs a request target may be asked with, none for what is not there."""
@@ -122,16 +126,10 @@ class HttpRoutes:
         return sorted(found.calls) if found else []
 
     def check_access(self, target: bytes, headers: Headers) -> None:
-        """Raise HttpError for a request that `answer` would refuse because of who sends it."""
+        """Raise what `answer` would answer with to a request because of who sends it."""
         found = self._router.find(target)
-        if found is None or found.guard is None:
-            return
-        try:
+        if found is not None and found.guard is not None:
             found.guard.check(headers)
-        except InferdError as error:
-            old = self._old(target)
-            said = old.status_header(error) if old else b""
-            raise HttpError(HTTP_STATUS[error.code], error.message, said) from None
 
     def is_inference(self, target: bytes) -> bool:
         """Tell whether a request target means an inference, which an overloaded server refuses."""
@@ -221,7 +219,7 @@ class HttpRoutes:
         size = len(plain.body)
         try:
             if not self._capacity.hold(size):
-                raise self._capacity.too_many_bytes()
+                raise self._capacity.too_many_bytes(size)
             return await self.infer(plain, model, version, engine)
         finally:
             self._capacity.hold(-size)
@@ -267,6 +265,8 @@ def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
 
 def refusal(error: Exception) -> HttpAnswer:
     """Return the answer to a request that failed with `error`."""
+    if isinstance(error, HttpError):
+        return error_answer(error.status, error.message)
     if isinstance(error, InferdError):
         headers = RETRY_AFTER if error.retry_s else b""
         return error_answer(HTTP_STATUS[error.code], error.message, headers)

@@ -47,6 +47,7 @@ HTTP_STATUS = {
     Code.RESTRICTED: 403,
     Code.UNAUTHENTICATED: 401,
     Code.FORBIDDEN: 403,
+    Code.TOO_LARGE: 413,
 }
 """Reason -> HTTP status: Triton's classes; clients match on them."""
 

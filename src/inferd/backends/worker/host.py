@@ -27,6 +27,9 @@ from inferd.errors import BackendFailed, InferdError, foreign_text
 Task = Callable[[dict[str, Any]], Opened | str]
 """What START names: given its settings it opens the instance, or tells something."""
 
+HOLD_NS = 200_000
+"""So long an answer may wait for those of the other executions that came with its own."""
+
 _INTERNAL = 1
 
 
@@ -40,12 +43,14 @@ class Host:
         self._batches: dict[bytes, Batch] = {}  # those before, by their documents
         self._model = ""
         self._opened: Opened | None = None
+        self._flushed_ns = 0
         self._is_over = False
 
     def run(self) -> None:
         """Open the instance and execute until the server says that it is enough."""
         while not self._is_over:
             self._link.read()
+            self._link.flush()
         if self._opened is not None:
             self._opened.alone.close()
 
@@ -101,12 +106,15 @@ class Host:
             for less, answer in zip(numbers, answers, strict=True)
         ]
         try:
-            self._link.send(packet.RESULT, [documents], payload, (number, *times))
+            self._link.send(packet.RESULT, [documents], payload, (number, *times), holds=True)
         except ArenaFull as error:
             failed = BackendFailed(f"the outputs are too large: {error}")
             documents = [described_answer(less, failed, payload) for less in numbers]
             self._link.send(packet.RESULT, [documents], None, (number, *times))
         del answers, payload
+        if ended_ns - self._flushed_ns > HOLD_NS:
+            self._flushed_ns = ended_ns
+            self._link.flush()
         self._link.release()
 
     def _answers(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:

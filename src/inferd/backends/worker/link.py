@@ -69,6 +69,8 @@ class Link:
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._backlog: deque[bytes] = deque()
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
@@ -83,6 +85,7 @@ class Link:
         """Read and send no more."""
         self._is_closed = True
         self._backlog.clear()
+        self._held.clear()
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
@@ -99,7 +102,7 @@ class Link:
         return True
 
     def read(self) -> None:
-        """Read one packet, if there is one."""
+        """Read one datagram, if there is one, and hand on its packets."""
         try:
             size = self._socket.recv_into(self._buffer)
         except BlockingIOError:
@@ -123,19 +126,23 @@ class Link:
             self._lost()
 
     def _dispatch(self, size: int) -> None:
-        header = packet.HEADER.unpack_from(self._buffer)
-        kind, document_size, offset, payload_size = header[:4]
-        start = packet.aligned(document_size)
-        if offset == packet.INLINE:
-            view = self._view[packet.HEADER.size : size]
-            document = bytes(view[:document_size])
-            data: Any = bytes(view[start:]) if start < payload_size else b""
-        else:
-            block: Any = self._received.block(offset, payload_size)
-            document = bytes(block[:document_size])
-            data = block[start:]
-            del block
-        self._receive(kind, document, data, header[4:])
+        at = 0
+        while at < size and not self._is_closed:
+            header = packet.HEADER.unpack_from(self._buffer, at)
+            kind, document_size, offset, payload_size = header[:4]
+            at += packet.HEADER.size
+            start = packet.aligned(document_size)
+            if offset == packet.INLINE:
+                view = self._view[at : min(at + payload_size, size)]
+                at += payload_size
+                document = bytes(view[:document_size])
+                data: Any = bytes(view[start:]) if start < payload_size else b""
+            else:
+                block: Any = self._received.block(offset, payload_size)
+                document = bytes(block[:document_size])
+                data = block[start:]
+                del block
+            self._receive(kind, document, data, header[4:])
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that the worker has released."""
@@ -148,8 +155,14 @@ class Link:
         document: list[Any],
         payload: Payload | None = None,
         numbers: tuple[int, int, int] = packet.NO_NUMBERS,
+        *,
+        holds: bool = False,
     ) -> None:
-        """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed."""
+        """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed.
+
+        With `holds` it may wait for others, to travel in one datagram: until the next packet that
+        does not wait, the end of this turn of the event loop, or a call of `flush`.
+        """
         released = self._received.released()
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
@@ -177,7 +190,32 @@ class Link:
             for offset, view in payload.parts if payload is not None else ():
                 block[start + offset : start + offset + len(view)] = view
             whole = packet.HEADER.pack(kind, len(text), at, size, *numbers)
-        self._put(whole)
+        if holds:
+            self._hold(whole)
+        elif self._held:
+            self._hold(whole)
+            self.flush()
+        else:
+            self._put(whole)
+
+    def _hold(self, whole: bytes) -> None:
+        self._held_bytes += len(whole)
+        if self._held_bytes > packet.MAX_PACKET:
+            self.flush()
+            self._held_bytes = len(whole)
+        if self._loop is not None and not self._held:
+            self._loop.call_soon(self._flush_in_turn)
+        self._held.append(whole)
+
+    def flush(self) -> None:
+        """Send what was held. Raises LinkClosed."""
+        if held := self._held:
+            self._held, self._held_bytes = [], 0
+            self._put(held[0] if len(held) == 1 else b"".join(held))
+
+    def _flush_in_turn(self) -> None:
+        with suppress(LinkClosed):  # that the other end is closed is read, too
+            self.flush()
 
     def release(self) -> None:
         """Tell the worker which of its blocks are free, if that is much."""

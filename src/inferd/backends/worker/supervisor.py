@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
 
     `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start. With `retries` what was
-    lost with a process runs once more.
+    lost with a process runs once more. `ahead` is how many executions it may be given at once.
     """
 
     model: str
@@ -56,6 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     start_timeout_s: float
     timeout_s: float = 0.0
     retries: bool = False
+    ahead: int = 1
 
 
 class Supervisor:
