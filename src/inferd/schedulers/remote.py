@@ -32,7 +32,6 @@ class RemoteExecution(Execution):
         self._remote = instances
         self._running: dict[Job, AsyncInstance] = {}
         self._leaving: list[AsyncInstance] = []  # closed when what they run has ended
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._quiet: asyncio.Future[None] | None = None
         for instance in instances:
             instance.on_change = self._advance
@@ -107,10 +106,15 @@ class RemoteExecution(Execution):
         return _RemoteStreamJob(request, asyncio.get_running_loop(), self)
 
     def _place(self, job: Job) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+        if self._home is None:
+            self._home = asyncio.get_running_loop()
             for instance in self._remote:
-                instance.attach(self._loop)
+                instance.attach(self._home)
+        if not self._jobs:
+            for instance in self._remote:
+                if instance.is_free:
+                    self._begin(job, instance)
+                    return
         self._jobs.put(job)
         self._advance(job)
 
@@ -152,8 +156,10 @@ class RemoteExecution(Execution):
     def _begin_next(self, instance: AsyncInstance) -> None:
         self._jobs.wait()  # the signal that came with the job
         job = self._jobs.take()
-        if job is None:
-            return
+        if job is not None:
+            self._begin(job, instance)
+
+    def _begin(self, job: Job, instance: AsyncInstance) -> None:
         if not job.is_wanted():
             self.note_ended()
             job.finish(Cancelled("nobody waits for the request"), 0)
@@ -168,7 +174,8 @@ class RemoteExecution(Execution):
 
     def _finish(self, job: Job, instance: AsyncInstance, outcome: Outcome) -> None:
         self._running.pop(job, None)
-        self._let_go_if_done(instance)
+        if self._leaving:
+            self._let_go_if_done(instance)
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
             may_retry = instance.retries and not job.was_retried and outcome.is_lost

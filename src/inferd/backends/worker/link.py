@@ -150,7 +150,7 @@ class Link:
         numbers: tuple[int, int, int] = packet.NO_NUMBERS,
     ) -> None:
         """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed."""
-        released = self._received.released()
+        released = self._received.released() if self._received.fresh else []
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
         start = -(-len(text) // packet.ALIGN) * packet.ALIGN
@@ -181,7 +181,7 @@ class Link:
 
     def release(self) -> None:
         """Tell the worker which of its blocks are free, if that is much."""
-        if self._received.released_count and self._received.is_much:
+        if self._received.fresh and self._received.is_much:
             with suppress(LinkClosed):
                 self.send(packet.RELEASE, [])
 
