@@ -41,18 +41,24 @@ class Turns:
         self._readers: list[Connection] = []
         self._writers: list[Connection] = []
         self._is_running = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def answer_soon(self, connection: Connection) -> None:
         """Give `connection` a turn in this loop iteration, when all others have read too."""
         if not self._readers and not self._is_running:
-            asyncio.get_running_loop().call_soon(self.run)
+            self._begin()
         self._readers.append(connection)
 
     def write_soon(self, connection: Connection) -> None:
         """Have the pending answers of `connection` written when this round of turns ends."""
         if not self._writers and not self._is_running:
-            asyncio.get_running_loop().call_soon(self.run)
+            self._begin()
         self._writers.append(connection)
+
+    def _begin(self) -> None:
+        if self._loop is None:  # asking for it costs a system call
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self.run)
 
     def run(self) -> None:
         """Let everyone take their turn, and write."""

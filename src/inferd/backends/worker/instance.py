@@ -124,7 +124,9 @@ class WorkerInstance(Supervisor):
             self._places[number] = batch, index
         self._numbers = number
         self._batches[number] = batch
-        callers = max((request.callers for request in requests), key=len)
+        callers = requests[0].callers
+        if len(requests) > 1:
+            callers = max([request.callers for request in requests], key=len)
         error = self._send_batch(number, batch, (documents, payload), callers)
         if error is not None:
             del self._batches[number]
@@ -287,7 +289,10 @@ class WorkerInstance(Supervisor):
             return
         batch, index = place
         response = response_of(answer, data, batch.requests[index], self._version)
-        batch.answers[index] = _joined(batch.answers[index], answer, response)
+        before = batch.answers[index]
+        if before is not None or not answer.is_final or answer.outputs is None:
+            response = _joined(before, answer, response)
+        batch.answers[index] = response
         if not answer.is_final and not answer.is_again and answer.error is None:
             if self._link is not None:  # the scheduler sees to it that it is not too far ahead
                 self._link.send(packet.CREDIT, [[[number, answer.share]]])
@@ -416,8 +421,6 @@ def _joined(
 ) -> InferResponse | InferdError:
     """Return what `answer`, as a `response`, makes of the answers before it in the same round."""
     if isinstance(response, InferdError):
-        return response
-    if before is None and answer.is_final and answer.outputs is not None:
         return response
     round = before if isinstance(before, Round) else Round(response.model, response.version)
     if answer.outputs is not None:

@@ -163,7 +163,7 @@ class Link:
         With `holds` it may wait for others, to travel in one datagram: until the next packet that
         does not wait, the end of this turn of the event loop, or a call of `flush`.
         """
-        released = self._received.released()
+        released = self._received.released() if self._received.fresh else []
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
         start = -(-len(text) // packet.ALIGN) * packet.ALIGN
@@ -219,7 +219,7 @@ class Link:
 
     def release(self) -> None:
         """Tell the worker which of its blocks are free, if that is much."""
-        if self._received.released_count and self._received.is_much:
+        if self._received.fresh and self._received.is_much:
             with suppress(LinkClosed):
                 self.send(packet.RELEASE, [])
 

@@ -178,7 +178,7 @@ class Line:
         with self._sending:
             if self._is_over:
                 raise LineClosed
-            released = self._received.released()
+            released = self._received.released() if self._received.fresh else []
             text = self._text(released, document)
             start = -(-len(text) // packet.ALIGN) * packet.ALIGN
             size = start + payload.size if payload is not None and payload.size else len(text)
@@ -225,7 +225,7 @@ class Line:
 
     def release(self, *, lazily: bool = False) -> None:
         """Tell the server which of its blocks are free; `lazily` only if that is much."""
-        if self._received.released_count and (not lazily or self._received.is_much):
+        if self._received.fresh and (not lazily or self._received.is_much):
             self.send(packet.RELEASE, [])
 
     def close(self) -> None:
