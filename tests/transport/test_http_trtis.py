@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 import pytest
 from google.protobuf import text_format
 
+from inferd.errors import Overloaded, Unavailable
 from inferd.transport.access import Access, KeyRing
 from inferd.transport.overload import TAKEN_BYTES
 from inferd.transport.trtis import Trtis
 from inferd.wire.proto import message_class
 
-INVALID_ARG, UNAVAILABLE, UNSUPPORTED = 5, 6, 7
+INTERNAL, INVALID_ARG, UNAVAILABLE, UNSUPPORTED = 3, 5, 6, 7
 HEADER = 'NV-InferRequest: batch_size: 1 input { name: "T" dims: 4 } output { name: "T" } id: 3'
 
 
@@ -125,6 +126,42 @@ async def test_an_absolute_target_that_is_not_there_is_an_invalid_argument(old):
         assert (answer.status, status_of(answer)) == (400, INVALID_ARG)
         answer = await site.ask(b"PUT http://h/api/status HTTP/1.1\r\nHost: h\r\n\r\n")
         assert answer.status == 405 and "nv-status" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("error", "comes_back"),
+    [(Overloaded("it is full"), True), (Unavailable("it timed out"), False)],
+)
+async def test_a_queue_that_is_full_or_too_slow_is_unavailable(old, add_model, error, comes_back):
+    class Queue:
+        """A scheduler that lets nobody run."""
+
+        pending_count = 0
+        seen = None
+
+        async def run(self, request):
+            self.seen = request
+            raise error
+
+    queue = Queue()
+    async with old() as site:
+        add_model(site.engine, "queued", queue)
+        request = post("Content-Length: 16", path="/api/infer/queued", body=bytes(16))
+        request = request.replace(b" id: 3", b" id: 3 priority: 2 timeout_microseconds: 70")
+        answer = await site.ask(request)
+    assert (answer.status, status_of(answer), answer.body) == (400, UNAVAILABLE, b"")
+    assert answer.headers["nv-inferresponse"] == "id: 3"
+    assert ("retry-after" in answer.headers) == comes_back
+    assert (queue.seen.priority, queue.seen.timeout_us) == (2, 70)
+
+
+async def test_what_breaks_the_server_is_an_internal_error_that_tells_nothing(old):
+    async with old() as site:
+        answer = await site.ask(
+            post("Content-Length: 16", path="/api/infer/crashing", body=bytes(16))
+        )
+    assert (answer.status, status_of(answer), answer.body) == (400, INTERNAL, b"")
+    assert "secret" not in answer.headers["nv-status"]
 
 
 @pytest.mark.parametrize(

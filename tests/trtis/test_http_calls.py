@@ -35,10 +35,12 @@ def test_health(http_client, mode):
     assert (answer.code, answer.reason, answer.body) == (200, "SUCCESS", b"")
 
 
-async def got(port, path):
-    """The head of the answer to a GET."""
+async def got(port, path, *lines):
+    """The head of the answer to a GET; an inference is a POST."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    verb = "POST" if "infer" in path else "GET"
+    head = [f"{verb} {path} HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""]
+    writer.write("\r\n".join(head).encode())
     answer = (await reader.read()).decode()
     writer.close()
     return answer
@@ -53,6 +55,8 @@ def test_live_waits_for_the_models_and_ends_with_the_server(repository):
             await got(server.http_port, path)
             for path in ("/api/health/live", "/api/health/ready", "/v2/health/live")
         ]
+        asked = await got(server.http_port, "/api/infer/flat", f"NV-InferRequest: {HEADER}")
+        assert "NV-Status: code: UNAVAILABLE" in asked
         await server.load()
         loaded = await got(server.http_port, "/api/health/live")
         server.engine.drain()
@@ -101,6 +105,14 @@ def test_a_model_that_failed_makes_a_strict_server_not_ready(
     [version] = told.model_status["bad"].version_status.values()
     assert version.ready_state == 2
     assert version.ready_state_reason.message
+
+
+@pytest.mark.parametrize("version", ["", "/1"])
+def test_a_model_that_failed_is_not_available(serve, connect, broken, version):
+    with serve(model_repository=(broken,)) as server:
+        answer = connect(server).infer(f"bad{version}", HEADER, b"\0" * 4)
+        assert (answer.code, answer.reason) == (400, "UNAVAILABLE")
+        assert "'bad'" in answer.status.msg
 
 
 # --- status ---
@@ -166,6 +178,18 @@ def test_the_configuration_is_in_the_old_layout(http_client, messages):
     sequence = models["sequence"].config.sequence_batching
     assert sequence.max_sequence_idle_microseconds == 60_000_000
     assert models["größe"].config.name == "größe"
+    groups = models["two_groups"].config.instance_group
+    assert [(one.name, one.count) for one in groups] == [("two_groups_0", 2), ("two_groups_1", 1)]
+    ensemble = models["whole"].config
+    assert (ensemble.platform, list(ensemble.instance_group)) == ("ensemble", [])
+    [step] = ensemble.ensemble_scheduling.step
+    assert (step.model_name, step.model_version, dict(step.input_map)) == (
+        "ten",
+        -1,
+        {"INPUT0": "IN"},
+    )
+    [input_] = models["shaped"].config.input
+    assert (list(input_.dims), list(input_.reshape.shape)) == ([4], [2, 2])
 
 
 def test_all_models_or_one(http_client, messages):
@@ -406,6 +430,7 @@ def test_it_has_the_server_s_name(serve, connect, messages):
         ("statistics", ["GET /api/status/flat"]),
         ("model-repository", ["POST /api/modelcontrol/load/flat", "GET /api/repository/index"]),
         ("shared-memory", [f"GET {MEMORY}/status", f"POST {MEMORY}/unregisterall"]),
+        ("trace", ["GET /api/profile?cmd=start"]),
     ],
 )
 def test_restrictions_hold_here_too(serve, connect, group, refused):

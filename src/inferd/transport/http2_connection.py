@@ -181,9 +181,9 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def go_on_soon(self, call: GrpcCall) -> None:
         """Have `call` go on with its handler in the next turn."""
-        if not self._resumed:
-            self.server.turns.answer_soon(self)
         self._resumed.append(call)
+        if len(self._resumed) == 1:
+            self.server.turns.answer_soon(self)
 
     def write_pending(self) -> None:
         """Write what there is to send; close when nothing is left to be done."""

@@ -58,6 +58,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         # What has come and is not yet used lies in _buffer[_start:_end].
         self._buffer = bytearray(_FIRST_BUFFER)
+        self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
         options = server.options
@@ -115,9 +116,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             return body.memory[body.filled :]
         if self._is_closing:
             self._start = self._end = 0  # what is dropped comes in large pieces
+        if not self._end:
+            return self._view
         if self._end == len(self._buffer):
             self._make_room()
-        return memoryview(self._buffer)[self._end :] if self._end else memoryview(self._buffer)
+        return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
@@ -194,8 +197,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._start == 0:
             size = min(2 * size, self._options.max_header_bytes + _FIRST_BUFFER)
         fresh = bytearray(max(size, unread + 1))
-        fresh[:unread] = memoryview(self._buffer)[self._start : self._end]
-        self._buffer = fresh
+        fresh[:unread] = self._view[self._start : self._end]
+        self._buffer, self._view = fresh, memoryview(fresh)
         self._start, self._end = 0, unread
 
     def _stop_reading(self) -> None:
@@ -233,6 +236,32 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _read_request(self) -> bool:
         """Read one request if its head is there; tell whether to try for the next one."""
+        heads, start, end = self._heads, self._start, self._end
+        head = heads.head
+        # A client repeats its head as long as its requests look alike.
+        if head and self._buffer.startswith(head, start, end):
+            start += len(head)
+        else:
+            start = self._read_head()
+            if not start:
+                return False
+        request, length = heads.request, heads.length
+        body_end = start + length
+        if 0 <= length <= end - start:
+            request.body = memoryview(self._buffer[start:body_end])
+            if body_end == end:
+                self._start = self._end = 0
+                self._answer(request)
+                return False
+            self._start = body_end
+            self._answer(request)
+            return True
+        self._start = start
+        self._await_body(request, length, end - start)
+        return length < 0
+
+    def _read_head(self) -> int:
+        """Read a head that is not the last one; return where it ends, 0: there is no whole one."""
         buffer, start = self._buffer, self._start
         while start < self._end and buffer[start] in b"\r\n":  # RFC 9112, section 2.2
             start += 1
@@ -243,27 +272,10 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._start = self._end = 0
             else:
                 self._heads.check_partial(buffer, start, self._end)
-            return False
-        head = buffer[start : head_end + 4]
-        heads = self._heads
-        if head == heads.head:
-            # A client repeats its head as long as its requests look alike.
-            request, length = heads.request, heads.length
-        else:
-            request, length = heads.read(bytes(head))
-        self._start = head_end + 4
-        available = self._end - self._start
-        if 0 <= length <= available:
-            end = self._start + length
-            request.body = memoryview(buffer[self._start : end])
-            if end == self._end:
-                self._start = self._end = 0
-            else:
-                self._start = end
-            self._answer(request)
-            return self._start != self._end
-        self._await_body(request, length, available)
-        return length < 0
+            return 0
+        head_end += 4
+        self._heads.read(bytes(self._view[start:head_end]))
+        return head_end
 
     def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
         routes = self._server.routes
@@ -275,7 +287,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if routes.is_guarded:
             routes.check_access(request.target, request.headers)
         check_head(self._server.capacity, routes, request.target, length)
-        self._body.begin(length, memoryview(self._buffer)[self._start : self._start + available])
+        self._body.begin(length, self._view[self._start : self._start + available])
         if length >= 0:
             self._start = self._end = 0
         if b"expect" in request.headers and not request.is_http_10:
@@ -295,7 +307,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._advance()
 
     def _read_chunks(self) -> bool:
-        data = memoryview(self._buffer)[self._start : self._end]
+        data = self._view[self._start : self._end]
         finished = self._body.feed(data)
         self._start = self._end = 0
         if finished is None:
