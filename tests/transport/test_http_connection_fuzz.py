@@ -495,10 +495,10 @@ async def test_an_answer_that_comes_as_the_connection_is_cut_is_dropped(models, 
     wire = Wire(engine)
     wire.send(infer([1.5], model="held"))
     await held.started.acquire()
+    task = wire.connection._task
     held.release.set()
     wire.server.close()
-    while wire.connection._task is not None:  # noqa: ASYNC110  nothing else tells that it ended
-        await asyncio.sleep(0.001)
+    await task
     assert wire.answers() == []
     wire.end()
 

@@ -5,7 +5,6 @@ time it is, in nanoseconds of a clock that never goes back. All steps but a walk
 take the same time however many requests wait.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
@@ -14,12 +13,13 @@ from typing import Any
 import msgspec
 
 from inferd.config.model import DynamicBatching, QueuePolicy
+from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.policy import MAX_WAITING, Levels, full, timeout_us_of, too_late
 
-Done = asyncio.Future[Any]
+Done = Later[Any]
 """What becomes the answer to a request, or, for a decoupled model, the Execution that is free."""
 
 
@@ -189,6 +189,6 @@ def tell(waiting: Waiting, answer: InferResponse | InferdError | Execution) -> N
     if done is None or done.done():
         return
     if isinstance(answer, InferdError):
-        done.set_exception(answer)
+        done.fail(answer)
     else:
-        done.set_result(answer)
+        done.bring(answer)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
+from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse
 from inferd.schedulers.alarm import Timer
 from inferd.schedulers.batch import BatchPlan
@@ -65,7 +66,7 @@ class QueueingScheduler:
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
-        return loop.create_future()
+        return Later(loop=loop)
 
     def _leave(self, waiting: Waiting) -> None:
         """Forget a request whose caller waits no longer: it has its answer, or was cancelled."""

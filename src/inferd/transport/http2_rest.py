@@ -8,6 +8,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
+from inferd.core.later import resume
 from inferd.errors import InferdError
 from inferd.transport.access import joined
 from inferd.transport.grpc_call import QUEUED_BYTES
@@ -20,7 +21,6 @@ from inferd.transport.http_message import (
 )
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.overload import check_head, memory_of
-from inferd.transport.resume import Later, resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode
@@ -62,7 +62,7 @@ class RestExchange(H2Stream):
     _body: memoryview | bytearray | None = None
     _filled = 0
     _held_bytes = 0
-    _task: asyncio.Task[None] | Later | None = None
+    _task: asyncio.Task[None] | None = None
     _outflow: Outflow | None = None
 
     def __init__(
@@ -150,10 +150,7 @@ class RestExchange(H2Stream):
             self._answer(done.value)
         else:
             later = self._answer_later(answering, waits_for)
-            if self._routes.is_inference(head.path):
-                self._task = Later(later)
-            else:
-                self._task = asyncio.get_running_loop().create_task(later)
+            self._task = asyncio.get_running_loop().create_task(later)
 
     @property
     def _is_refused(self) -> bool:
