@@ -145,6 +145,7 @@ class PythonBackend:
             start_timeout_s=min(
                 start_s or surroundings.load_timeout_s, surroundings.load_timeout_s
             ),
+            is_wanted=files.is_wanted,
             timeout_s=_parameter(config, TIMEOUT_PARAMETER),
             retries=config.parameters.get(RETRY_PARAMETER, "").lower() in ("true", "yes", "1"),
         )

@@ -19,6 +19,7 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.link import Link, LinkClosed
 from inferd.backends.worker.message import Failed, Logged, Started
 from inferd.backends.worker.process import Process
+from inferd.core.interfaces import always
 from inferd.errors import BackendFailed, InferdError, Unavailable
 
 log = logging.getLogger("inferd.model")
@@ -45,8 +46,8 @@ _KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
 class Plan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
 
-    `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start. With `retries` what was
-    lost with a process runs once more.
+    `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start, which is given up when
+    it `is_wanted` no more. With `retries` what was lost with a process runs once more.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     make: Callable[[Callable[[str, bool], None]], Process]
     start_timeout_s: float
+    is_wanted: Callable[[], bool] = always
     timeout_s: float = 0.0
     retries: bool = False
 
@@ -132,7 +134,7 @@ class Supervisor:
                     f"{plan.start_timeout_s:g} s; what it does at that time is initialize"
                 )
                 raise BackendFailed(msg)
-            if self._is_closing:
+            if self._is_closing or not plan.is_wanted():
                 msg = f"model '{plan.model}' is being unloaded"
                 raise Unavailable(msg)
             if not link.wait(min(left_s, 0.2)) and process.has_ended.is_set():
