@@ -1,9 +1,11 @@
 """How models in Python end, whatever they are doing: at once, and with all they have started."""
 
 import os
+import signal
 import threading
 import urllib.request
 
+import numpy as np
 import pytest
 from serving import running
 from tritonclient.utils import InferenceServerException
@@ -29,10 +31,10 @@ def hangs(tmp_path):
 
 def is_there(pid):
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True
 
 
 @pytest.mark.parametrize("retry_count", [0, 3])
@@ -74,3 +76,25 @@ def test_the_servers_end_ends_a_worker_whose_initialize_hangs(models, hangs, eve
         pid = int(file.read_text())
     loading.join()
     eventually(lambda: not is_there(pid))
+
+
+def test_what_a_model_has_started_in_a_session_of_its_own_ends_with_it(serve, eventually):
+    source = """
+        import os, subprocess, sys
+        class TritonPythonModel:
+            def initialize(self, args):
+                waits = [sys.executable, "-c", "import signal; signal.pause()"]
+                self.child = subprocess.Popen(waits, start_new_session=True).pid
+            def execute(self, requests):
+                pids = np.array([os.getpid(), self.child], np.int32)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pids)])]
+    """
+    zero = np.zeros(1, np.int32)
+    with serve(starts=source) as asked:
+        pid, child = asked.ask("starts", "grpc", IN=zero)["OUT"]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not is_there(child))
+        pid, child = asked.ask("starts", "grpc", IN=zero)["OUT"]
+        assert is_there(child)
+    assert not is_there(pid)
+    eventually(lambda: not is_there(child))
