@@ -19,6 +19,15 @@ log = logging.getLogger("inferd.model")
 _encode = msgspec.json.Encoder().encode
 _ZEROS = bytes(packet.ALIGN)
 
+MAX_BACKLOG_BYTES = 64 << 20
+"""So much may wait for a worker that does not read."""
+
+_PACKET_BYTES = 128  # that one that waits takes beside its own
+
+CLOSED = "closed its socket"
+GARBLED = "was killed: it sent what no worker sends"
+DEAF = "was killed: it does not read what it is sent"
+
 
 class LinkClosed(Exception):
     """The worker has closed its end: it will read nothing any more."""
@@ -46,8 +55,8 @@ class Link:
     """Sends packets to a worker, and hands those that come to `receive`: kind, document, data.
 
     Until `attach` whoever needs something calls `wait`, in one thread; afterwards the event loop
-    reads, and all happens there. `lost` is called when the other end is closed, or says what it
-    must not.
+    reads, and all happens there. `lost` is called, with the reason, when the other end is closed,
+    says what it must not, or does not read though more than `most_bytes` wait for it.
     """
 
     def __init__(
@@ -56,7 +65,8 @@ class Link:
         arena: Arena,
         received: Received,
         receive: Callable[[int, memoryview, Any], None],
-        lost: Callable[[], None],
+        lost: Callable[[str], None],
+        most_bytes: int = MAX_BACKLOG_BYTES,
     ) -> None:
         sock.setblocking(False)
         self._socket = sock
@@ -64,11 +74,17 @@ class Link:
         self._received = received
         self._receive = receive
         self._lost = lost
+        self._most_bytes = most_bytes
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+
+    def _forget_backlog(self) -> None:
+        self._backlog.clear()
+        self._backlog_bytes = 0
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the event loop read from now on; called there."""
@@ -80,7 +96,7 @@ class Link:
     def close(self) -> None:
         """Read and send no more."""
         self._is_closed = True
-        self._backlog.clear()
+        self._forget_backlog()
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
@@ -105,22 +121,27 @@ class Link:
         except OSError:
             size = 0
         if not size or self._is_closed:
-            self._hang_up()
+            self._hang_up(CLOSED)
             return
         try:
             self._dispatch(size)
-        except (ValueError, msgspec.MsgspecError, LinkClosed):
-            self._hang_up()
+        except LinkClosed:
+            self._hang_up(CLOSED)
+        except (ValueError, msgspec.MsgspecError):
+            self._hang_up(GARBLED)
         except Exception:
             log.exception("a worker process said what nobody understands")
-            self._hang_up()
+            self._hang_up(GARBLED)
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, why: str) -> None:
         if not self._is_closed:
             self.close()
-            self._lost()
+            self._lost(why)
 
     def _dispatch(self, size: int) -> None:
+        if size < packet.HEADER.size:  # what was there before stands in the rest of the buffer
+            msg = f"a packet of {size} bytes"
+            raise ValueError(msg)
         kind, document_size, offset, payload_size = packet.HEADER.unpack_from(self._buffer)
         start = packet.aligned(document_size)
         if offset == packet.INLINE:
@@ -177,7 +198,9 @@ class Link:
                 self.send(packet.RELEASE, [])
 
     def _put(self, whole: bytes) -> None:
-        if not self._backlog and not self._is_closed:
+        if self._is_closed:
+            raise LinkClosed
+        if not self._backlog:
             try:
                 self._socket.send(whole)
             except BlockingIOError:
@@ -187,7 +210,11 @@ class Link:
             else:
                 return
         self._backlog.append(whole)
-        if self._loop is not None and not self._is_closed:
+        self._backlog_bytes += len(whole) + _PACKET_BYTES
+        if self._backlog_bytes > self._most_bytes:
+            self._hang_up(DEAF)
+            raise LinkClosed
+        if self._loop is not None:
             self._loop.add_writer(self._socket, self._write)
 
     def _write(self) -> None:
@@ -197,8 +224,8 @@ class Link:
             except BlockingIOError:
                 return
             except OSError:
-                self._backlog.clear()
+                self._forget_backlog()
                 break
-            self._backlog.popleft()
+            self._backlog_bytes -= len(self._backlog.popleft()) + _PACKET_BYTES
         if self._loop is not None:
             self._loop.remove_writer(self._socket)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.link import Link, LinkClosed
+from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.message import Failed, Logged, Started
 from inferd.backends.worker.process import Process
 from inferd.core.interfaces import always
@@ -145,18 +145,18 @@ class Supervisor:
         self.is_free = True
         return started.done
 
-    def _lost(self) -> None:
-        """The other end of the line is closed: the process has ended, or will be made to."""
+    def _lost(self, why: str = CLOSED) -> None:
+        """The other end of the line is of no use: the process has ended, or will be made to."""
         process = self._process
         assert process is not None
         if self._started is None:
             if not process.has_ended.wait(GRACE_S):
-                process.kill("closed its socket")
+                process.kill(why)
                 process.has_ended.wait(FINALIZE_S)
             msg = f"model '{self.plan.model}': its worker process {process.reason} at the start"
             self._started = BackendFailed(msg)
         elif self._loop is not None:
-            self._loop.call_later(GRACE_S, process.kill, "closed its socket")
+            self._loop.call_later(GRACE_S if why == CLOSED else 0, process.kill, why)
 
     def _note_end(self, process: Process) -> None:
         """Called in the process's own thread, at its end."""
