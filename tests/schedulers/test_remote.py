@@ -22,6 +22,7 @@ class Elsewhere:
 
     def __init__(self, *, retries=False):
         self.is_free = True
+        self.running_count = 0
         self.trouble = ""
         self.retries = retries
         self.on_change = lambda: None
@@ -35,11 +36,13 @@ class Elsewhere:
 
     def begin(self, requests, finish):
         self.is_free = False
+        self.running_count += 1
         self.running.append((requests, finish))
 
     def answer(self, error=None):
         requests, finish = self.running.pop(0)
         self.is_free = True
+        self.running_count -= 1
         finish(error or [InferResponse(r.model, "1", r.id) for r in requests])
         self.on_change()
 
@@ -253,3 +256,26 @@ def test_of_requests_that_run_together_one_can_be_cancelled():
         assert one.cancelled == ["b"]
 
     run(test)
+
+
+def test_of_those_that_take_several_the_one_with_the_least_gets_the_next():
+    async def test():
+        one, two = Roomy(), Roomy()
+        execution = RemoteExecution("m", [one, two])
+        tasks = [started(execution, request(str(n))) for n in range(4)]
+        await asyncio.sleep(0)
+        ids = [[requests[0].id for requests, _ in each.running] for each in (one, two)]
+        assert ids == [["0", "2"], ["1", "3"]]
+        for each in (one, one, two, two):
+            each.answer()
+        await asyncio.gather(*tasks)
+
+    run(test)
+
+
+class Roomy(Elsewhere):
+    """One that always takes one more."""
+
+    def begin(self, requests, finish):
+        super().begin(requests, finish)
+        self.is_free = True

@@ -98,11 +98,13 @@ class AsyncInstance(Instance, Protocol):
     """An instance that works elsewhere, and tells the event loop when it has answers.
 
     Its methods but `execute` are called on the event loop. It says that it `is_free` when it takes
-    an execution; `trouble` is why it will not for some time, "" otherwise. With `retries` requests
-    that were lost with it may run once more. It calls `on_change` whenever one of these changes.
+    an execution, and how many it has by `running_count`; `trouble` is why it will not for some
+    time, "" otherwise. With `retries` requests that were lost with it may run once more. It calls
+    `on_change` whenever one of these changes.
     """
 
     is_free: bool
+    running_count: int
     trouble: str
     retries: bool
     on_change: Callable[[], None]

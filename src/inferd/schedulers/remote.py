@@ -125,13 +125,14 @@ class RemoteExecution(Execution):
         """Give free instances what waits, of which `newest` may have come just now."""
         jobs = self._jobs
         while jobs:
-            for instance in self._remote:
-                if instance.is_free:
-                    break
-            else:
+            freest: AsyncInstance | None = None
+            for one in self._remote:
+                if one.is_free and (freest is None or one.running_count < freest.running_count):
+                    freest = one
+            if freest is None:
                 self._look_for_trouble(newest)
                 break
-            self._begin_next(instance)
+            self._begin_next(freest)
         if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
             self._quiet.set_result(None)
 

@@ -27,6 +27,9 @@ from inferd.errors import BackendFailed, InferdError, foreign_text
 Task = Callable[[dict[str, Any]], Opened | str]
 """What START names: given its settings it opens the instance, or tells something."""
 
+HOLD_NS = 200_000
+"""So long an answer may wait for those of the other executions that came with its own."""
+
 _INTERNAL = 1
 
 
@@ -39,12 +42,14 @@ class Host:
         self._decode = msgspec.json.Decoder(Batch).decode
         self._model = ""
         self._opened: Opened | None = None
+        self._flushed_ns = 0
         self._is_over = False
 
     def run(self) -> None:
         """Open the instance and execute until the server says that it is enough."""
         while not self._is_over:
             self._link.read()
+            self._link.flush()
         if self._opened is not None:
             self._opened.alone.close()
 
@@ -96,12 +101,15 @@ class Host:
             for number, answer in zip(numbers, answers, strict=True)
         ]
         try:
-            self._link.send(packet.RESULT, [batch.batch, *times, documents], payload)
+            self._link.send(packet.RESULT, [batch.batch, *times, documents], payload, holds=True)
         except ArenaFull as error:
             failed = BackendFailed(f"the outputs are too large: {error}")
             documents = [described_answer(number, failed, payload) for number in numbers]
             self._link.send(packet.RESULT, [batch.batch, *times, documents])
         del answers, payload
+        if ended_ns - self._flushed_ns > HOLD_NS:
+            self._flushed_ns = ended_ns
+            self._link.flush()
         self._link.release()
 
     def _answers(self, requests: Sequence[InferRequest]) -> Sequence[Answer]:

@@ -27,6 +27,9 @@ PROCESS_PARAMETER = "inferd_process"
 TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 """The config parameter that bounds one execution; a worker that takes longer is killed."""
 
+AHEAD = 16
+"""So many executions a worker may be given at once, when they are short."""
+
 _MAIN = "inferd.backends.worker.host"
 _COMPLETE = "inferd.engine.hosted_model:complete_hosted"
 _OPEN = "inferd.engine.hosted_model:open_hosted"
@@ -111,6 +114,7 @@ class HostedBackend:
             start_timeout_s=self._surroundings.load_timeout_s,
             is_wanted=files.is_wanted,
             timeout_s=_seconds(config),
+            ahead=AHEAD,
         )
 
 

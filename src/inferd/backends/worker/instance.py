@@ -32,6 +32,9 @@ from inferd.errors import InferdError, Unavailable
 Deliver = Callable[[InferResponse | InferdError | None, int], None]
 """Takes an answer and its share of the stream's window, in the end None."""
 
+AHEAD_NS = 1_000_000
+"""A worker is given so much work at once, where a plan lets it have several executions."""
+
 CREDIT_AT = 8
 """So much of the window must have been taken before the worker is told."""
 
@@ -101,7 +104,8 @@ class WorkerInstance(Supervisor):
         self._batches: dict[int, _Batch] = {}
         self._places: dict[int, tuple[_Batch, int]] = {}
         self._streams: dict[int, _Stream] = {}
-        self._executing: _Batch | None = None
+        self.running_count = 0
+        self._room = 1  # for so many executions at once
         self._result = msgspec.json.Decoder(Result).decode
 
     # --- requests ---
@@ -150,15 +154,17 @@ class WorkerInstance(Supervisor):
         link, plan = self._link, self.plan
         assert link is not None
         self.is_free = False
+        holds = self.running_count > 0  # it has something to do before it could look
         try:
-            link.send(packet.EXECUTE, [number, packed[0], callers], packed[1])
+            link.send(packet.EXECUTE, [number, packed[0], callers], packed[1], holds=holds)
         except LinkClosed:
             msg = f"the worker process of model '{plan.model}' has just ended"
             return Untaken(msg)  # it is free again when there is another process
         except ArenaFull:
             self.is_free = True
             return self._too_large(packed[1])
-        self._executing = batch
+        self.running_count += 1
+        self.is_free = self.running_count < self._room
         if plan.timeout_s and self._loop is not None:
             batch.timer = self._loop.call_later(plan.timeout_s, self._time_out)
         return None
@@ -223,14 +229,14 @@ class WorkerInstance(Supervisor):
 
     @property
     def _is_executing(self) -> bool:
-        return self._executing is not None
+        return self.running_count > 0
 
     def _lose(self, told: str) -> None:
         self._on_end()
         batches, streams = self._batches, self._streams
         self._batches, self._streams = {}, {}
         self._places.clear()
-        self._executing = None
+        self.running_count = 0
         for batch in batches.values():
             if batch.timer is not None:
                 batch.timer.cancel()
@@ -246,11 +252,12 @@ class WorkerInstance(Supervisor):
         self._has_answered = True
         if batch.timer is not None:
             batch.timer.cancel()
-        self._executing = None
+        self.running_count -= 1
+        self.note_time(result.ended_ns - result.began_ns)
         for request in batch.requests:
             request.computing_ns = result.began_ns
             request.computed_ns = result.ended_ns
-        self.is_free = not self._is_closing
+        self.is_free = self.running_count < self._room and not self._is_closing
         for answer in result.answers:
             self._take_answer(answer, data)
         batch.is_executing = False
@@ -259,6 +266,10 @@ class WorkerInstance(Supervisor):
             if batch.requests:
                 batch.end()
         self.on_change()
+
+    def note_time(self, took_ns: int) -> None:
+        """Choose, after an execution of `took_ns`, how many may be sent ahead."""
+        self._room = min(self.plan.ahead, AHEAD_NS // (took_ns + 1)) or 1
 
     def _take_answer(self, answer: Answer, data: Any) -> None:
         stream = self._streams.get(answer.number)

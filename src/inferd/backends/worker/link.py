@@ -79,6 +79,8 @@ class Link:
         self._view = memoryview(self._buffer)
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
@@ -97,6 +99,7 @@ class Link:
         """Read and send no more."""
         self._is_closed = True
         self._forget_backlog()
+        self._held.clear()
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
@@ -113,7 +116,7 @@ class Link:
         return True
 
     def read(self) -> None:
-        """Read one packet, if there is one."""
+        """Read one datagram, if there is one, and hand on its packets."""
         try:
             size = self._socket.recv_into(self._buffer)
         except BlockingIOError:
@@ -139,29 +142,44 @@ class Link:
             self._lost(why)
 
     def _dispatch(self, size: int) -> None:
-        if size < packet.HEADER.size:  # what was there before stands in the rest of the buffer
-            msg = f"a packet of {size} bytes"
-            raise ValueError(msg)
-        kind, document_size, offset, payload_size = packet.HEADER.unpack_from(self._buffer)
-        start = packet.aligned(document_size)
-        if offset == packet.INLINE:
-            view = self._view[packet.HEADER.size : size]
-            document = view[:document_size]
-            data: Any = bytes(view[start:]) if start < payload_size else b""
-        else:
-            block: Any = self._received.block(offset, payload_size)
-            document = memoryview(block)[:document_size]
-            data = block[start:]
-            del block
-        self._receive(kind, document, data)
+        header, at = packet.HEADER, 0
+        while at < size and not self._is_closed:
+            if at + header.size > size:  # what was there before stands in the rest of the buffer
+                msg = f"a packet ends after {size - at} bytes"
+                raise ValueError(msg)
+            kind, document_size, offset, payload_size = header.unpack_from(self._buffer, at)
+            at += header.size
+            start = packet.aligned(document_size)
+            if offset == packet.INLINE:
+                view = self._view[at : min(at + payload_size, size)]
+                at += payload_size
+                document = view[:document_size]
+                data: Any = bytes(view[start:]) if start < payload_size else b""
+            else:
+                block: Any = self._received.block(offset, payload_size)
+                document = memoryview(block)[:document_size]
+                data = block[start:]
+                del block
+            self._receive(kind, document, data)
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that the worker has released."""
         for offset in offsets:
             self._arena.give(offset)
 
-    def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
-        """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed."""
+    def send(
+        self,
+        kind: int,
+        document: list[Any],
+        payload: Payload | None = None,
+        *,
+        holds: bool = False,
+    ) -> None:
+        """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed.
+
+        With `holds` it may wait for others, to travel in one datagram: until the next packet that
+        does not wait, the end of this turn of the event loop, or a call of `flush`.
+        """
         released = self._received.released()
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
@@ -189,7 +207,32 @@ class Link:
             for offset, view in payload.parts if payload is not None else ():
                 block[start + offset : start + offset + len(view)] = view
             whole = packet.HEADER.pack(kind, len(text), at, size)
-        self._put(whole)
+        if holds:
+            self._hold(whole)
+        elif self._held:
+            self._hold(whole)
+            self.flush()
+        else:
+            self._put(whole)
+
+    def _hold(self, whole: bytes) -> None:
+        self._held_bytes += len(whole)
+        if self._held_bytes > packet.MAX_PACKET:
+            self.flush()
+            self._held_bytes = len(whole)
+        if self._loop is not None and not self._held:
+            self._loop.call_soon(self._flush_in_turn)
+        self._held.append(whole)
+
+    def flush(self) -> None:
+        """Send what was held. Raises LinkClosed."""
+        if held := self._held:
+            self._held, self._held_bytes = [], 0
+            self._put(held[0] if len(held) == 1 else b"".join(held))
+
+    def _flush_in_turn(self) -> None:
+        with suppress(LinkClosed):  # that the other end is closed is read, too
+            self.flush()
 
     def release(self) -> None:
         """Tell the worker which of its blocks are free, if that is much."""

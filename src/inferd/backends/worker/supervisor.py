@@ -47,7 +47,8 @@ class Plan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
 
     `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start, which is given up when
-    it `is_wanted` no more. With `retries` what was lost with a process runs once more.
+    it `is_wanted` no more. With `retries` what was lost with a process runs once more. `ahead` is
+    how many executions it may be given at once.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     is_wanted: Callable[[], bool] = always
     timeout_s: float = 0.0
     retries: bool = False
+    ahead: int = 1
 
 
 class Supervisor:
