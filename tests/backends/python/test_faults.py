@@ -472,7 +472,9 @@ def test_a_worker_that_says_what_it_must_not_is_replaced(serve, junk):
     """
     with serve(hostile=source) as asked:
         told = refused(asked, "hostile", IN=np.ones(1, np.int32))
-        assert "the worker process of model 'hostile' was killed: it sent what no worker sends" in told
+        assert (
+            "the worker process of model 'hostile' was killed: it sent what no worker sends" in told
+        )
         assert asked.ask("hostile", "grpc", IN=ZERO)["OUT"].tolist() == [1]
 
 

@@ -162,14 +162,13 @@ class Supervisor:
 
     def _note_end(self, process: Process) -> None:
         """Called in the process's own thread, at its end."""
-        if self._is_closing:
-            self._closed.set()
         loop = self._loop
         if loop is not None:
-            try:
+            with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._bury, process)
-            except RuntimeError:  # the loop has closed
-                self._closed.set()
+                return
+        if loop is not None or self._is_closing:
+            self._closed.set()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """See AsyncInstance.attach."""
@@ -203,8 +202,8 @@ class Supervisor:
         if not process.has_ended.wait(timeout_s):
             process.kill(f"did not finalize within {timeout_s:g} s")
             process.has_ended.wait()
-        self._closed.set()
         if self._loop is None:
+            self._closed.set()
             process.close()
 
     async def closed(self, timeout_s: float) -> None:
@@ -220,6 +219,8 @@ class Supervisor:
 
     def _bury(self, process: Process) -> None:
         """Tell those who wait, and start another one."""
+        if self._is_closing:
+            self._closed.set()
         link = self._link
         if process is not self._process or link is None:
             return  # it was buried before
@@ -285,6 +286,8 @@ class Supervisor:
             return  # it has ended already, and was buried
         if self._is_closing:
             process.kill("was unloaded")
+            if process.has_ended.is_set():
+                self._bury(process)
             return
         log.info("model '%s' has a new worker process", self.plan.model)
         self.trouble = ""
