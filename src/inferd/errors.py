@@ -24,6 +24,7 @@ class Code(enum.Enum):
     RESTRICTED = "restricted"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
+    TOO_LARGE = "too large"
 
 
 class InferdError(Exception):
@@ -113,6 +114,12 @@ class Overloaded(Unavailable):
     """There is more to do than the server takes on; it may be asked again a little later."""
 
     retry_s = 1
+
+
+class TooLarge(InferdError):
+    """A request that takes more memory than there may be of all requests together."""
+
+    code = Code.TOO_LARGE
 
 
 class Unsupported(InferdError):

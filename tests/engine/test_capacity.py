@@ -29,14 +29,22 @@ def test_a_refusal_names_its_option_says_when_to_come_back_and_is_counted():
     capacity = Capacity(2, 10)
     for error, option in (
         (capacity.too_many_requests(), "--max-inflight-requests"),
-        (capacity.too_many_bytes(), "--max-inflight-bytes"),
-        (capacity.too_many_bytes(), "--max-inflight-bytes"),
+        (capacity.too_many_bytes(1), "--max-inflight-bytes"),
+        (capacity.too_many_bytes(10), "--max-inflight-bytes"),
     ):
         assert error.code is Code.UNAVAILABLE and error.retry_s == 1
         assert option in error.message
     text = "".join(family.text() for family in capacity.families())
     assert 'inferd_overload_refused_total{reason="requests"} 1\n' in text
     assert 'inferd_overload_refused_total{reason="bytes"} 2\n' in text
+
+
+def test_what_has_more_bytes_than_all_may_have_is_too_large_and_no_overload():
+    capacity = Capacity(2, 10)
+    error = capacity.too_many_bytes(11)
+    assert error.code is Code.TOO_LARGE and error.retry_s == 0
+    assert "--max-inflight-bytes" in error.message
+    assert capacity.refused_for_bytes == 0
 
 
 def test_metrics_tell_what_is_under_way():

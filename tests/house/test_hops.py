@@ -31,13 +31,11 @@ JSON_HOPS = [
     "http_routes.HttpRoutes.infer",
     "v2_rest.V2Rest.decode_infer_request",
     "json_document.JsonReader.read_fast",
-    "v2_binary.Blobs.__init__",
     "v2_rest.V2Rest._request",
     "json_data.decode_flat",  # once for each input
     "json_data.decode_flat",
     *TO_THE_ENGINE_AND_BACK,
     "v2_rest.V2Rest.encode_infer_response",
-    "v2_rest._response_head",
     "json_data.encode_data",  # once for each output
     "json_data.encode_data",
 ]
@@ -45,14 +43,13 @@ BINARY_INPUT = [
     "v2_rest.V2Rest._input",
     "v2_binary.Blobs.take",
 ]
-BINARY_OUTPUT = ["tensor.Tensor.view", "tensor.flat_view", "v2_rest._binary_size"]
+BINARY_OUTPUT = ["tensor.Tensor.view", "tensor.flat_view"]
 BINARY_HOPS = [
     "http_routes.HttpRoutes.answer",
     "http_routes.HttpRoutes.infer",
     "v2_binary.json_length",
     "v2_rest.V2Rest.decode_infer_request",
     "json_document.JsonReader.read_fast",
-    "v2_binary.Blobs.__init__",
     "v2_rest.V2Rest._request",
     *BINARY_INPUT,
     *BINARY_INPUT,
@@ -61,7 +58,6 @@ BINARY_HOPS = [
     "v2_rest_parameters._boolean",
     *TO_THE_ENGINE_AND_BACK,
     "v2_rest.V2Rest.encode_infer_response",
-    "v2_rest._response_head",
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
 ]

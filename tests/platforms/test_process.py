@@ -12,19 +12,37 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 
-IN_WORKER = 'parameters { key: "inferd_process" value: { string_value: "worker" } }\n'
+PLACE = 'parameters {{ key: "inferd_process" value: {{ string_value: "{}" }} }}\n'
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory, example, exporters, serve):
+def repository_in(tmp_path_factory, example, exporters):
+    """repository_in(place) is a repository whose models run there."""
+
+    def make(place):
+        repository = tmp_path_factory.mktemp(place)
+        for name in exporters:
+            if name in ("to_pytorch", "to_tensorflow"):
+                example(name).export(repository)
+        for file in repository.glob("*/config.pbtxt"):
+            text = file.read_text() + "instance_group { count: 1 }\n"
+            file.write_text(text + PLACE.format(place))
+        return repository
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def server(serve, repository_in):
     """A server with each model in a worker."""
-    repository = tmp_path_factory.mktemp("workers")
-    for name in exporters:
-        if name in ("to_pytorch", "to_tensorflow"):
-            example(name).export(repository)
-    for file in repository.glob("*/config.pbtxt"):
-        file.write_text(file.read_text() + IN_WORKER + "instance_group { count: 1 }\n")
-    with serve(repository) as server:
+    with serve(repository_in("worker")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def one_process(serve, repository_in):
+    """A server with each model in its own process."""
+    with serve(repository_in("server")) as server:
         yield server
 
 
@@ -47,6 +65,16 @@ def test_a_worker_sees_the_same_digits(client, worker_model, digits, batch_size)
     got, expected = ask(client, worker_model, images), digits.classify(images)
     assert got["digit"].tolist() == expected["digit"].tolist()
     np.testing.assert_allclose(got["probability"], expected["probability"], atol=2e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_the_answers_in_the_server_are_the_very_same(
+    client, one_process, worker_model, digits, batch_size
+):
+    images = digits.images()[:batch_size]
+    with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{one_process.grpc_port}") as other:
+        there, here = ask(client, worker_model, images), ask(other, worker_model, images)
+    assert all(np.array_equal(there[name], here[name]) for name in there)
 
 
 def test_requests_at_once_are_joined_in_the_worker(server, client, worker_model, digits):
@@ -99,7 +127,7 @@ def test_a_model_that_cannot_be_opened_is_told(tmp_path, serve, exporters):
     kind = "model.pt" if "to_pytorch" in exporters else "model.graphdef"
     (tmp_path / "broken" / "1").mkdir(parents=True)
     (tmp_path / "broken" / "1" / kind).write_bytes(b"not a model")
-    (tmp_path / "broken" / "config.pbtxt").write_text(IN_WORKER)
+    (tmp_path / "broken" / "config.pbtxt").write_text(PLACE.format("worker"))
     with serve(tmp_path) as server:
         url = f"http://127.0.0.1:{server.http_port}/v2/repository/index"
         with urllib.request.urlopen(urllib.request.Request(url, b"")) as answer:

@@ -337,6 +337,16 @@ async def test_a_message_over_the_limit_is_refused():
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+@in_loop
+async def test_a_small_answer_over_the_limit_is_refused_too():
+    async with (
+        serving(identity_engine(), max_send_bytes=100) as address,
+        connected(address) as stub,
+    ):
+        code, _ = await failure(stub.ModelInfer(infer_request(data=bytes(400))))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 @pytest.mark.parametrize("level", ["none", "low", "medium", "high"])
 @in_loop

@@ -506,7 +506,7 @@ async def test_an_answer_that_comes_as_the_connection_is_cut_is_dropped(models, 
 def test_a_body_that_is_refused_is_not_asked_for(engine, binary):
     wire = Wire(engine, max_inflight_bytes=10)
     wire.send(binary(bytes(400), "Expect: 100-continue")[:-100])
-    assert b"".join(wire.transport.written).startswith(b"HTTP/1.1 503")
+    assert b"".join(wire.transport.written).startswith(b"HTTP/1.1 413")
     assert len(wire.transport.written) == 1
     wire.end()
 

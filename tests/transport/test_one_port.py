@@ -24,6 +24,7 @@ from inferd.tensor.tensor import Tensor
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_server import HttpServer
 from inferd.transport.one_port import share_port
+from inferd.transport.trtis import Trtis
 from inferd.wire.h2_frames import (
     DATA,
     END_HEADERS,
@@ -157,7 +158,7 @@ def one_port(test):
         config = ServerConfig(http_port=1, grpc_port=1, **options)
         engine.capacity.max_bytes = config.max_inflight_bytes
         engine.capacity.max_requests = config.max_inflight_requests
-        http = HttpServer(engine, http_options(config))
+        http = HttpServer(engine, http_options(config, trtis=Trtis(engine, "me")))
         http2 = Http2Server(
             engine,
             grpc_options(config),
@@ -449,8 +450,40 @@ def test_a_large_body_is_refused_from_its_head_when_the_server_has_enough_to_do(
 
 def test_too_much_in_flight_is_unavailable():
     async def test(client, port, held):
-        asked = client.ask(b"POST", b"/v2/models/m/infer", bytes(2000))
-        assert (await client.answer(asked))[0] == 503
+        waiting = client.ask(b"POST", b"/v2/models/m/infer", infer_body([0.5] * 100))
+        asked = client.ask(b"POST", b"/v2/models/m/infer", bytes(700))
+        status, fields, _ = await client.answer(asked)
+        assert status == 503 and fields["retry-after"] == "1"
+        held.release.set()
+        assert (await client.answer(waiting))[0] == 200
+
+    run(test, max_inflight_bytes=1000)
+
+
+@pytest.mark.parametrize("fields", [(), [(b"content-length", b"2000")]])
+def test_more_than_may_ever_be_in_flight_is_too_large(fields):
+    async def test(client, port, held):
+        asked = client.ask(b"POST", b"/v2/models/m/infer", bytes(2000), pieces=2, fields=fields)
+        status, answered, _ = await client.answer(asked)
+        assert status == 413 and "retry-after" not in answered
+
+    run(test, max_inflight_bytes=1000)
+
+
+def test_a_refusal_is_in_the_words_of_the_api_that_is_asked():
+    async def test(client, port, held):
+        for path in (b"/api/infer/m", b"/api/none"):
+            fields = [(b"content-length", b"2000")]
+            asked = client.ask(b"POST", path, bytes(2000), fields=fields)
+            status, answered, body = await client.answer(asked)
+            assert (status, body) == (413, b"")
+            assert answered["nv-status"].startswith("code: INVALID_ARG msg: ")
+        too_long = [(b"x", b"y" * 300)] * 50
+        status, answered, body = await client.answer(
+            client.ask(b"POST", b"/api/infer/m", b"", fields=too_long)
+        )
+        assert (status, body) == (431, b"")
+        assert answered["nv-status"].startswith("code: INVALID_ARG msg: ")
 
     run(test, max_inflight_bytes=1000)
 

@@ -1,6 +1,7 @@
 """An overloaded server over real sockets: who is refused, when, how, and who is answered still."""
 
 import asyncio
+import gzip
 import json
 from contextlib import asynccontextmanager
 
@@ -29,6 +30,8 @@ from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_message import HttpRequest
 from inferd.transport.metrics_routes import MetricsRoutes
 from inferd.transport.overload import TAKEN_BYTES, copied_bytes
+from inferd.transport.trtis import Trtis
+from inferd.wire.proto import message_class
 
 LIKE_T = (DataType.FP32, (-1,))
 TRANSPORTS = {"own": Http2Server, "grpcio": GrpcServer}
@@ -115,10 +118,30 @@ async def test_a_small_body_is_taken_so_that_its_connection_lives(serving):
 
 async def test_a_body_that_there_is_no_room_for_is_refused_from_its_head(serving):
     async with serving(max_inflight_bytes=100_000) as site:
-        client = await site.connect()
-        answer = await client.ask(post(b"", model="id", length=100_001))
+        site.engine.capacity.hold(50_000)
+        answer = await site.ask(post(b"", model="id", length=50_001))
+        site.engine.capacity.hold(-50_000)
         assert is_refused(answer) and "100000 bytes (--max-inflight-bytes)" in answer.error
         assert site.engine.capacity.refused_for_bytes == 1
+
+
+async def test_what_could_never_be_held_need_not_be_sent_again(serving):
+    chunks = b"POST /v2/models/id/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    packed = gzip.compress(infer_body(1) + b" " * 1_500_000)
+    # Each number has two bytes as text, four when it has been read.
+    text = b'{"inputs":[{"name":"T","datatype":"FP32","shape":[600000],"data":[%b0]}]}'
+    text %= b"0," * 599_999
+    async with serving(max_inflight_bytes=1_500_000) as site:
+        for request in (
+            post(b"", model="id", length=1_500_001),
+            chunks + b"16e361\r\n" + bytes(1_500_001),
+            post(packed, "Content-Encoding: gzip", model="id"),
+            post(text, model="id"),
+        ):
+            answer = await site.ask(request)
+            assert answer.status == 413 and "--max-inflight-bytes" in answer.error
+            assert "retry-after" not in answer.headers
+        assert site.engine.capacity.refused_for_bytes == 0
 
 
 async def test_what_would_take_a_thread_to_read_is_refused_unread(serving):
@@ -202,8 +225,11 @@ def calling(request, serving):
 
     @asynccontextmanager
     async def call(**changes):
+        has_old = changes.pop("trtis", False)
         options = msgspec.structs.replace(grpc_options(ServerConfig()), **changes)
         async with serving() as site:
+            if has_old:
+                options = msgspec.structs.replace(options, trtis=Trtis(site.engine, "me"))
             server = TRANSPORTS[request.param](site.engine, options)
             port = await server.start("127.0.0.1", 0)
             try:
@@ -274,11 +300,65 @@ async def test_a_stream_lives_on_when_one_of_its_requests_is_refused(calling):
 
 async def test_a_message_that_there_is_no_room_for_is_refused(calling):
     async with calling() as (site, stub, _):
-        site.engine.capacity.max_bytes = 300_000
+        site.engine.capacity.max_bytes = 600_000
+        site.engine.capacity.hold(300_000)
         details = await refused(stub.ModelInfer(infer_request(100_000)))
         assert "--max-inflight-bytes" in details
-        assert site.engine.capacity.held_bytes == 0
+        assert site.engine.capacity.held_bytes == 300_000
         assert (await stub.ModelInfer(infer_request(50_000))).model_name == "id"
+        site.engine.capacity.hold(-300_000)
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+async def test_a_message_that_could_never_be_held_is_not_to_come_again(calling, compression):
+    async with calling() as (site, stub, _):
+        site.engine.capacity.max_bytes = 300_000
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.ModelInfer(infer_request(100_000), compression=compression)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "--max-inflight-bytes" in caught.value.details()
+        assert "grpc-retry-pushback-ms" not in dict(caught.value.trailing_metadata())
+        assert site.engine.capacity.held_bytes == site.engine.capacity.refused_for_bytes == 0
+
+
+OLD = "/nvidia.inferenceserver.GRPCService"
+
+
+def old_request(count=1):
+    """An InferRequest of the old API to "id"."""
+    kind = message_class("nvidia.inferenceserver.InferRequest")
+    request = kind(model_name="id", model_version=-1, raw_input=[bytes(4 * count)])
+    request.meta_data.batch_size, request.meta_data.id = 1, 9
+    request.meta_data.input.add(name="T", dims=[count])
+    request.meta_data.output.add(name="T")
+    return request.SerializeToString()
+
+
+async def old_status(channel, data, rpc="Infer"):
+    """The code in request_status, and the trailing metadata."""
+    call = channel.unary_unary(f"{OLD}/{rpc}")(data)
+    answer = message_class(f"nvidia.inferenceserver.{rpc}Response").FromString(await call)
+    assert await call.code() is grpc.StatusCode.OK
+    return answer.request_status.code, dict(await call.trailing_metadata())
+
+
+@pytest.mark.parametrize("count", [1, 100_000, 1_000_000])
+async def test_the_old_api_tells_of_overload_inside_its_answer(calling, count):
+    success, invalid, unavailable = 1, 5, 6
+    async with calling(trtis=True) as (site, _, channel):
+        waiting = await filled(site)
+        code, metadata = await old_status(channel, old_request(count))
+        assert (code, metadata) == (unavailable, {})  # for gRPC there is nothing to try again
+        code, _ = await old_status(channel, b"", "Status")
+        assert code == success
+        site.held.release.set()
+        await waiting.answer()
+        assert (await old_status(channel, old_request(count)))[0] == success
+        site.engine.capacity.max_bytes = 3 * count
+        if count > 1:
+            code, metadata = await old_status(channel, old_request(count))
+            assert (code, metadata) == (invalid, {})
+        assert site.engine.capacity.held_bytes == 0
 
 
 async def test_messages_count_until_they_are_answered(calling):

@@ -90,3 +90,28 @@ async def test_turns_can_be_taken_again_and_again():
     await after_turns(turns, connection)
     await after_turns(turns, connection)
     assert log == ["answer a", "write a"] * 2
+
+
+async def test_who_was_alone_and_comes_again_is_answered_at_once():
+    turns, log = Turns(), []
+    first, second = Recorder("a", turns, log), Recorder("b", turns, log)
+    await after_turns(turns, first)
+    turns.answer_soon(first)
+    assert log == ["answer a", "write a"] * 2
+    del log[:]
+    turns.answer_soon(second)
+    turns.answer_soon(first)
+    assert log == []
+    await asyncio.sleep(0)
+    assert log == ["answer b", "answer a", "write b", "write a"]
+
+
+async def test_the_loop_is_looked_for_once(monkeypatch):
+    """In Python 3.11 each look is a system call, which costs a small request a tenth."""
+    turns, log, looks = Turns(), [], []
+    find = asyncio.get_running_loop
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: looks.append(1) or find())
+    for _ in range(3):
+        await after_turns(turns, Recorder("a", turns, log), Recorder("b", turns, log))
+    assert len(log) == 12
+    assert len(looks) == 1

@@ -135,6 +135,18 @@ def _sum_and_difference():
 SEQUENCE = "sequence_batching { max_sequence_idle_microseconds: 60000000 }"
 FAULTY = 'backend: "faulty" parameters { key: "fault" value { string_value: "raise_error" } }'
 POLICY = "version_policy { specific { versions: [1, 3] } }"
+DELAY = 'parameters { key: "execute_delay_ms" value { string_value: "50" } }'
+RESHAPED = "dims: [ 4 ] reshape { shape: [ 2, 2 ] }"
+SCALAR = "dims: [ 1 ] reshape { shape: [ ] }"
+GROUPS = "instance_group { count: 2 kind: KIND_CPU } instance_group { kind: KIND_CPU }"
+ENSEMBLE = """
+platform: "ensemble" max_batch_size: 8
+input { name: "IN" data_type: TYPE_FP32 dims: 10 }
+output { name: "OUT" data_type: TYPE_FP32 dims: 10 }
+ensemble_scheduling { step {
+  model_name: "ten" model_version: -1
+  input_map { key: "INPUT0" value: "IN" } output_map { key: "OUTPUT0" value: "OUT" }
+} }"""
 MODELS = {
     "flat": (_identity(("FP32", "4")), ["1"]),
     "free": (_identity(("FP32", "-1, 2"), batch=4), ["1"]),
@@ -151,6 +163,11 @@ MODELS = {
     "repeat": ('backend: "repeat"', ["1"]),
     "faulty": (FAULTY, ["1"]),
     "simple": ("max_batch_size: 8", ["1"]),
+    "slow": (_identity(("FP32", "4"), more=DELAY), ["1"]),
+    "shaped": (_identity(("FP32", "4"), batch=4).replace("dims: [ 4 ]", RESHAPED), ["1"]),
+    "scalar": (_identity(("FP32", "1"), batch=4).replace("dims: [ 1 ]", SCALAR), ["1"]),
+    "two_groups": (_identity(("FP32", "4"), more=GROUPS), ["1"]),
+    "whole": (ENSEMBLE, ["1"]),
 }  # fmt: skip
 
 

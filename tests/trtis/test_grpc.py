@@ -1,10 +1,15 @@
 """nvidia.inferenceserver.GRPCService on both transports, by grpcio and by bytes."""
 
+import asyncio
+
 import grpc
+import grpc.aio
 import numpy as np
 import pytest
 
 from inferd.config.api_keys import hash_key
+from inferd.config.server import ServerConfig
+from inferd.server.server import Server
 from inferd.wire import trtis_http
 
 SERVICE = "/nvidia.inferenceserver.GRPCService"
@@ -295,6 +300,49 @@ def test_health(client, messages, mode):
     assert (CODES[answer.request_status.code], answer.health) == ("SUCCESS", True)
 
 
+def test_health_from_the_start_to_the_end(repository, transport, messages):
+    """Live is only said when the models have loaded, and is an error at the end."""
+
+    async def go():
+        config = ServerConfig(
+            http_port=0,
+            grpc_port=0,
+            metrics_port=0,
+            model_repository=(str(repository),),
+            grpc_transport=transport,
+        )
+        server = Server(config)
+        await server.open()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+
+            async def ask(rpc, **fields):
+                request = messages(f"{rpc}Request", **fields).SerializeToString()
+                method = channel.unary_unary(f"{SERVICE}/{rpc}")
+                answer = messages.read(f"{rpc}Response", await method(request, timeout=30))
+                return CODES[answer.request_status.code], answer
+
+            async def health():
+                both = [await ask("Health", mode=mode) for mode in ("live", "ready")]
+                return [(code, answer.health) for code, answer in both]
+
+            async def state():
+                return (await ask("Status"))[1].server_status.ready_state
+
+            initializing, ready, exiting = 1, 2, 3
+            assert await health() == [("SUCCESS", False)] * 2
+            assert await state() == initializing
+            assert (await ask("Infer", model_name="flat", model_version=-1))[0] == "UNAVAILABLE"
+            await server.load()
+            assert await health() == [("SUCCESS", True)] * 2
+            assert await state() == ready
+            server.engine.drain()
+            assert await health() == [("UNAVAILABLE", False)] * 2
+            assert await state() == exiting
+        await server.stop()
+
+    asyncio.run(go())
+
+
 @pytest.mark.parametrize("mode", ["", "well", "LIVE"])
 def test_another_health(client, messages, mode):
     answer = client.call("Health", messages("HealthRequest", mode=mode))
@@ -418,6 +466,26 @@ def test_restrictions_hold_here_too(call, messages):
             assert CODES[answer.request_status.code] != "UNAVAILABLE" or rpc == "Infer"
 
 
+@pytest.mark.parametrize(
+    ("group", "rpcs"),
+    [
+        ("model-repository", ["ModelControl", "Repository"]),
+        ("shared-memory", ["SharedMemoryControl"]),
+        ("trace", ["Profile"]),
+        ("inference", ["StreamInfer"]),
+    ],
+)
+def test_a_restriction_holds_for_each_call_of_its_group(call, group, rpcs):
+    with call(grpc_restricted_protocol=(f"{group}:pass=word",)) as client:
+        for rpc in rpcs:
+            method = client.channel.stream_stream(f"{SERVICE}/{rpc}")
+            with pytest.raises(grpc.RpcError) as refused:
+                list(method(iter([b""]), timeout=30))
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            secret = [("triton-grpc-protocol-pass", "word")]
+            assert len(list(method(iter([b""]), metadata=secret, timeout=30))) == 1
+
+
 def test_api_keys_hold_here_too(call, messages, tmp_path):
     file = tmp_path / "keys"
     file.write_text(f"me:{hash_key(b'secret').hex()}\n")
@@ -492,6 +560,14 @@ def test_a_thousand_requests_keep_their_order_and_ids(stream):
         assert int.from_bytes(raw[:4], "little") == expected
     numbers = [answer.request_status.request_id for answer in answers]
     assert numbers == sorted(numbers)
+
+
+def test_a_slow_answer_is_waited_for_by_those_behind_it(stream):
+    raw = [np.full(4, value, np.float32).tobytes() for value in range(6)]
+    models = ["slow", "flat", "flat", "slow", "flat", "flat"]
+    answers = stream((model, ONE, data) for model, data in zip(models, raw, strict=True))
+    assert [list(answer.raw_output) for answer in answers] == [[data] for data in raw]
+    assert [answer.meta_data.model_name for answer in answers] == models
 
 
 def test_an_answer_comes_before_the_stream_ends(client, messages):

@@ -1,6 +1,7 @@
 """The other URLs of the old API: health, status, profile, control, and what is no URL of it."""
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from inferd.server.server import Server
 
 HEADER = 'batch_size: 1 input { name: "INPUT0" } output { name: "OUTPUT0" }'
 MEMORY = "/api/sharedmemorycontrol"
+UNLOADING = 4
 
 
 def status_of(client, messages, path="/api/status?format=binary"):
@@ -18,6 +20,10 @@ def status_of(client, messages, path="/api/status?format=binary"):
     assert (answer.code, answer.reason) == (200, "SUCCESS")
     assert answer.headers["content-type"] == "application/octet-stream"
     return messages.read("ServerStatus", answer.body)
+
+
+def state_of(client, messages, model):
+    return status_of(client, messages).model_status[model].version_status[1]
 
 
 # --- health ---
@@ -29,10 +35,12 @@ def test_health(http_client, mode):
     assert (answer.code, answer.reason, answer.body) == (200, "SUCCESS", b"")
 
 
-async def got(port, path):
-    """The head of the answer to a GET."""
+async def got(port, path, *lines):
+    """The head of the answer to a GET; an inference is a POST."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    verb = "POST" if "infer" in path else "GET"
+    head = [f"{verb} {path} HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""]
+    writer.write("\r\n".join(head).encode())
     answer = (await reader.read()).decode()
     writer.close()
     return answer
@@ -47,6 +55,8 @@ def test_live_waits_for_the_models_and_ends_with_the_server(repository):
             await got(server.http_port, path)
             for path in ("/api/health/live", "/api/health/ready", "/v2/health/live")
         ]
+        asked = await got(server.http_port, "/api/infer/flat", f"NV-InferRequest: {HEADER}")
+        assert "NV-Status: code: UNAVAILABLE" in asked
         await server.load()
         loaded = await got(server.http_port, "/api/health/live")
         server.engine.drain()
@@ -95,6 +105,14 @@ def test_a_model_that_failed_makes_a_strict_server_not_ready(
     [version] = told.model_status["bad"].version_status.values()
     assert version.ready_state == 2
     assert version.ready_state_reason.message
+
+
+@pytest.mark.parametrize("version", ["", "/1"])
+def test_a_model_that_failed_is_not_available(serve, connect, broken, version):
+    with serve(model_repository=(broken,)) as server:
+        answer = connect(server).infer(f"bad{version}", HEADER, b"\0" * 4)
+        assert (answer.code, answer.reason) == (400, "UNAVAILABLE")
+        assert "'bad'" in answer.status.msg
 
 
 # --- status ---
@@ -160,6 +178,18 @@ def test_the_configuration_is_in_the_old_layout(http_client, messages):
     sequence = models["sequence"].config.sequence_batching
     assert sequence.max_sequence_idle_microseconds == 60_000_000
     assert models["größe"].config.name == "größe"
+    groups = models["two_groups"].config.instance_group
+    assert [(one.name, one.count) for one in groups] == [("two_groups_0", 2), ("two_groups_1", 1)]
+    ensemble = models["whole"].config
+    assert (ensemble.platform, list(ensemble.instance_group)) == ("ensemble", [])
+    [step] = ensemble.ensemble_scheduling.step
+    assert (step.model_name, step.model_version, dict(step.input_map)) == (
+        "ten",
+        -1,
+        {"INPUT0": "IN"},
+    )
+    [input_] = models["shaped"].config.input
+    assert (list(input_.dims), list(input_.reshape.shape)) == ([4], [2, 2])
 
 
 def test_all_models_or_one(http_client, messages):
@@ -227,7 +257,10 @@ def test_models_are_loaded_and_unloaded(serve, connect, messages):
         assert client.post("/api/modelcontrol/unload/flat").code == 200
         assert client.infer("flat", HEADER, b"\0" * 16).reason == "UNAVAILABLE"
         assert client.get("/api/health/ready").code == 200
-        told = status_of(client, messages).model_status["flat"].version_status[1]
+        told = state_of(client, messages, "flat")
+        deadline = time.monotonic() + 30
+        while told.ready_state == UNLOADING and time.monotonic() < deadline:
+            told = state_of(client, messages, "flat")
         assert (told.ready_state, told.ready_state_reason.message) == (2, "unloaded")
         assert client.post("/api/modelcontrol/unload/none").code == 200
         answer = client.post("/api/modelcontrol/load/none")
@@ -330,7 +363,8 @@ def test_profiling_is_refused(http_client, query, reason):
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/", "/api/nothing", "/api/health", "/api/health/well", "/api/health/live/x", "/api/infer",
+    ["/api", "/api/", "/api/nothing", "/%61pi/none", "/api/none?x=/v2", "/api/health",
+     "/api/health/well", "/api/health/live/x", "/api/infer",
      "/api/status/a/b", "/api/modelcontrol/reload/m", "/api/infer/pair/1/x", "/api//", "/api/v2",
      "/api/%ff", "/api/repository", "/api/sharedmemorycontrol/none"],
 )  # fmt: skip
@@ -360,7 +394,7 @@ def test_a_wrong_method_is_405_and_says_nothing_more(http_client, method, path):
 
 
 def test_outside_of_it_everything_is_v2(http_client):
-    for path in ("/apis", "/api", "/v1/models"):
+    for path in ("/apis", "//api", "/v1/models"):
         answer = http_client.get(path)
         assert answer.code == 404
         assert "nv-status" not in answer.headers
@@ -396,6 +430,7 @@ def test_it_has_the_server_s_name(serve, connect, messages):
         ("statistics", ["GET /api/status/flat"]),
         ("model-repository", ["POST /api/modelcontrol/load/flat", "GET /api/repository/index"]),
         ("shared-memory", [f"GET {MEMORY}/status", f"POST {MEMORY}/unregisterall"]),
+        ("trace", ["GET /api/profile?cmd=start"]),
     ],
 )
 def test_restrictions_hold_here_too(serve, connect, group, refused):

@@ -1,6 +1,7 @@
 """What is wrong with a request, told in NV-Status: the rows of the old API's errors, one by one."""
 
 import re
+import socket
 
 import numpy as np
 import pytest
@@ -80,6 +81,52 @@ def test_a_longer_one_is_not(connect, server, pair, size):
     else:
         assert answer.code in (400, 431)
     assert connect(server).infer("pair", header, body).code == 200
+
+
+def raw_request(lines, body=b"\0" * 16):
+    head = ["POST /api/infer/flat HTTP/1.1", f"Content-Length: {len(body)}", *lines, "", ""]
+    return "\r\n".join(head).encode() + body
+
+
+def exchange(port, data):
+    """Send bytes and return the head of the answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connected:
+        connected.sendall(data)
+        came = b""
+        while b"\r\n\r\n" not in came:
+            more = connected.recv(65536)
+            assert more, came
+            came += more
+    return came.partition(b"\r\n\r\n")[0].decode("ascii")
+
+
+def of_size(size):
+    """A request whose header block has `size` bytes."""
+    least = raw_request([f"NV-InferRequest: {ONE}  id: 3"])
+    header = f"NV-InferRequest: {ONE} {' ' * (size - len(least) + 16)} id: 3"
+    return raw_request([header])
+
+
+def test_a_block_of_64_kib_is_taken_and_one_byte_more_is_not(server):
+    assert of_size(1 << 16).index(b"\r\n\r\n") + 4 == 1 << 16
+    good = exchange(server.http_port, of_size(1 << 16))
+    assert good.startswith("HTTP/1.1 200 ") and "id: 3" in good
+    bad = exchange(server.http_port, of_size((1 << 16) + 1))
+    assert bad.startswith("HTTP/1.1 431 ") and "NV-Status: code: INVALID_ARG" in bad
+
+
+def test_who_sends_a_header_of_a_megabyte_is_told_all_the_same(server):
+    answer = exchange(server.http_port, of_size(1 << 20))
+    assert answer.startswith("HTTP/1.1 431 ") and "NV-Status: code: INVALID_ARG" in answer
+
+
+def test_two_lines_of_the_header_are_one_header_of_both(server):
+    first, output, rest = ONE.partition(" output")
+    halves = [f"NV-InferRequest: {first}", f"NV-InferRequest:{output}{rest}"]
+    answer = exchange(server.http_port, raw_request(halves))
+    assert answer.startswith("HTTP/1.1 200 ") and "code: SUCCESS" in answer
+    answer = exchange(server.http_port, raw_request([f"NV-InferRequest: {ONE}"] * 2))
+    assert answer.startswith("HTTP/1.1 400 ") and "NV-Status: code: INVALID_ARG" in answer
 
 
 # --- which model ---

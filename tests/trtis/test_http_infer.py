@@ -105,6 +105,23 @@ def test_the_latest_version_or_the_one_in_the_path(http_client, path, version):
     assert answer.header.model_version == version
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize(("model", "count", "dims"), [("shaped", 4, [4]), ("scalar", 1, [1])])
+def test_a_reshaped_tensor_has_the_dims_of_the_configuration(
+    http_client, model, count, dims, batch
+):
+    values = np.arange(batch * count, dtype=np.float32)
+    for said in (" ".join(f"dims: {dim}" for dim in dims), ""):
+        header = (
+            f'batch_size: {batch} input {{ name: "INPUT0" {said} }} output {{ name: "OUTPUT0" }}'
+        )
+        raw, behind = http_client.infer(model, header, values.tobytes()).split()
+        assert raw == {"OUTPUT0": values.tobytes()}
+        assert list(behind.output[0].raw.dims) == dims
+    header = f'batch_size: {batch} input {{ name: "INPUT0" dims: [2, 2] }}'
+    assert http_client.infer(model, header, values.tobytes()).reason == "INVALID_ARG"
+
+
 # --- classification ---
 
 
@@ -120,6 +137,13 @@ def test_classes_have_index_value_and_label(http_client):
         (4, 9.25, ""),
         (7, 7.0, ""),
     ]
+
+
+def test_an_ensemble_has_the_labels_of_its_step(http_client):
+    header = 'batch_size: 1 input { name: "IN" } output { name: "OUT" cls { count: 1 } }'
+    _, behind = http_client.infer("whole", header, TEN.tobytes()).split()
+    [one] = behind.output[0].batch_classes[0].cls
+    assert (one.idx, one.label) == (2, "cat")
 
 
 def test_classes_keep_their_values_to_the_last_bit(http_client):

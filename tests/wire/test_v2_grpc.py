@@ -144,6 +144,29 @@ def test_requests_alike_but_for_data_and_id_do_not_share_what_can_change():
     assert (second.id, bytes(second.inputs[0].data)) == ("b", bytes(16))
 
 
+def test_a_message_says_the_same_however_often_its_like_has_come():
+    for number in range(100):
+        request_id, data = f"{number:03}", number.to_bytes(16, "big")
+        request = decoded(item("known"), raw=[data], id=request_id)
+        assert (request.id, request.inputs[0].name) == (request_id, "known")
+        assert bytes(request.inputs[0].data) == data
+    assert refusal(item("known", "FP64"), raw=[bytes(16)], id="100")
+    assert decoded(item("knowm"), raw=[bytes(16)], id="100").inputs[0].name == "knowm"
+
+
+def test_the_contents_of_a_known_message_are_checked():
+    strings = [bytes(encode_strings([word], "T")) for word in (b"abcd", b"efgh")]
+    for _ in range(3):
+        for data in strings:
+            assert decoded(item("S", "BYTES", (1,)), raw=[data]).inputs[0].strings()
+    assert "S" in refusal(item("S", "BYTES", (1,)), raw=[b"\0" * 8])
+    data = message(item(), raw=[FOUR]).SerializeToString()
+    for _ in range(3):
+        assert decode_infer_request(data + b"\x1a\x02id").id == "id"
+    with pytest.raises(InvalidRequest, match="UTF-8"):
+        decode_infer_request(data + b"\x1a\x02\xff\xff")
+
+
 def test_an_id_that_is_not_utf8_is_invalid():
     data = message(item(), raw=[FOUR]).SerializeToString()
     with pytest.raises(InvalidRequest, match="UTF-8"):

@@ -2,7 +2,7 @@
 
 import math
 
-from inferd.errors import Overloaded
+from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.observe.family import Family
 
 
@@ -46,8 +46,17 @@ class Capacity:
             f"(--max-inflight-requests); try again later"
         )
 
-    def too_many_bytes(self) -> Overloaded:
-        """Count a request that is refused because of the bytes in memory; return the error."""
+    def too_many_bytes(self, size_bytes: int) -> InferdError:
+        """Count a request that is refused because of the bytes in memory; return the error.
+
+        One whose own `size_bytes` are more than there may be is too large: it is not counted, and
+        need not be sent again.
+        """
+        if size_bytes > self.max_bytes:
+            return TooLarge(
+                f"the request has {size_bytes} bytes or more, the server holds at most "
+                f"{self.max_bytes} of all requests together (--max-inflight-bytes)"
+            )
         self.refused_for_bytes += 1
         return Overloaded(
             f"the server holds as much request data as it may, {self.max_bytes} bytes "

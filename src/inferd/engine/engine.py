@@ -122,7 +122,7 @@ class Engine:
         if capacity.request_count >= capacity.max_requests:
             raise capacity.too_many_requests()
         if request.copied_bytes and not capacity.has_room(request.copied_bytes):
-            raise capacity.too_many_bytes()
+            raise capacity.too_many_bytes(request.copied_bytes)
         capacity.request_count += 1
         capacity.held_bytes += request.copied_bytes
         try:
@@ -155,7 +155,7 @@ class Engine:
         if self.capacity.is_full:
             raise self.capacity.too_many_requests()
         if not self.capacity.has_room(request.copied_bytes):
-            raise self.capacity.too_many_bytes()
+            raise self.capacity.too_many_bytes(request.copied_bytes)
         return self._all(served, request) if served.config.decoupled else self._one(request)
 
     async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:

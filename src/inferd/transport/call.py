@@ -6,6 +6,7 @@ Handlers see bytes and a Call, never grpcio: what carries them can be exchanged.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
+from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.transport.access import Guard
 
 Metadata = list[tuple[str, str | bytes]]
@@ -70,11 +71,13 @@ class Unary(NamedTuple):
     """A method that takes one message and gives one; the transport checks `guard` first.
 
     One that `is_inference` may be refused by an overloaded server before its message is there.
+    With `refusal` the client is told of that in an answer, which this returns, and not by a status.
     """
 
     handler: UnaryHandler
     guard: Guard | None = None
     is_inference: bool = False
+    refusal: Callable[[InferdError], list[Any]] | None = None
 
 
 class Stream(NamedTuple):
@@ -86,3 +89,10 @@ class Stream(NamedTuple):
 
 
 Method = Unary | Stream
+
+
+def told_refusal(method: Method, error: Exception) -> list[Any] | None:
+    """Return the answer that tells of `error`, None if that is told by a status of gRPC."""
+    if isinstance(method, Unary) and method.refusal and isinstance(error, Overloaded | TooLarge):
+        return method.refusal(error)
+    return None

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import joined
-from inferd.transport.call import Metadata, Method, Stream, Unary
+from inferd.transport.call import Metadata, Method, Stream, Unary, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
@@ -91,7 +91,11 @@ class GrpcCall(GrpcInput):
 
     def on_open(self) -> None:
         """See H2Stream."""
-        grpc = self._grpc
+        if not self._grpc.is_plain:
+            self._open(self._grpc)
+
+    def _open(self, grpc: GrpcHead) -> None:
+        """Begin a call that has a deadline, is to be checked or refused, or is a stream."""
         if grpc.timeout_s is not None:
             self.deadline_s = monotonic() + grpc.timeout_s
             if grpc.timeout_s <= 0:
@@ -106,9 +110,6 @@ class GrpcCall(GrpcInput):
                 return
         if grpc.fault is not None:
             self._end(grpc.fault.status, grpc.fault.message)
-        elif self.head.size > self.connection.max_header_bytes:
-            limit = self.connection.max_header_bytes
-            self._end(RESOURCE_EXHAUSTED, f"the metadata are larger than {limit} bytes")
         elif isinstance(grpc.method, Stream):
             self._queue = deque()
             self._start(self._run_stream(grpc.method))
@@ -117,12 +118,8 @@ class GrpcCall(GrpcInput):
         """See H2Stream."""
         if ends and self._reader is None and self._queue is None:
             size = stop - start - PREFIX_BYTES
-            if (
-                0 <= size <= SMALL_BYTES
-                and PREFIX.unpack_from(data, start) == (0, size)
-                and size <= self._port.options.max_receive_bytes
-            ):
-                self._run(bytes(data[start + PREFIX_BYTES : stop]))
+            if 0 <= size <= self._port.small_bytes and PREFIX.unpack_from(data, start) == (0, size):
+                self._drive(self._grpc.handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
         self._read(data, start, stop)
         if ends and not self.is_local_done:
@@ -141,7 +138,7 @@ class GrpcCall(GrpcInput):
             message, _ = self._message
             self._drive(self._run_inflated(message))
         else:
-            self._run(self._message[0])
+            self._drive(self._grpc.handler(self._message[0], self))
 
     def on_reset(self) -> None:
         """See H2Stream."""
@@ -155,11 +152,8 @@ class GrpcCall(GrpcInput):
 
     # --- the handler ---
 
-    def _run(self, message: Any) -> None:
-        """Start a unary handler; one that does not wait is answered at once."""
-        self._drive(cast("Unary", self._grpc.method).handler(message, self))
-
     def _drive(self, running: Any) -> None:
+        """Run a unary handler; one that does not wait is answered at once."""
         try:
             waits_for = running.send(None)
         except StopIteration as done:
@@ -170,11 +164,11 @@ class GrpcCall(GrpcInput):
             self._start(self._answer_later(running, waits_for))
 
     async def _run_inflated(self, message: Any) -> Any:
-        handler = cast("Unary", self._grpc.method).handler
-        return await handler(await self._inflate(message), self)
+        answer: list[Any] = await self._grpc.handler(await self._inflate(message), self)
+        return answer
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
-        self._task = asyncio.get_running_loop().create_task(running)
+        self._task = self._port.loop.create_task(running)
         self.watch_deadline()
 
     async def _answer_later(self, running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
@@ -220,7 +214,11 @@ class GrpcCall(GrpcInput):
         framed = length + PREFIX_BYTES
         connection = self.connection
         is_plain = self._initial is None and self._trailing is None and not self._port.level
-        if is_plain and framed <= SMALL_BYTES and connection.may_send_at_once(self, framed):
+        if (
+            is_plain
+            and length <= self._port.small_answer_bytes
+            and connection.may_send_at_once(self, framed)
+        ):
             frames = grpc_messages.encode_small_answer(self.id, buffers, length)
             connection.send_at_once(self, frames, framed)
             if self._held_bytes or self._timer is not None:
@@ -277,7 +275,7 @@ class GrpcCall(GrpcInput):
         if self._sent_count % _SENT_IN_A_ROW == 0 or length > QUEUED_BYTES:
             await asyncio.sleep(0)  # a handler that never waits must not keep the loop to itself
         while self.pending_bytes > QUEUED_BYTES:
-            self._sends = asyncio.get_running_loop().create_future()
+            self._sends = self._port.loop.create_future()
             await self._sends
 
     def _send_head(self, encoding: bytes) -> None:
@@ -294,6 +292,9 @@ class GrpcCall(GrpcInput):
             self._end(error.status, error.message)
             return
         self._port.server.failures.note(self.head.path.decode("latin-1"), error)
+        if (told := told_refusal(self._grpc.method, error)) is not None:
+            self._answer(told)
+            return
         if isinstance(error, Overloaded):
             self.add_trailing(RETRY_PUSHBACK)
         self._end(*status_of(error))
@@ -335,7 +336,7 @@ class GrpcCall(GrpcInput):
         """Have the call end at its deadline, if it has one and waits for something."""
         if self.deadline_s is not None and self._timer is None and not self._is_ended:
             wait_s = self.deadline_s - monotonic()
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self.expire)
+            self._timer = self._port.loop.call_later(wait_s, self.expire)
 
     def expire(self) -> None:
         """End the call because its deadline has passed."""
@@ -384,13 +385,24 @@ def _encoded(metadata: Metadata) -> list[Field]:
     ]
 
 
-def prepare(head: RequestHead, methods: dict[bytes, Method]) -> GrpcHead:
-    """Find out what a gRPC request's head asks for; kept in `head.use` for its repetitions."""
+def prepare(head: RequestHead, methods: dict[bytes, Method], max_bytes: int) -> GrpcHead:
+    """Find out what a gRPC request's head asks for; kept in `head.use` for its repetitions.
+
+    `max_bytes` is how much metadata a call may have.
+    """
     grpc = grpc_messages.decode_grpc_head(head)
-    grpc.method = methods.get(head.path)
-    if grpc.method is None and grpc.fault is None:
+    grpc.method = method = methods.get(head.path)
+    if method is not None and method.guard is not None:
+        grpc.check_access = functools.partial(method.guard.check, joined(head.fields))
+    if grpc.fault is not None:
+        return grpc
+    if method is None:
         path = head.path[:200].decode("latin-1")
         grpc.fault = GrpcFault(UNIMPLEMENTED, f"there is no method {path} here")
-    if grpc.method is not None and grpc.method.guard is not None:
-        grpc.check_access = functools.partial(grpc.method.guard.check, joined(head.fields))
+    elif head.size > max_bytes:
+        msg = f"the metadata are larger than {max_bytes} bytes"
+        grpc.fault = GrpcFault(RESOURCE_EXHAUSTED, msg)
+    elif isinstance(method, Unary):
+        grpc.handler = method.handler
+        grpc.is_plain = grpc.timeout_s is None and grpc.check_access is None
     return grpc

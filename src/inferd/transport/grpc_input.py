@@ -82,7 +82,7 @@ class GrpcInput(H2Stream):
                     raise GrpcFault(INTERNAL, CUT_SHORT)
                 raise StopAsyncIteration
             else:
-                self._reads = asyncio.get_running_loop().create_future()
+                self._reads = self._port.loop.create_future()
                 await self._reads
         message, is_compressed = queue.popleft()
         self._release(len(message) + PREFIX_BYTES)
@@ -109,7 +109,7 @@ class GrpcInput(H2Stream):
         if self._reader is None:
             if self._is_refused(data, start, stop):
                 return
-            self._reader = MessageReader(self._port.options.max_receive_bytes, self._on_message)
+            self._reader = MessageReader(self._port.server.max_message_bytes, self._on_message)
         try:
             if self._hold(stop - start):
                 if self._queue is None:
@@ -132,7 +132,7 @@ class GrpcInput(H2Stream):
         elif stop - start >= PREFIX_BYTES:
             _, size = PREFIX.unpack_from(data, start)
             if size > SMALL_BYTES and not capacity.has_room(size):
-                self._fail(capacity.too_many_bytes())
+                self._fail(capacity.too_many_bytes(size))
         return self.is_local_done
 
     def _read_some(self, data: Any, start: int = 0, stop: int | None = None) -> None:
@@ -184,7 +184,7 @@ class GrpcInput(H2Stream):
         if count <= SMALL_BYTES and not self._grpc.method.is_inference:
             return True  # health checks are answered all the same
         if not self.is_local_done:
-            self._fail(capacity.too_many_bytes())
+            self._fail(capacity.too_many_bytes(count))
         return False
 
     def _release(self, count: int) -> None:
@@ -208,7 +208,7 @@ class GrpcInput(H2Stream):
         count = self._inflated_bytes = len(inflated)
         self._held_bytes += count
         if not server.capacity.hold(count):
-            raise server.capacity.too_many_bytes()
+            raise server.capacity.too_many_bytes(count)
         return bytes(inflated) if count <= SMALL_BYTES else inflated
 
     def _forget_input(self) -> None:

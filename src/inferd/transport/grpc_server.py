@@ -5,6 +5,7 @@ call once each call has to hop to that loop and back.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from inferd.engine.capacity import Capacity
 from inferd.engine.engine import Engine
 from inferd.errors import Overloaded, Unavailable
 from inferd.transport.access import Guard, joined
-from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary
+from inferd.transport.call import Call, Metadata, Method, StreamHandler, Unary, told_refusal
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_input import SMALL_BYTES
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
@@ -140,10 +141,10 @@ class AioCall:
         return str(self._context.peer())
 
     def hold(self, size_bytes: int) -> None:
-        """See Call; raises Overloaded."""
+        """See Call; raises Overloaded and TooLarge."""
         self._held_bytes += size_bytes
         if not self._capacity.hold(size_bytes):
-            raise self._capacity.too_many_bytes()
+            raise self._capacity.too_many_bytes(size_bytes)
 
     def release(self, size_bytes: int) -> None:
         """See Call."""
@@ -185,24 +186,27 @@ class _Handlers:
         self._handlers = {
             path: _adapted(path, method, failures, capacity) for path, method in methods.items()
         }
-        self._refused_early = {
-            path
+        # As streams, for then grpcio does not wait for the message.
+        self._refusing = {
+            path: grpc.stream_stream_rpc_method_handler(functools.partial(self._refuse, method))
             for path, method in methods.items()
             if method.is_inference and isinstance(method, Unary)
         }
-        # As a stream, for then grpcio does not wait for the message.
-        self._refusing = grpc.stream_stream_rpc_method_handler(self._refuse)
 
     def service(self, handler_call_details: Any) -> Any:
         """See grpc.GenericRpcHandler."""
         path = handler_call_details.method
-        if self._capacity.is_full and path in self._refused_early:
-            return self._refusing
+        if self._capacity.is_full and path in self._refusing:
+            return self._refusing[path]
         return self._handlers.get(path)
 
-    async def _refuse(self, _messages: Any, context: Any) -> None:
+    async def _refuse(self, method: Method, _messages: Any, context: Any) -> None:
         call = AioCall(context, self._capacity)
-        call.note(self._capacity.too_many_requests())
+        error = self._capacity.too_many_requests()
+        if (told := told_refusal(method, error)) is not None:
+            await context.write(b"".join(told))
+            return
+        call.note(error)
         await call.fail()
 
 
@@ -245,6 +249,8 @@ def _adapted_unary(
             return answer
         except Exception as error:  # noqa: BLE001  the wall
             failures.note(path, error)
+            if (told := told_refusal(method, error)) is not None:
+                return b"".join(told)
             call.note(error)
         finally:
             call.end()

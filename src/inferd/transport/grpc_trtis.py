@@ -1,11 +1,12 @@
 """The gRPC methods of the TensorRT Inference Server API.
 
 Whatever becomes of a request is told inside of its answer; for gRPC the call succeeds. Only who may
-not call at all, and who meets a full server, is told by gRPC, before there is a handler.
+not call at all, and a stream whose requests take too much memory, is told by gRPC.
 """
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -72,10 +73,12 @@ class TrtisMethods:
             "SharedMemoryControl": (self.shared_memory_control, SHARED_MEMORY),
             "Repository": (self.repository, REPOSITORY),
         }
+        handlers = {rpc: self._told(rpc, call, what) for rpc, (call, what) in calls.items()}
+        handlers["Infer"] = self.infer
         methods: dict[str, Method] = {
-            rpc: Unary(self._told(rpc, call, what)) for rpc, (call, what) in calls.items()
+            rpc: Unary(handler, refusal=partial(self.refusal, rpc))
+            for rpc, handler in handlers.items()
         }
-        methods["Infer"] = Unary(self.infer)
         methods["StreamInfer"] = Stream(self.stream_infer)
         return {f"/{SERVICE}/{rpc}": method for rpc, method in methods.items()}
 
@@ -97,6 +100,11 @@ class TrtisMethods:
             return [answer]
 
         return told
+
+    def refusal(self, rpc: str, error: InferdError) -> list[Any]:
+        """Return the answer to a request that is refused unread."""
+        status = self.failure(rpc, error, self.trtis.next_number())
+        return [trtis_grpc.encode_answer(rpc, status)]
 
     def failure(self, rpc: str, error: Exception, number: int) -> bytes:
         """Log `error` unless it is the client's, and return the status that tells of it."""

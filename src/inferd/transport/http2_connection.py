@@ -10,7 +10,8 @@ import random
 from typing import TYPE_CHECKING, Any, cast
 
 from inferd.transport.grpc_call import LEVELS, QUEUED_BYTES, GrpcCall, prepare
-from inferd.wire.grpc_messages import is_grpc
+from inferd.transport.grpc_input import SMALL_BYTES
+from inferd.wire.grpc_messages import PREFIX_BYTES, is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import DEFAULT_FRAME_BYTES, ErrorCode
 from inferd.wire.h2_request import RequestHead
@@ -45,6 +46,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Http2Server") -> None:
         self.server = server
         self.options = server.options
+        self.loop = asyncio.get_running_loop()
         self.level = LEVELS[server.options.compression_level]
         self.peer = ""
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
@@ -56,6 +58,8 @@ class Http2Connection(asyncio.BufferedProtocol):
             on_pong=self._on_pong,
         )
         self._scratch = server.scratch
+        self.small_bytes = min(SMALL_BYTES, server.options.max_receive_bytes)
+        self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, server.options.max_send_bytes)
         self._came = b""
         self._is_direct = False
         self._is_closing = False
@@ -240,7 +244,8 @@ class Http2Connection(asyncio.BufferedProtocol):
     def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
         if head.use is None:
             is_call = head.method == b"POST" and is_grpc(head)
-            head.use = prepare(head, self.server.methods) if is_call else False
+            most = self._h2.max_header_bytes
+            head.use = prepare(head, self.server.methods, most) if is_call else False
         if head.use is not False:
             return GrpcCall(h2, stream_id, head, self)
         return self.server.open_other(h2, stream_id, head, self)

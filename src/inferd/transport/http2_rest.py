@@ -8,8 +8,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
+from inferd.errors import InferdError
 from inferd.transport.access import joined
 from inferd.transport.grpc_call import QUEUED_BYTES
 from inferd.transport.http_message import (
@@ -20,8 +19,7 @@ from inferd.transport.http_message import (
     forwarded_of,
 )
 from inferd.transport.http_outflow import Outflow
-from inferd.transport.http_routes import error_answer
-from inferd.transport.overload import RETRY_AFTER, check_head, refusal
+from inferd.transport.overload import check_head, memory_of
 from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
@@ -78,13 +76,10 @@ class RestExchange(H2Stream):
         """See H2Stream."""
         try:
             self._check_head()
-        except HttpError as error:
-            self._refuse(error.status, error.message, error.headers)
-        else:
-            if self.head.content_length >= 0:
-                self._begin(self.head.content_length)
-            else:
-                self._body = bytearray()
+            length = self.head.content_length
+            self._body = memory_of(length) if length >= 0 else bytearray()
+        except (HttpError, InferdError) as error:
+            self._refuse(error)
 
     def _check_head(self) -> None:
         limit = self.connection.max_header_bytes
@@ -106,8 +101,7 @@ class RestExchange(H2Stream):
         count = stop - start
         if isinstance(self._body, bytearray):
             if self._filled + count > self._port.server.max_body_bytes:
-                error = self._too_large()
-                self._refuse(error.status, error.message)
+                self._refuse(self._too_large())
                 return
             self._body += data[start:stop]
         elif self._body is not None:
@@ -128,8 +122,7 @@ class RestExchange(H2Stream):
         capacity = self._port.server.capacity
         capacity.held_bytes += count
         if capacity.held_bytes > capacity.max_bytes:
-            error = refusal(capacity.too_many_bytes())
-            self._refuse(error.status, error.message, error.headers)
+            self._refuse(capacity.too_many_bytes(self._held_bytes))
             return
         self.connection.credit(self, count)
         if ends:
@@ -235,20 +228,14 @@ class RestExchange(H2Stream):
         if self._outflow is not None:
             self._outflow.release()
 
-    def _begin(self, length: int) -> None:
-        # Memory is committed as the body comes, see HttpConnection.
-        try:
-            self._body = np.empty(length, np.uint8).data
-        except MemoryError:
-            text = "the server has no memory for the body; try again later"
-            self._refuse(503, text, RETRY_AFTER)
-
     def _too_large(self) -> HttpError:
         limit = self._port.server.max_body_bytes
         return HttpError(413, f"the body is larger than the {limit} bytes this server takes")
 
-    def _refuse(self, status: int, message: str, headers: bytes = b"") -> None:
-        self._answer(error_answer(status, message, headers))
+    def _refuse(self, error: HttpError | InferdError) -> None:
+        head = self.head
+        request = HttpRequest(head.method, head.path, joined(head.fields), True, False)
+        self._answer(self._routes.refusal(request, error))
 
     def _clean_up(self) -> None:
         if self._task is not None:

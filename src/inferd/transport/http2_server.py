@@ -12,6 +12,7 @@ from inferd.errors import Unavailable
 from inferd.transport.call import Method
 from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
+from inferd.transport.grpc_input import SMALL_BYTES
 from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import port_methods
 from inferd.transport.http2_connection import Http2Connection
@@ -58,6 +59,9 @@ class Http2Server:
         self.connections: set[Http2Connection] = set()
         self.open_count = 0  # connections, without those that only linger
         self.capacity = engine.capacity
+        # Those that could never be held with others are refused by their length.
+        most_held = max(engine.capacity.max_bytes, SMALL_BYTES)
+        self.max_message_bytes = int(min(options.max_receive_bytes, most_held))
         # Answers are compressed for clients that take them; messages come compressed from any.
         self.coder = Coder(min(options.max_inflated_bytes, options.max_receive_bytes))
         self.is_stopping = False

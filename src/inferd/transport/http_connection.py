@@ -9,38 +9,30 @@ out in order. No timer per request: the server's sweep looks at every connection
 
 import asyncio
 import logging
-import re
 from collections.abc import Coroutine
 from copy import copy
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from inferd.transport.http_chunked import ChunkedBody
+from inferd.errors import InferdError, Overloaded
+from inferd.transport.http_body import BodyReader
+from inferd.transport.http_head import HeadReader, unread_request
 from inferd.transport.http_message import (
     HttpAnswer,
     HttpError,
     HttpRequest,
     Pieces,
-    body_length,
     encode_head,
     encode_stream_head,
-    parse_changed_head,
-    parse_head,
 )
 from inferd.transport.http_outflow import Outflow
-from inferd.transport.http_routes import error_answer
-from inferd.transport.overload import RETRY_AFTER, check_head, refusal
+from inferd.transport.overload import check_head
 from inferd.transport.resume import resume
 
 if TYPE_CHECKING:
     from inferd.transport.http_server import HttpServer
 
 log = logging.getLogger("inferd.http")
-
-MIN_BODY_RATE = 1024
-"""Bytes per second a body must come in with, once its time without any rate is over."""
 
 LINGER_S = 5.0
 """How long a refused client may go on sending before the connection is cut."""
@@ -65,18 +57,17 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         # What has come and is not yet used lies in _buffer[_start:_end].
         self._buffer = bytearray(_FIRST_BUFFER)
+        self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        self._last_head = b""
-        self._last_request: HttpRequest = cast("HttpRequest", None)
-        self._last_length = 0
+        options = server.options
+        self._heads = HeadReader(
+            options.max_header_bytes, options.max_body_bytes, server.routes.forward
+        )
+        self._body = BodyReader(server.capacity, options.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
-        self._body: memoryview | None = None
-        self._body_filled = 0
-        self._chunks: ChunkedBody | None = None
         self._task: asyncio.Task[None] | None = None
         self._outflow: Outflow | None = None  # the rest of an answer, which the task sends
-        self._held_bytes = 0
         self._is_paused = False  # the client does not read; nothing more is answered till it does
         self._is_reading = True
         self._is_eof = False
@@ -100,8 +91,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if len(server.connections) - server.turned_away_count > self._options.max_connections:
             self._is_turned_away = True
             server.turned_away_count += 1
-            text = "the server has as many connections as it may; try again later"
-            self._refuse(503, text, RETRY_AFTER)
+            msg = "the server has as many connections as it may; try again later"
+            self._refuse(Overloaded(msg))
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """See asyncio.BufferedProtocol."""
@@ -109,8 +100,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._task is not None:
             # Not at once: a task that has never run would not tell the coroutine it took over.
             asyncio.get_running_loop().call_soon(self._task.cancel)
-        self._release_body()
-        self._request = self._chunks = None
+        self._body.release()
+        self._request = None
         self._pending = []
         if self._is_turned_away:
             self._server.turned_away_count -= 1
@@ -118,23 +109,23 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        if self._body is not None:
-            return self._body[self._body_filled :]
+        body = self._body
+        if body.memory is not None:
+            return body.memory[body.filled :]
         if self._is_closing:
             self._start = self._end = 0  # what is dropped comes in large pieces
+        if not self._end:
+            return self._view
         if self._end == len(self._buffer):
             self._make_room()
-        return memoryview(self._buffer)[self._end :] if self._end else memoryview(self._buffer)
+        return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         if self._is_closing:
             return  # what a refused client still sends is dropped
-        if self._body is not None:
-            self._body_filled += nbytes
-            self._hold(nbytes)
-            if self._body is not None and self._body_filled == len(self._body):
-                self._finish_body()
+        if self._body.memory is not None:
+            self._fill_body(nbytes)
             return
         if self._start == self._end and self._request is None:
             self._since = self._server.now
@@ -201,8 +192,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._start == 0:
             size = min(2 * size, self._options.max_header_bytes + _FIRST_BUFFER)
         fresh = bytearray(max(size, unread + 1))
-        fresh[:unread] = memoryview(self._buffer)[self._start : self._end]
-        self._buffer = fresh
+        fresh[:unread] = self._view[self._start : self._end]
+        self._buffer, self._view = fresh, memoryview(fresh)
         self._start, self._end = 0, unread
 
     def _stop_reading(self) -> None:
@@ -219,13 +210,13 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Answer what has come, one request after the other, until something must be waited for."""
         try:
             while self._task is None and not self._is_paused and not self._is_closing:
-                if self._chunks is not None:
+                if self._body.chunks is not None:
                     if not self._read_chunks():
                         break
                 elif not self._read_request():
                     break
-        except HttpError as error:
-            self._refuse(error.status, error.message, error.headers)
+        except (HttpError, InferdError) as error:
+            self._refuse(error)
             return
         if self._is_eof and not self._is_closing:
             self._go_on_half_closed()
@@ -240,139 +231,90 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _read_request(self) -> bool:
         """Read one request if its head is there; tell whether to try for the next one."""
+        heads, start, end = self._heads, self._start, self._end
+        head = heads.head
+        # A client repeats its head as long as its requests look alike.
+        if head and self._buffer.startswith(head, start, end):
+            start += len(head)
+        else:
+            start = self._read_head()
+            if not start:
+                return False
+        request, length = heads.request, heads.length
+        body_end = start + length
+        if 0 <= length <= end - start:
+            request.body = memoryview(self._buffer[start:body_end])
+            if body_end == end:
+                self._start = self._end = 0
+                self._answer(request)
+                return False
+            self._start = body_end
+            self._answer(request)
+            return True
+        self._start = start
+        self._await_body(request, length, end - start)
+        return length < 0
+
+    def _read_head(self) -> int:
+        """Read a head that is not the last one; return where it ends, 0: there is no whole one."""
         buffer, start = self._buffer, self._start
         while start < self._end and buffer[start] in b"\r\n":  # RFC 9112, section 2.2
             start += 1
         self._start = start
         head_end = buffer.find(b"\r\n\r\n", start, self._end)
         if head_end < 0:
-            self._check_partial_head()
-            return False
-        head = buffer[start : head_end + 4]
-        self._start = head_end + 4
-        if head == self._last_head:
-            # A client repeats its head as long as its requests look alike.
-            request, length = self._last_request, self._last_length
-        else:
-            request, length = self._read_head(bytes(head))
-        available = self._end - self._start
-        if 0 <= length <= available:
-            end = self._start + length
-            request.body = memoryview(buffer[self._start : end])
-            if end == self._end:
+            if start == self._end:
                 self._start = self._end = 0
             else:
-                self._start = end
-            self._answer(request)
-            return self._start != self._end
-        self._await_body(request, length, available)
-        return length < 0
-
-    def _read_head(self, head: bytes) -> tuple[HttpRequest, int]:
-        if len(head) > self._options.max_header_bytes:
-            raise self._head_too_large(head)
-        forward = self._server.routes.forward
-        request = None
-        if forward is None:
-            request = parse_changed_head(head, self._last_head, self._last_request)
-        if request is None:
-            request = parse_head(head, forward)
-        expectation = request.headers.get(b"expect", b"100-continue")
-        if expectation.lower() != b"100-continue" and not request.is_http_10:
-            raise HttpError(417, "Expect may only be 100-continue")
-        length = body_length(request, self._options.max_body_bytes)
-        self._last_head, self._last_request, self._last_length = head, request, length
-        return request, length
+                self._heads.check_partial(buffer, start, self._end)
+            return 0
+        head_end += 4
+        self._heads.read(bytes(self._view[start:head_end]))
+        return head_end
 
     def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
         routes = self._server.routes
-        if routes.is_guarded:
-            routes.check_access(request.target, request.headers)
-        check_head(self._server.capacity, routes, request.target, length)
         if routes.tracer.is_on:
             request = copy(request)  # the next one with the same head begins at another time
             request.began_ns = perf_counter_ns()
         self._request = request
         self._since = self._server.now
+        if routes.is_guarded:
+            routes.check_access(request.target, request.headers)
+        check_head(self._server.capacity, routes, request.target, length)
+        self._body.begin(length, self._view[self._start : self._start + available])
         if length >= 0:
-            self._begin_body(length, available)
-        else:
-            self._chunks = ChunkedBody(self._options.max_body_bytes)
-        if not self._is_closing:
-            self._invite_body(request)
+            self._start = self._end = 0
+        if b"expect" in request.headers and not request.is_http_10:
+            self._write(_CONTINUE)
 
-    def _begin_body(self, length: int, available: int) -> None:
-        # Not a bytearray: that would write zeros over memory that is about to be overwritten,
-        # and touch all of it though the client may never send what it declared.
+    def _fill_body(self, nbytes: int) -> None:
         try:
-            self._body = np.empty(length, np.uint8).data
-        except MemoryError:
-            text = "the server has no memory for the body; try again later"
-            raise HttpError(503, text, RETRY_AFTER) from None
-        self._body[:available] = memoryview(self._buffer)[self._start : self._end]
-        self._body_filled = available
-        self._hold(available)
-        self._start = self._end = 0
-
-    def _finish_body(self) -> None:
-        request = cast("HttpRequest", self._request)
-        request.body = cast("memoryview", self._body)
-        self._request = self._body = None
-        self._answer(request)
-        self._advance()
+            is_whole = self._body.add(nbytes)
+        except InferdError as error:
+            self._refuse(error)
+            return
+        if is_whole:
+            request = cast("HttpRequest", self._request)
+            request.body = self._body.take()
+            self._request = None
+            self._answer(request)
+            self._advance()
 
     def _read_chunks(self) -> bool:
-        chunks = cast("ChunkedBody", self._chunks)
-        data = memoryview(self._buffer)[self._start : self._end]
-        before = chunks.size_bytes
-        finished = chunks.feed(data)
+        data = self._view[self._start : self._end]
+        finished = self._body.feed(data)
         self._start = self._end = 0
-        self._hold(chunks.size_bytes - before)
-        if finished is None or self._is_closing:
+        if finished is None:
             return False
         request = cast("HttpRequest", self._request)
         request.body, rest = finished
-        self._request = self._chunks = None
+        self._request = None
         # What came behind the body is at most what this buffer held.
         self._buffer[: len(rest)] = rest
         self._end = len(rest)
         self._answer(request)
         return True
-
-    def _check_partial_head(self) -> None:
-        unread = self._end - self._start
-        if unread == 0:
-            self._start = self._end = 0
-        elif unread > self._options.max_header_bytes:
-            raise self._head_too_large(self._buffer[self._start : self._end])
-        elif _BARE_END.search(self._buffer, self._start, self._end):
-            raise HttpError(400, "the lines of a request head must end in CR LF")
-        elif self._buffer[self._start] not in _FIRST_BYTES:
-            raise HttpError(400, "this is not HTTP/1.1; is the client speaking TLS or HTTP/2?")
-
-    def _head_too_large(self, head: bytes | bytearray) -> HttpError:
-        limit = self._options.max_header_bytes
-        if not 0 <= head.find(b"\r\n") < limit:
-            return HttpError(414, "the URL is too long")
-        return HttpError(431, f"the request head is larger than {limit} bytes")
-
-    def _invite_body(self, request: HttpRequest) -> None:
-        if b"expect" in request.headers and not request.is_http_10:
-            self._write(_CONTINUE)
-
-    def _hold(self, nbytes: int) -> None:
-        """Count body bytes in memory, over all connections together."""
-        self._held_bytes += nbytes
-        capacity = self._server.capacity
-        capacity.held_bytes += nbytes
-        if capacity.held_bytes > capacity.max_bytes:
-            error = refusal(capacity.too_many_bytes())
-            self._refuse(error.status, error.message, error.headers)
-
-    def _release_body(self) -> None:
-        self._server.capacity.held_bytes -= self._held_bytes
-        self._held_bytes = 0
-        self._body = None
 
     # --- answering ---
 
@@ -402,8 +344,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         request.body = _NO_BODY  # the head is kept, an idle connection keeps nothing else
-        if self._held_bytes:
-            self._release_body()
+        if self._body.held_bytes:
+            self._body.release()
         if answer.rest is not None:
             self._send_stream(request, answer, answer.rest)
             return
@@ -472,15 +414,19 @@ class HttpConnection(asyncio.BufferedProtocol):
         if len(self._pending) == 1:
             self._server.turns.write_soon(self)
 
-    def _refuse(self, status: int, message: str, headers: bytes = b"") -> None:
+    def _refuse(self, error: HttpError | InferdError) -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
 
         Closing at once would reset the connection, and the client might never see the answer.
         """
-        self._release_body()
-        self._request = self._chunks = None
-        answer = error_answer(status, message, headers + _CLOSE)
-        self._pending.append(encode_head(answer, len(answer.buffers[0])) + answer.buffers[0])
+        request = self._request or unread_request(self._buffer[self._start : self._end])
+        self._body.release()
+        self._request = None
+        self._start = self._end = 0
+        answer = self._server.routes.refusal(request, error)
+        answer.headers += _CLOSE
+        body = b"".join(answer.buffers)
+        self._pending.append(encode_head(answer, len(body)) + body)
         self.write_pending()
         self._go_on_reading()
         self._is_closing = True
@@ -508,7 +454,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._outflow is not None:
             self._outflow.fill()
         # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
-        elif not self._last_request.is_http_10:
+        elif not self._heads.request.is_http_10:
             self.write_pending()
             self._transport.write(_STILL_THERE)
         asyncio.get_running_loop().call_later(PROBE_S, self._probe)
@@ -542,19 +488,16 @@ class HttpConnection(asyncio.BufferedProtocol):
             if lasts > LINGER_S:
                 self.abort()
         elif self._request is not None:
-            self._check_body_time(lasts)
+            self._check_pace(lasts)
         elif self._start != self._end:
             if lasts > options.header_timeout_s:
-                self._refuse(408, f"no whole request head within {options.header_timeout_s:g} s")
+                limit_s = options.header_timeout_s
+                self._refuse(HttpError(408, f"no whole request head within {limit_s:g} s"))
         elif lasts > options.idle_timeout_s:
             self._close()
 
-    def _check_body_time(self, lasts: float) -> None:
-        limit = self._options.body_timeout_s
-        filled = self._chunks.size_bytes if self._chunks is not None else self._body_filled
-        if lasts > limit and filled < (lasts - limit) * MIN_BODY_RATE + 1:
-            self._refuse(408, f"the body came too slowly: {filled} bytes in {lasts:.0f} s")
-
-
-_BARE_END = re.compile(rb"\n\r?\n")
-_FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
+    def _check_pace(self, lasts: float) -> None:
+        try:
+            self._body.check_pace(lasts, self._options.body_timeout_s)
+        except HttpError as error:
+            self._refuse(error)

@@ -6,6 +6,7 @@ server from clients: who is no browser is answered as ever.
 
 import re
 
+from inferd.errors import InferdError
 from inferd.transport.access import Headers
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_routes import HttpRoutes, error_answer
@@ -33,12 +34,14 @@ class CorsRoutes:
         self.tracer = routes.tracer
 
     def check_access(self, target: bytes, headers: Headers) -> None:
-        """See HttpRoutes.check_access; a page may read the refusal."""
-        try:
-            self._routes.check_access(target, headers)
-        except HttpError as error:
-            error.headers += self._told(headers.get(b"origin"))
-            raise
+        """See HttpRoutes.check_access."""
+        self._routes.check_access(target, headers)
+
+    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """See Routes.refusal; a page may read it."""
+        answer = self._routes.refusal(request, error)
+        answer.headers += self._told(request.headers.get(b"origin"))
+        return answer
 
     def is_inference(self, target: bytes) -> bool:
         """See HttpRoutes.is_inference."""

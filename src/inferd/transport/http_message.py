@@ -67,16 +67,12 @@ class HttpAnswer(msgspec.Struct, gc=False):
 
 
 class HttpError(Exception):
-    """A request that HTTP itself forbids; the connection closes after the answer.
+    """A request that HTTP itself forbids; the connection closes after the answer."""
 
-    `headers` are whole lines of that answer, ending in CR LF.
-    """
-
-    def __init__(self, status: int, message: str, headers: bytes = b"") -> None:
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
-        self.headers = headers
 
 
 class _Head:

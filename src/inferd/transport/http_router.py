@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
+from inferd.errors import InferdError
 from inferd.observe.tracer import Tracer
 from inferd.transport.access import OPEN, Access, Guard, Headers
 from inferd.transport.header_forward import HeaderForward
-from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 
 HttpCall = Callable[..., Awaitable[HttpAnswer]]
 """Takes the request, then the names in the path, percent-decoded, in their order."""
@@ -37,6 +38,13 @@ class Routes(Protocol):
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""
+        ...
+
+    def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """Return the answer to a request that its connection refuses, in the words of its API.
+
+        Of a request whose head cannot be read only the target may be known, or nothing.
+        """
         ...
 
     def is_inference(self, target: bytes) -> bool:
@@ -100,9 +108,7 @@ class Router:
         return self.known[target]
 
     def _search(self, target: bytes) -> Target | None:
-        path = target.partition(b"?")[0].partition(b"#")[0]
-        if path.startswith((b"http://", b"https://")):  # absolute form (RFC 9112, section 3.2.2)
-            path = b"/" + b"/".join(path.split(b"/")[3:])
+        path = path_of(target)
         if not path.startswith(b"/"):
             return None
         segments = path.removesuffix(b"/").split(b"/")[1:]
@@ -116,6 +122,14 @@ class Router:
                 values = tuple(name for want, name in pairs if _is_name(want))
                 return Target(found.api, found.calls, values, found.guard)
         return None
+
+
+def path_of(target: bytes) -> bytes:
+    """Return the path in a request target, still percent-encoded."""
+    path = target.partition(b"?")[0].partition(b"#")[0]
+    if path.startswith((b"http://", b"https://")):  # absolute form (RFC 9112, section 3.2.2)
+        path = b"/" + b"/".join(path.split(b"/")[3:])
+    return path
 
 
 def _guarded(call: HttpCall, guard: Guard) -> HttpCall:

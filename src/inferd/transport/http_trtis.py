@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote_to_bytes
 
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
@@ -16,8 +16,8 @@ from inferd.observe import trace as moments
 from inferd.transport.access import Access
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import add_forwarded
-from inferd.transport.http_message import HttpAnswer, HttpRequest
-from inferd.transport.http_router import HttpCall, Route, Target
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_router import HttpCall, Route, Target, path_of
 from inferd.transport.lane import Lane
 from inferd.transport.overload import RETRY_AFTER
 from inferd.transport.tracing import begin_http, finish_when_sent
@@ -26,12 +26,11 @@ from inferd.wire import trtis_http, trtis_status
 from inferd.wire.inline import NotFast
 from inferd.wire.trtis_answer import Answer
 from inferd.wire.trtis_http import Body, decode_request_header
+from inferd.wire.trtis_infer import STATUS as STATUS_CODES
 from inferd.wire.trtis_infer import InferHeader, status_of
 
 if TYPE_CHECKING:
     from inferd.observe.trace import Trace
-
-PREFIX = b"/api/"
 
 _OCTETS = b"application/octet-stream"
 _TEXT = b"text/plain; charset=utf-8"
@@ -49,9 +48,20 @@ _VERBS = {
 }
 """The verb of each endpoint, which is looked at before the rest of the path."""
 
-_REFUSED = {Code.UNAUTHENTICATED: 401, Code.FORBIDDEN: 403, Code.RESTRICTED: 403}
+_REFUSED = {
+    Code.UNAUTHENTICATED: 401,
+    Code.FORBIDDEN: 403,
+    Code.RESTRICTED: 403,
+    Code.TOO_LARGE: 413,
+}
 _HANDLE_BYTES = 64
 _MAX_NUMBER = 2**63
+
+
+def is_old(target: bytes) -> bool:
+    """Tell whether a request target is of the old API, or would be if it were there."""
+    first = path_of(target).removeprefix(b"/").partition(b"/")[0]
+    return unquote_to_bytes(first) == b"api"
 
 
 class TrtisRoutes:
@@ -103,8 +113,8 @@ class TrtisRoutes:
 
     def not_found(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer to a target that means nothing."""
-        path = request.target.partition(b"?")[0]
-        word = path.removeprefix(PREFIX).partition(b"/")[0]
+        path = path_of(request.target)
+        word = b"".join(path.split(b"/", 3)[2:3])
         verb = _VERBS.get(word)
         if _STATUS_PATH.match(path):
             verb = b"GET"
@@ -121,13 +131,16 @@ class TrtisRoutes:
         return _wrong_method(target.calls)
 
     def refusal(self, error: Exception) -> HttpAnswer:
-        """Return the answer to a request that never came to its call, or broke it."""
-        return self._refused(error, self._trtis.next_number())
+        """Return the answer to a request that never came to its call, or broke it.
 
-    def status_header(self, error: InferdError) -> bytes:
-        """Return NV-Status for a request that is refused before its body has come."""
+        What HTTP itself forbids keeps its status.
+        """
         number = self._trtis.next_number()
-        return self._trtis.status_line.failure(status_of(error), error.message, number)
+        if isinstance(error, HttpError):
+            code = STATUS_CODES[Code.UNSUPPORTED if error.status > 500 else Code.INVALID_ARG]
+            headers = self._trtis.status_line.failure(code, error.message, number)
+            return HttpAnswer(error.status, [], _TEXT, headers)
+        return self._refused(error, number)
 
     def _refused(self, error: Exception, number: int) -> HttpAnswer:
         if not isinstance(error, InferdError):

@@ -13,9 +13,9 @@ from inferd.observe.process import process_families
 from inferd.observe.prometheus import CONTENT_TYPE, exposition
 from inferd.transport.access import Headers
 from inferd.transport.failure import FailureLog
-from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_router import Route, Router
-from inferd.transport.http_routes import error_answer, not_found, wrong_method
+from inferd.transport.http_routes import not_found, refusal, wrong_method
 from inferd.transport.lane import Lane
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class MetricsRoutes:
         """See HttpRoutes.is_inference."""
         return False
 
+    def refusal(self, _request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """See Routes.refusal."""
+        return refusal(error)
+
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
         try:
@@ -67,9 +71,7 @@ class MetricsRoutes:
             return await call(request) if call else wrong_method(request, target)
         except Exception as error:  # noqa: BLE001  the wall
             self._failures.note(request.target.decode("latin-1"), error)
-            return error_answer(
-                500, "the server failed in a way it does not understand; see its log"
-            )
+            return refusal(error)
 
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Tell all metrics. Other connections get their turns between the pieces of the text."""

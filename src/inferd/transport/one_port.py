@@ -10,6 +10,8 @@ from inferd.transport.http_connection import HttpConnection
 from inferd.transport.http_server import HttpServer
 from inferd.wire.h2_frames import PREFACE
 
+_PREFACE_HEAD = PREFACE[: PREFACE.index(b"\r\n\r\n") + 4]
+
 
 def share_port(http: HttpServer, http2: Http2Server) -> None:
     """Let the sockets `http` will listen on carry HTTP/2, and with it gRPC, as well."""
@@ -19,31 +21,25 @@ def share_port(http: HttpServer, http2: Http2Server) -> None:
 
 
 class OnePortConnection(HttpConnection):
-    """An HTTP/1.1 connection, until its first bytes are the preface of HTTP/2."""
+    """An HTTP/1.1 connection, unless its first head is the one the preface of HTTP/2 begins with.
+
+    That is so made that it looks like a head of HTTP/1.1, so a request of HTTP/1.1 costs nothing
+    here.
+    """
 
     def __init__(self, server: HttpServer, http2: Http2Server) -> None:
         super().__init__(server)
         self._http2 = http2
-        self._is_decided = False
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio.BufferedProtocol."""
-        if self._is_decided or self._is_closing:
-            super().buffer_updated(nbytes)
-            return
-        came = bytes(self._buffer[: self._end + nbytes])
-        if came.startswith(PREFACE):
-            self._switch(came)
-        elif PREFACE.startswith(came):
-            if self._end == 0:
-                self._since = self._server.now
-            self._end += nbytes
-        else:
-            self._is_decided = True
-            super().buffer_updated(nbytes)
+    def _read_head(self) -> int:
+        came = self._view[self._start : self._end]
+        if self._heads.head or came[: len(_PREFACE_HEAD)] != _PREFACE_HEAD:
+            return super()._read_head()
+        self._switch(bytes(came))
+        return 0
 
     def _switch(self, came: bytes) -> None:
-        self._is_decided = self._is_closing = True
+        self._is_closing = True
         self._server.forget(self)
         connection = Http2Connection(self._http2)
         self._transport.set_protocol(connection)

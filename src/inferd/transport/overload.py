@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from inferd.core.request import InferRequest
 from inferd.engine.capacity import Capacity
 from inferd.errors import Overloaded
-from inferd.transport.http_message import HttpError
-from inferd.wire.v2_rest import HTTP_STATUS
 
 if TYPE_CHECKING:
     from inferd.transport.call import Metadata
@@ -23,19 +23,27 @@ RETRY_PUSHBACK: "Metadata" = [("grpc-retry-pushback-ms", f"{1000 * Overloaded.re
 
 
 def check_head(capacity: Capacity, routes: "Routes", target: bytes, length: int) -> None:
-    """Raise HttpError for a request that would be refused once its body is there.
+    """Raise Overloaded or TooLarge for a request that would be refused once its body is there.
 
     `length` is that of the body, -1 when the head does not tell.
     """
     if not capacity.has_room(length):
-        raise refusal(capacity.too_many_bytes())
+        raise capacity.too_many_bytes(length)
     if capacity.is_full and not 0 <= length <= TAKEN_BYTES and routes.is_inference(target):
-        raise refusal(capacity.too_many_requests())
+        raise capacity.too_many_requests()
 
 
-def refusal(error: Overloaded) -> HttpError:
-    """Return `error` as a connection raises it."""
-    return HttpError(HTTP_STATUS[error.code], error.message, RETRY_AFTER)
+def memory_of(length: int) -> memoryview:
+    """Return room for a body of `length` bytes. Raises Overloaded.
+
+    Not a bytearray: that would write zeros over memory that is about to be overwritten, and touch
+    all of it though the client may never send what it declared.
+    """
+    try:
+        return np.empty(length, np.uint8).data
+    except MemoryError:
+        msg = "the server has no memory for the body; try again later"
+        raise Overloaded(msg) from None
 
 
 def copied_bytes(request: InferRequest, body: Any) -> int:

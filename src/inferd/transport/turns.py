@@ -4,12 +4,14 @@ Each system call makes the Python code after it slow: where the processor's defe
 speculation attacks empties its branch predictor on every entry to the kernel, a small request
 costs nearly twice as much if reading, answering and writing alternate connection by connection.
 So a connection that has read something takes its turn after all of them have read, and what they
-answer is written at the end. With one connection nothing waits for anything.
+answer is written at the end.
+
+A connection that was alone in the last round and reads again before any other is answered at once:
+there is nobody to wait for, and a callback less of the event loop.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 log = logging.getLogger("inferd.transport")
@@ -41,41 +43,56 @@ class Turns:
         self._readers: list[Connection] = []
         self._writers: list[Connection] = []
         self._is_running = False
+        # The id of the only one of the last round. One that is used anew does no harm.
+        self._alone = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def answer_soon(self, connection: Connection) -> None:
         """Give `connection` a turn in this loop iteration, when all others have read too."""
-        if not self._readers and not self._is_running:
-            asyncio.get_running_loop().call_soon(self.run)
         self._readers.append(connection)
+        if self._is_running:
+            return
+        if id(connection) == self._alone:
+            self.run()
+        elif len(self._readers) == 1:
+            self._alone = 0
+            self._run_soon()
 
     def write_soon(self, connection: Connection) -> None:
         """Have the pending answers of `connection` written when this round of turns ends."""
         if not self._writers and not self._is_running:
-            asyncio.get_running_loop().call_soon(self.run)
+            self._run_soon()
         self._writers.append(connection)
+
+    def _run_soon(self) -> None:
+        if self._loop is None:  # asking for it is a system call in Python 3.11
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self.run)
 
     def run(self) -> None:
         """Let everyone take their turn, and write."""
         self._is_running = True
+        readers = self._readers
+        self._alone = id(readers[0]) if len(readers) == 1 else 0
         try:
-            while self._readers or self._writers:  # a write may let its connection go on
-                now, self._readers = self._readers[:TURN_COUNT], self._readers[TURN_COUNT:]
-                for connection in now:
-                    self._guard(connection, connection.take_turn)
-                self._write()
+            while readers or self._writers:  # a write may let its connection go on
+                self._readers = readers[TURN_COUNT:]
+                for connection in readers[:TURN_COUNT]:
+                    try:
+                        connection.take_turn()
+                    except Exception:  # noqa: BLE001  it costs that connection and no other
+                        _cut(connection)
+                writers, self._writers = self._writers, []
+                for connection in writers:
+                    try:
+                        connection.write_pending()
+                    except Exception:  # noqa: BLE001
+                        _cut(connection)
+                readers = self._readers
         finally:
             self._is_running = False
 
-    def _write(self) -> None:
-        writers, self._writers = self._writers, []
-        for connection in writers:
-            self._guard(connection, connection.write_pending)
 
-    @staticmethod
-    def _guard(connection: Connection, step: Callable[[], None]) -> None:
-        """Take one step; whatever goes wrong costs that connection and no other."""
-        try:
-            step()
-        except Exception:
-            log.exception("unexpected failure on a connection, which is cut")
-            connection.abort()
+def _cut(connection: Connection) -> None:
+    log.exception("unexpected failure on a connection, which is cut")
+    connection.abort()

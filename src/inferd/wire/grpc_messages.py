@@ -69,8 +69,9 @@ class GrpcHead(msgspec.Struct, gc=False):
     """What a request's head says about the call, without its metadata.
 
     `timeout_s` None means that the client waits for ever. `fault`, the client's mistake, ends the
-    call. `method` and `check_access` are for the server, to find the method's handler and guard
-    once.
+    call. `method` and what follows are for the server, to find the method and its guard once:
+    `handler` is that of a unary method; `is_plain` says that nothing is to be done for the call
+    before its message is there.
     """
 
     timeout_s: float | None = None
@@ -78,6 +79,8 @@ class GrpcHead(msgspec.Struct, gc=False):
     accepted: frozenset[bytes] = frozenset()
     fault: GrpcFault | None = None
     method: Any = None
+    handler: Any = None
+    is_plain: bool = False
     check_access: Callable[[], None] | None = None
 
 

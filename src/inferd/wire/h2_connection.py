@@ -52,6 +52,8 @@ FRAME_BYTES = 1 << 20
 
 _SMALL_INCREMENT = 1024
 _REMEMBERED_GAPS = 100
+_UNUSUAL = END_HEADERS | PADDED | WITH_PRIORITY
+"""The flags of HEADERS that tell whether they are usual: a whole block and nothing else."""
 
 
 class H2Connection(H2Receiver):
@@ -82,8 +84,10 @@ class H2Connection(H2Receiver):
         self._rest = b""
         self._blocks = HeaderBlocks(max_header_bytes)
         self._block_flags = 0
+        self._next_stream_id = 1
         self._gaps: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED_GAPS)
-        self._other = {
+        self._handlers = {
+            HEADERS: self._headers,
             PRIORITY: self._priority,
             RST_STREAM: self._rst_stream,
             SETTINGS: self._settings,
@@ -157,10 +161,14 @@ class H2Connection(H2Receiver):
                     break
                 if kind == DATA:
                     self._data(flags, stream_id, data, start, stop)
-                elif kind == HEADERS:
-                    self._headers(flags, stream_id, data, start, stop)
+                elif (
+                    kind == HEADERS
+                    and stream_id == self._next_stream_id
+                    and flags & _UNUSUAL == END_HEADERS
+                ):
+                    self._request(stream_id, bytes(data[start:stop]), flags)
                 else:
-                    self._other_frame(kind, flags, stream_id, bytes(data[start:stop]))
+                    self._other(kind, flags, stream_id, bytes(data[start:stop]))
             except StreamFault as fault:
                 self._end_faulty(fault)
             if self.is_failed:
@@ -175,7 +183,7 @@ class H2Connection(H2Receiver):
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
         is_block = kind in (HEADERS, CONTINUATION)
         most = self._blocks.max_block_bytes + 256 if is_block else CONTROL_FRAME_BYTES
-        if length > most and (is_block or kind in self._other):
+        if length > most and kind in self._handlers:
             msg = f"a frame of type {kind} has {length} bytes, which is more than it can need"
             has_size = kind in (PRIORITY, RST_STREAM, PING, WINDOW_UPDATE)
             code = ErrorCode.FRAME_SIZE_ERROR if has_size else ErrorCode.ENHANCE_YOUR_CALM
@@ -189,8 +197,8 @@ class H2Connection(H2Receiver):
             msg = "a header block is interrupted by another frame"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
 
-    def _other_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        handle = self._other.get(kind)
+    def _other(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        handle = self._handlers.get(kind)
         if handle is not None:
             handle(flags, stream_id, payload)
         else:  # unknown types are ignored, section 4.1
@@ -200,7 +208,7 @@ class H2Connection(H2Receiver):
         self, kind: int, flags: int, stream_id: int, data: Buffer, start: int, length: int
     ) -> int:
         """Begin a frame that is not whole; return from where its bytes are kept till it is."""
-        if kind == HEADERS or kind in self._other:
+        if kind in self._handlers:
             return start - HEADER_BYTES
         if kind == DATA:
             return self._begin_data(flags, stream_id, data, start, length)
@@ -210,30 +218,28 @@ class H2Connection(H2Receiver):
 
     # --- HEADERS and CONTINUATION, sections 6.2 and 6.10 ---
 
-    def _headers(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
+    def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not stream_id & 1:
             msg = "HEADERS on a stream that no client can open"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
         depends_on = 0
-        if flags & (PADDED | WITH_PRIORITY):
-            if flags & PADDED:
-                padding = self._padding(data, start, stop - start)
-                start, stop = start + 1, stop - padding
-            if flags & WITH_PRIORITY:
-                if stop - start < 5:
-                    msg = "HEADERS are too short for their priority"
-                    raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
-                depends_on = int.from_bytes(data[start : start + 4], "big") & STREAM_MASK
-                start += 5
-        block = bytes(data[start:stop])
+        if flags & PADDED:
+            padding = self._padding(payload, 0, len(payload))
+            payload = payload[1 : len(payload) - padding]
+        if flags & WITH_PRIORITY:
+            if len(payload) < 5:
+                msg = "HEADERS are too short for their priority"
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
+            depends_on = int.from_bytes(payload[:4], "big") & STREAM_MASK
+            payload = payload[5:]
         if depends_on == stream_id:
             flags |= PRIORITY << 8  # refused once the block is decoded
         if flags & END_HEADERS:
-            self._head(stream_id, block, flags)
+            self._head(stream_id, payload, flags)
         else:
             self._gate = stream_id
             self._block_flags = flags
-            self._blocks.begin(block)
+            self._blocks.begin(payload)
 
     def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not self._gate:
@@ -245,15 +251,20 @@ class H2Connection(H2Receiver):
             self._head(stream_id, self._blocks.take(), self._block_flags)
 
     def _head(self, stream_id: int, block: bytes, flags: int) -> None:
-        if stream_id in self.streams or stream_id <= self.last_stream_id:
+        if stream_id < self._next_stream_id:
             self._trailers(stream_id, block, flags)
             return
+        if stream_id != self._next_stream_id and not self.is_going_away:
+            self._gaps.append((self.last_stream_id, stream_id))
+        self._request(stream_id, block, flags)
+
+    def _request(self, stream_id: int, block: bytes, flags: int) -> None:
+        """Open a stream (section 5.1.1)."""
         head = self._blocks.head(block)
         if self.is_going_away:
             return  # section 6.8: what we said we would not answer is ignored
-        if stream_id != self.last_stream_id + 2 and stream_id != 1:
-            self._gaps.append((self.last_stream_id, stream_id))
         self.last_stream_id = stream_id
+        self._next_stream_id = stream_id + 2
         if isinstance(head, MalformedRequest) or flags >> 8:
             raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "the request is malformed")
         if len(self.streams) >= self._max_streams:

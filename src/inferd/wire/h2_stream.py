@@ -21,7 +21,9 @@ class H2Stream:
 
     is_remote_done = False  # the peer has ended its side
     is_local_done = False  # we have ended ours, or the stream was reset
+    receive_window = STREAM_WINDOW
     uncredited = 0  # bytes taken, the peer not yet told
+    pending: "deque[Buffer] | None" = None
     pending_bytes = 0
     sent_bytes = 0  # of what was pending
     ending: bytes | None = None  # trailers to send after `pending`, b"" for none
@@ -36,8 +38,6 @@ class H2Stream:
         self.id = stream_id
         self.head = head
         self.send_window = self.full_window = connection.peer_stream_window
-        self.receive_window = STREAM_WINDOW
-        self.pending: deque[Buffer] | None = None
 
     def on_open(self) -> None:
         """Act on the head; called once. DATA may follow, or `on_end`."""

@@ -371,12 +371,12 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     """
     datatype = tensor.datatype
     count = prod(tensor.shape)
+    if datatype in _INTEGERS and count < 64:  # a short list is written faster than a short array
+        return orjson.dumps(np.ndarray(count, datatype.numpy, tensor.data).tolist())
     if count > PIECE and datatype is not DataType.BYTES:
         return _encode_in_pieces(tensor, count, non_finite)
     if datatype in _INTEGERS:
-        flat = np.ndarray(count, datatype.numpy, tensor.data)
-        if flat.size < 64:  # a short list is written faster than a short array
-            return orjson.dumps(flat.tolist())
+        flat = _flat(tensor, datatype.numpy)
         return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
     if datatype is DataType.BYTES:
         return _encode_texts(tensor)

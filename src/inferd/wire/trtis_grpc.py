@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from inferd.errors import InvalidRequest
 from inferd.wire.proto import message_class, parse
 from inferd.wire.trtis_answer import Answer
+from inferd.wire.trtis_fields import UINT64, decode_fields
 from inferd.wire.trtis_http import shortened
 from inferd.wire.trtis_infer import SUCCESS, InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis_regions import decode_memory_call
 from inferd.wire.trtis_status import PACKAGE
 from inferd.wire.v2_grpc_fields import (
     MAX_MESSAGE_BYTES,
@@ -23,11 +25,9 @@ SERVICE = f"{PACKAGE}.GRPCService"
 
 _NAME, _VERSION_NUMBER, _VERSION_TEXT, _HEADER, _RAW_INPUT = 0x0A, 0x10, 0x12, 0x1A, 0x22
 _STATUS_FIELD, _HEADER_FIELD, _RAW_OUTPUT = b"\x0a", b"\x12", b"\x1a"
-_VARINT, _FIXED64, _TEXT, _FIXED32 = 0, 1, 2, 5  # wire types
-_UINT64 = 2**64 - 1
 _LATEST = -1
 
-_MAX_FIELDS, _MAX_HEADER_BYTES = 10_000, 128 << 10
+_MAX_HEADER_BYTES = 128 << 10
 """More would hold up the event loop, and no model takes as much."""
 
 
@@ -78,7 +78,7 @@ class RawInputs:
 
 def decode_infer_request(data: Any) -> Asked:
     """Return what an InferRequest asks for; raw inputs are views. Raises InvalidRequest."""
-    fields = _fields(memoryview(data))
+    fields = decode_fields(memoryview(data), "an InferRequest")
     # A message that comes in parts is merged, of all else the last one counts (protobuf, encoding).
     described = b"".join(fields.get(_HEADER, ()))
     if len(described) > _MAX_HEADER_BYTES:
@@ -89,30 +89,6 @@ def decode_infer_request(data: Any) -> Asked:
     text, number = (fields.get(tag, (None,))[-1] for tag in (_VERSION_TEXT, _VERSION_NUMBER))
     version = _version(text, number, header)
     return Asked(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
-
-
-def _fields(view: memoryview) -> dict[int, list[Any]]:
-    """Return the numbers and views in a message by their tags."""
-    fields: dict[int, list[Any]] = {}
-    value: Any
-    at, end, count = 0, len(view), 0
-    while at < end:
-        tag, at = _varint(view, at)
-        if tag & 7 == _TEXT:
-            size, at = _varint(view, at)
-            if at + size > end:
-                raise _malformed()
-            value, at = view[at : at + size], at + size
-        elif tag & 7 == _VARINT:
-            value, at = _varint(view, at)
-        else:
-            value, at = 0, _skipped(view, tag, at)
-        fields.setdefault(tag, []).append(value)
-        count += 1
-        if count > _MAX_FIELDS:
-            msg = f"the request has more than {_MAX_FIELDS} fields"
-            raise InvalidRequest(msg)
-    return fields
 
 
 def _version(text: memoryview | None, number: int | None, header: InferHeader) -> str:
@@ -152,7 +128,7 @@ def _input(item: Any, *, is_old: bool) -> InputHeader:
         header.batch_byte_size = item.batch_byte_size
         header.shared = _shared(item)
     elif item.dims:  # where the size of one item is now
-        header.byte_size = item.dims[-1] & _UINT64
+        header.byte_size = item.dims[-1] & UINT64
     return header
 
 
@@ -161,27 +137,6 @@ def _shared(item: Any) -> tuple[str, int, int] | None:
         return None
     place = item.shared_memory
     return place.name, place.offset, place.byte_size
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for shift, byte in enumerate(view[at : at + 10]):
-        value |= (byte & 0x7F) << (7 * shift)
-        if byte < 0x80:
-            return value & _UINT64, at + shift + 1
-    raise _malformed()
-
-
-def _skipped(view: memoryview, tag: int, at: int) -> int:
-    """Return where a field that means nothing here ends."""
-    size = {_FIXED64: 8, _FIXED32: 4}.get(tag & 7)
-    if size is None or at + size > len(view):
-        raise _malformed()
-    return at + size
-
-
-def _malformed() -> InvalidRequest:
-    return InvalidRequest("the message cannot be read as an InferRequest")
 
 
 # --- answers ---
@@ -244,7 +199,9 @@ def encode_answer(rpc: str, status: bytes, **fields: Any) -> bytes:
 
 
 def decode_call(rpc: str, data: bytes) -> Any:
-    """Return the request message of `rpc`. Raises InvalidRequest."""
+    """Return the request message of `rpc`. Raises InvalidRequest, UnknownCall."""
+    if rpc == "SharedMemoryControl":
+        return decode_memory_call(data)
     return parse(f"{PACKAGE}.{rpc}Request", data)
 
 

@@ -38,10 +38,11 @@ STATUS = {
     Code.UNAVAILABLE: 6,
     Code.UNSUPPORTED: 7,
     Code.ALREADY_EXISTS: 8,
-    Code.CANCELLED: 2,  # the old API has no word for these four
+    Code.CANCELLED: 2,  # the old API has no word for these five
     Code.RESTRICTED: 6,
     Code.UNAUTHENTICATED: 6,
     Code.FORBIDDEN: 6,
+    Code.TOO_LARGE: 5,
 }
 """The RequestStatusCode of each reason."""
 

@@ -3,6 +3,8 @@
 from math import prod
 from typing import Any
 
+import msgspec
+
 from inferd.core.request import InferRequest, Span
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -39,21 +41,18 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
     return InferRequest(model, version, inputs=[data], binary_output=True, raw=True)
 
 
-class Blobs:
-    """The bytes behind the JSON part, handed out in the order of the inputs.
+class Blobs(msgspec.Struct, gc=False):
+    """The bytes of `body` behind its JSON part, handed out in the order of the inputs.
 
-    `on_loop`: others wait meanwhile, so BYTES of many elements are not looked at here. `spans` is
-    the shared memory that tensors have instead of bytes here, None while none has.
+    `offset` is where the next ones begin. `on_loop`: others wait meanwhile, so BYTES of many
+    elements are not looked at here. `spans` is the shared memory that tensors have instead of bytes
+    here, None while none has.
     """
 
-    __slots__ = ("_body", "end", "offset", "on_loop", "spans")
-
-    def __init__(self, body: memoryview, json_size: int, *, on_loop: bool = False) -> None:
-        self._body = body
-        self.end = len(body)
-        self.offset = json_size
-        self.on_loop = on_loop
-        self.spans: list[Span] | None = None
+    body: memoryview
+    offset: int
+    on_loop: bool = False
+    spans: list[Span] | None = None
 
     def add_span(self, span: Span) -> Span:
         """Take note of a tensor's shared memory, and return it."""
@@ -71,20 +70,20 @@ class Blobs:
         if type(size) is not int or size < 0:
             msg = f"input '{name}': binary_data_size must be a number of bytes"
             raise InvalidRequest(msg)
-        if any(dim < 0 for dim in shape):
+        if shape and min(shape) < 0:
             msg = (
                 f"input '{name}' has shape {list(shape)}: -1 belongs to metadata, "
                 f"binary data need every dim"
             )
             raise InvalidRequest(msg)
         start, end = self.offset, self.offset + size
-        if end > len(self._body):
+        if end > len(self.body):
             msg = (
                 f"input '{name}' declares {size} bytes of binary data, "
-                f"the body has {len(self._body) - start} left after the JSON part"
+                f"the body has {len(self.body) - start} left after the JSON part"
             )
             raise InvalidRequest(msg)
-        data = self._body[start:end]
+        data = self.body[start:end]
         self.offset = end
         if datatype is DataType.BYTES:
             count = prod(shape)
@@ -101,6 +100,6 @@ class Blobs:
 
     def check_used_up(self) -> None:
         """Raise InvalidRequest when bytes are left over."""
-        if left := len(self._body) - self.offset:
+        if left := len(self.body) - self.offset:
             msg = f"the body has {left} bytes more than its inputs declare"
             raise InvalidRequest(msg)

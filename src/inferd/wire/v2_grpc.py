@@ -12,14 +12,14 @@ import msgspec
 
 from inferd.core.request import InferRequest, InferResponse, Resolve, Span, WantedOutput
 from inferd.errors import Code, InferdError, InvalidRequest
-from inferd.tensor.dtype import DataType, datatype_named
-from inferd.tensor.strings import check_strings
-from inferd.tensor.tensor import Tensor, element_count
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
 from inferd.wire.proto import message_class, parse
-from inferd.wire.v2_grpc_contents import decode_contents, encode_contents, has_contents_field
+from inferd.wire.v2_grpc_contents import encode_contents, has_contents_field
 from inferd.wire.v2_grpc_fields import (
     ID,
+    Layout,
     Split,
     decode_text,
     encode_field,
@@ -33,9 +33,16 @@ from inferd.wire.v2_grpc_parameters import (
     encode_reserved,
     take_parameters,
 )
+from inferd.wire.v2_grpc_tensors import (
+    check_entries,
+    check_no_contents,
+    check_raw,
+    described,
+    raw_tensors,
+    typed_tensors,
+)
 from inferd.wire.v2_shared_memory import (
     OFFSET,
-    PARAMETERS,
     REGION,
     SIZE,
     Reference,
@@ -58,6 +65,7 @@ GRPC_STATUS = {
     Code.RESTRICTED: 14,  # UNAVAILABLE, as Triton says it
     Code.UNAUTHENTICATED: 16,
     Code.FORBIDDEN: 7,
+    Code.TOO_LARGE: 8,  # RESOURCE_EXHAUSTED, as for any message above a limit
 }
 """The gRPC status code (google.rpc.Code) of each reason."""
 
@@ -70,14 +78,11 @@ _NAME, _VERSION, _OUTPUTS = b"\x0a", b"\x12", b"\x2a"
 _RAW_INPUT, _RAW_OUTPUT = b"\x3a", b"\x32"
 _ERROR_MESSAGE, _INFER_RESPONSE = b"\x0a", b"\x12"  # of ModelStreamInferResponse
 
-_MAX_RANK = 32
-"""The most dims an array can have in every version of numpy we run with."""
-
-_MAX_SPAN = 2**60
-"""numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
-
 _REFERENCE = (REGION, OFFSET, SIZE)
 _IN_REGION = REGION.encode()
+
+_MOST_LAYOUTS = 20
+"""For so many messages alike in all but id and data it is remembered where these lie."""
 
 _MAX_REMEMBERED_BYTES = 1024
 """Up to this size what a request says beside its data is remembered, not parsed each time."""
@@ -93,27 +98,15 @@ def decode_infer_request(
     tensors refer to. Raises InvalidRequest, and as `resolve` does; NotFast, if `on_loop`, for what
     should be done in a thread.
     """
-    split = split_message(data, _RAW_INPUT[0])
-    plan: _Plan | None
-    if split is None or not split.raw:
-        if on_loop and len(data) > INLINE_TYPED_BYTES:
-            raise NotFast
-        plan = _all_shared_plan(split)
-        if split is None or plan is None:
-            return _decode_whole(data, resolve, on_loop=on_loop)
-    elif on_loop and len(split.rest) > INLINE_TYPED_BYTES:
-        raise NotFast
-    elif len(split.rest) <= _MAX_REMEMBERED_BYTES:
-        plan = _remembered_plan(split.rest)
-    else:
-        plan = _plan(parse(_REQUEST, split.rest))
-    if on_loop and plan.has_many_strings:
-        raise NotFast
-    request = plan.filled(split.raw)
-    request.id = decode_text(split.id)
-    if plan.shared is not None:
-        plan.shared.fill(request, resolve, on_loop=on_loop)
-    return request
+    known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else []
+    for layout, plan in known:
+        if (found := layout.cut(data)) is not None:
+            request_id, raw = found
+            request = plan.filled(raw)
+            if request_id:
+                request.id = decode_text(request_id)
+            return request
+    return _decode_anew(data, known, resolve, on_loop=on_loop)
 
 
 def request_id(data: Any) -> str:
@@ -223,7 +216,7 @@ def decode_infer_response(data: bytes) -> InferResponse:
             if (value := decode_parameter(choice)) is not None
         }
         final = bool(parameters.pop("triton_final_response", True))
-        outputs = _raw_tensors(message.outputs, raw) if raw else _typed_tensors(message.outputs)
+        outputs = raw_tensors(message.outputs, raw) if raw else typed_tensors(message.outputs)
     except InvalidRequest as error:
         msg = f"the server's answer is malformed: {error.message}"
         raise InferdError(msg) from error
@@ -273,6 +266,16 @@ class _Plan(msgspec.Struct):
     sizes: list[int]
     has_many_strings: bool
     shared: _Shared | None
+    uses: int = 0
+
+    def may_be_known(self) -> bool:
+        """Tell whether to remember a layout too: from the second message on, and not of too many.
+
+        Texts make each message as long as no other.
+        """
+        self.uses += 1
+        is_usual = self.shared is None and not self.has_many_strings
+        return is_usual and 1 < self.uses <= _MOST_LAYOUTS
 
     def filled(self, raw: list[memoryview]) -> InferRequest:
         """Return a request of one's own with the i-th entry of `raw` as the i-th input's data."""
@@ -282,7 +285,7 @@ class _Plan(msgspec.Struct):
         request: InferRequest = planned.__copy__()  # type: ignore[attr-defined]
         request.inputs = inputs
         if len(raw) != len(planned.inputs):
-            _check_entries(raw, planned.inputs)
+            check_entries(raw, planned.inputs)
         for index, tensor in enumerate(planned.inputs):
             data = raw[index]
             parameters = tensor.parameters
@@ -304,16 +307,54 @@ class _Plan(msgspec.Struct):
 
 def _plan(message: Any) -> _Plan:
     items = _unshared(message.inputs)
-    described = [_described(item) for item in items]
+    tensors = [described(item) for item in items]
     for item in items:
-        _check_no_contents(item)
+        check_no_contents(item)
     request = _named_request(message)
-    request.inputs = [tensor for tensor, _ in described]
-    sizes = [count * tensor.datatype.size_bytes or -1 for tensor, count in described]
+    request.inputs = [tensor for tensor, _ in tensors]
+    sizes = [count * tensor.datatype.size_bytes or -1 for tensor, count in tensors]
     many = any(
-        size == -1 and one[1] > INLINE_STRINGS for size, one in zip(sizes, described, strict=True)
+        size == -1 and one[1] > INLINE_STRINGS for size, one in zip(sizes, tensors, strict=True)
     )
-    return _Plan(request, [count for _, count in described], sizes, many, _shared(message))
+    return _Plan(request, [count for _, count in tensors], sizes, many, _shared(message))
+
+
+@lru_cache(maxsize=512)
+def _known(_size: int, _model: bytes) -> list[tuple[Layout, _Plan]]:
+    """Return how to read messages of that length to that model: one entry, or none yet.
+
+    It tells where lies what changes, and what all the rest says.
+    """
+    return []
+
+
+def _decode_anew(
+    data: Any, known: list[tuple[Layout, _Plan]], resolve: Resolve, *, on_loop: bool
+) -> InferRequest:
+    """Return the request of a message unlike any that is known."""
+    split = split_message(data, _RAW_INPUT[0])
+    plan: _Plan | None
+    if split is None or not split.raw:
+        if on_loop and len(data) > INLINE_TYPED_BYTES:
+            raise NotFast
+        plan = _all_shared_plan(split)
+        if split is None or plan is None:
+            return _decode_whole(data, resolve, on_loop=on_loop)
+    elif on_loop and len(split.rest) > INLINE_TYPED_BYTES:
+        raise NotFast
+    elif len(split.rest) <= _MAX_REMEMBERED_BYTES:
+        plan = _remembered_plan(split.rest)
+        if plan.may_be_known():
+            known[:] = [(Layout(data, split), plan)]
+    else:
+        plan = _plan(parse(_REQUEST, split.rest))
+    if on_loop and plan.has_many_strings:
+        raise NotFast
+    request = plan.filled(split.raw)
+    request.id = decode_text(split.id)
+    if plan.shared is not None:
+        plan.shared.fill(request, resolve, on_loop=on_loop)
+    return request
 
 
 @lru_cache(maxsize=256)
@@ -344,9 +385,9 @@ def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest
     request = _named_request(message)
     items = _unshared(message.inputs)
     if raw := message.raw_input_contents:
-        request.inputs = _raw_tensors(items, raw)
+        request.inputs = raw_tensors(items, raw)
     else:
-        request.inputs = _typed_tensors(items)
+        request.inputs = typed_tensors(items)
     shared = _shared(message)
     if shared is not None:
         shared.fill(request, resolve, on_loop=on_loop)
@@ -364,93 +405,6 @@ def _named_request(message: Any) -> InferRequest:
     request.outputs = [_wanted(output) for output in message.outputs]
     take_parameters(request, message.parameters)
     return request
-
-
-# --- tensors ---
-
-
-def _check_entries(raw: Any, items: Any) -> None:
-    if len(raw) != len(items):
-        msg = f"raw contents have {len(raw)} entries for {len(items)} tensors, expected one each"
-        raise InvalidRequest(msg)
-
-
-def _check_no_contents(item: Any) -> None:
-    if item.HasField("contents"):
-        msg = f"tensor '{item.name}' has typed contents beside raw contents, expected one"
-        raise InvalidRequest(msg)
-
-
-def _raw_tensors(items: Any, raw: Any) -> list[Tensor]:
-    """Return a tensor for each item, the i-th with the i-th entry of raw contents."""
-    _check_entries(raw, items)
-    tensors = []
-    for item, data in zip(items, raw, strict=True):
-        tensor, count = _described(item)
-        _check_no_contents(item)
-        check_raw(data, tensor.name, tensor.datatype, count)
-        tensor.data = data
-        tensors.append(tensor)
-    return tensors
-
-
-def _typed_tensors(items: Any) -> list[Tensor]:
-    tensors = []
-    for item in items:
-        tensor, count = _described(item)
-        if count and not item.HasField("contents"):
-            msg = f"tensor '{tensor.name}' has no data, neither raw nor typed contents"
-            raise InvalidRequest(msg)
-        tensor.data = decode_contents(item.contents, tensor.name, tensor.datatype, count)
-        tensors.append(tensor)
-    return tensors
-
-
-def _described(item: Any) -> tuple[Tensor, int]:
-    """Return the tensor of `item`, its data still empty, and its number of elements."""
-    name = item.name
-    datatype = datatype_named(item.datatype, name)
-    shape = tuple(item.shape)
-    count = element_count(shape) if len(shape) <= _MAX_RANK else 0
-    if count <= 0 or min(shape, default=0) < 0:
-        _check_unusual_shape(name, shape)
-    tensor = Tensor(name, datatype, shape, b"")
-    if item.parameters:
-        kept = {
-            key: value
-            for key, choice in item.parameters.items()
-            if key not in PARAMETERS and (value := decode_parameter(choice)) is not None
-        }
-        tensor.parameters = kept or None
-    return tensor, count
-
-
-def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
-    """Check a shape that is empty, negative or too long, for what no array can have."""
-    if len(shape) > _MAX_RANK:
-        msg = f"tensor '{name}' has {len(shape)} dims, expected at most {_MAX_RANK}"
-        raise InvalidRequest(msg)
-    if min(shape) < 0:
-        msg = f"tensor '{name}' has shape {list(shape)}; -1 belongs to metadata, expected sizes"
-        raise InvalidRequest(msg)
-    if element_count([dim or 1 for dim in shape]) > _MAX_SPAN:
-        msg = f"tensor '{name}' has shape {list(shape)}, which no array can have"
-        raise InvalidRequest(msg)
-
-
-def check_raw(data: Any, name: str, datatype: DataType, count: int) -> None:
-    """Check that the buffer `data` holds exactly `count` elements of `datatype`.
-
-    Raises InvalidRequest naming the tensor `name`.
-    """
-    if datatype is DataType.BYTES:
-        check_strings(data, count, name)
-    elif len(data) != count * datatype.size_bytes:
-        msg = (
-            f"tensor '{name}': shape and datatype {datatype.value} ask for "
-            f"{count * datatype.size_bytes} bytes, raw contents hold {len(data)}"
-        )
-        raise InvalidRequest(msg)
 
 
 def _wanted(item: Any) -> WantedOutput:
@@ -481,7 +435,7 @@ def _shared(message: Any) -> _Shared | None:
             if item.HasField("contents"):
                 msg = f"tensor '{item.name}' has typed contents beside {REGION}, expected one"
                 raise InvalidRequest(msg)
-            tensor, _ = _described(item)
+            tensor, _ = described(item)
             shared.inputs.append((index, tensor, _reference(f"input '{item.name}'", item)))
     for index, item in enumerate(message.outputs):
         if REGION in item.parameters:

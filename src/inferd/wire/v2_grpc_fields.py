@@ -17,11 +17,15 @@ ID = b"\x1a"
 
 
 class Split(NamedTuple):
-    """A message cut in three: the two fields that change from call to call, and the rest."""
+    """A message cut in three: the two fields that change from call to call, and the rest.
+
+    `spans` say where in the message the values of those two lie, the id's first, if it has one.
+    """
 
     rest: bytes
     id: bytes
     raw: list[memoryview]
+    spans: list[slice]
 
 
 def split_message(data: Any, raw_tag: int) -> Split | None:
@@ -34,7 +38,8 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
     view = memoryview(data)
     rest: list[bytes] = []
     raw: list[memoryview] = []
-    request_id = b""
+    request_id, id_span = b"", None
+    raw_spans: list[slice] = []
     start, end = 0, len(data)
     while start + 1 < end:
         tag, size, at = data[start], data[start + 1], start + 2
@@ -45,13 +50,45 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
         if tag & 0x87 != 2 or stop > end:
             return None
         if tag == raw_tag:
+            raw_spans.append(slice(at, stop))
             raw.append(view[at:stop])
         elif tag == ID[0]:
+            id_span = slice(at, stop)
             request_id = bytes(data[at:stop])
         else:
             rest.append(data[start:stop])
         start = stop
-    return Split(b"".join(rest), request_id, raw) if start == end else None
+    if start != end:
+        return None
+    spans = raw_spans if id_span is None else [id_span, *raw_spans]
+    return Split(b"".join(rest), request_id, raw, spans)
+
+
+class Layout:
+    """How messages of one length are cut that are alike in everything but id and raw contents."""
+
+    def __init__(self, data: Any, split: Split) -> None:
+        self._id = split.spans[0] if split.id else None
+        self._raw = split.spans[len(split.spans) - len(split.raw) :]
+        self._fixed: list[tuple[slice, bytes]] = []
+        start = 0
+        for span in sorted((*split.spans, slice(len(data), 0)), key=lambda one: int(one.start)):
+            if start < span.start:
+                piece = slice(start, span.start)
+                self._fixed.append((piece, bytes(data[piece])))
+            start = span.stop
+
+    def cut(self, data: Any) -> tuple[bytes, list[memoryview]] | None:
+        """Return the id and the raw contents of `data`, a message of the same length.
+
+        None when anything else in it, tags and lengths included, is not the same.
+        """
+        for piece, expected in self._fixed:
+            if data[piece] != expected:
+                return None
+        view = memoryview(data)
+        request_id = b"" if self._id is None else bytes(data[self._id])
+        return request_id, [view[span] for span in self._raw]
 
 
 class Field(NamedTuple):

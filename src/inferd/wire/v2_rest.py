@@ -2,6 +2,7 @@
 
 import functools
 import math
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -47,6 +48,7 @@ HTTP_STATUS = {
     Code.RESTRICTED: 403,
     Code.UNAUTHENTICATED: 401,
     Code.FORBIDDEN: 403,
+    Code.TOO_LARGE: 413,
 }
 """Reason -> HTTP status: Triton's classes; clients match on them."""
 
@@ -80,6 +82,7 @@ class V2Rest:
     def __init__(self, rules: JsonRules, resolve: Resolve = no_regions) -> None:
         self._rules = rules
         self._resolve = resolve
+        self._refused_as_text = () if rules.half_floats else _HALVES
         self._reader = JsonReader()
         self._large_reader = JsonReader()
 
@@ -97,7 +100,7 @@ class V2Rest:
             return decode_raw_request(model, version, body)
         if json_size > INLINE_JSON_BYTES:
             raise NotFast
-        text = body[:json_size]
+        text = body if json_size == len(body) else body[:json_size]
         try:
             document = self._reader.read_fast(text)
             return self._request(model, version, document, Blobs(body, json_size, on_loop=True))
@@ -145,7 +148,7 @@ class V2Rest:
         for one in document.inputs:
             flat = None if one.parameters else decode_flat(one)
             inputs.append(flat or self._input(one, blobs))
-        if blobs.offset != blobs.end:
+        if blobs.offset != len(blobs.body):
             blobs.check_used_up()
         request = InferRequest(model, version, document.id or "", inputs)
         if document.outputs:
@@ -211,33 +214,38 @@ class V2Rest:
         The second is None when nothing but JSON follows (no binary bytes). Raises InvalidRequest
         when an output cannot be said in JSON, and NotFast, unless `in_thread`, when that is long.
         """
-        text = [_response_head(response)]
+        head = _model_head(response.model, response.version)
+        if response.id or response.parameters:
+            head = _with_details(head, response)
+        text = [head]
         blobs: list[memoryview] = []
-        wanted = request.outputs
-        for index, tensor in enumerate(response.outputs):
-            text.append(_output_head(tensor.name, tensor.datatype, tensor.shape))
-            if wanted[index].binary if wanted else request.binary_output:
+        choices = request.outputs or repeat(WantedOutput("", request.binary_output))
+        for tensor, choice in zip(response.outputs, choices, strict=False):
+            head = _output_head(tensor.name, tensor.datatype, tensor.shape)
+            parameters = tensor.parameters
+            if choice.binary:
                 view = tensor.view()
                 blobs.append(view)
-                text.append(_binary_size(tensor.parameters, view.nbytes))
-            elif wanted and wanted[index].place is not None:  # the client has it already
-                text[-1] = text[-1][:-1]
-                if tensor.parameters:
-                    text.append(b',"parameters":%b' % orjson.dumps(tensor.parameters))
-            else:
-                if tensor.parameters:
-                    text.append(b'"parameters":%b,' % orjson.dumps(tensor.parameters))
-                if tensor.datatype in _HALVES and not self._rules.half_floats:
-                    raise no_halves(tensor)
-                count = math.prod(tensor.shape)
-                is_text = tensor.datatype is DataType.BYTES
-                if not in_thread and (count > INLINE_STRINGS or is_text) and is_long(tensor, count):
-                    raise NotFast
-                text.append(b'"data":')
-                text.append(encode_data(tensor, self._rules.non_finite))
-            text.append(b"},")
+                if parameters:
+                    head += _parameters({**parameters, "binary_data_size": view.nbytes})
+                    text += (head, b"},")
+                else:
+                    text += (head, b',"parameters":{"binary_data_size":%d}},' % view.nbytes)
+                continue
+            if parameters:
+                head += _parameters(parameters)
+            if choice.place is not None:  # the client has it already
+                text += (head, b"},")
+                continue
+            if tensor.datatype in self._refused_as_text:
+                raise no_halves(tensor)
+            count = math.prod(tensor.shape)
+            is_text = tensor.datatype is DataType.BYTES
+            if not in_thread and (count > INLINE_STRINGS or is_text) and is_long(tensor, count):
+                raise NotFast
+            text += (head, b',"data":', encode_data(tensor, self._rules.non_finite), b"},")
         text[-1] = text[-1].removesuffix(b",") + b"]}"
-        if not any(blobs):
+        if not blobs or not any(blobs):
             return [b"".join(text)] if len(text) < 2 or len(text[-2]) < 65536 else text, None
         head = b"".join(text)
         return [head, *blobs], len(head)
@@ -302,17 +310,12 @@ def is_long(tensor: Tensor, count: int) -> bool:
     return count > INLINE_ELEMENTS
 
 
-def _response_head(response: InferResponse) -> bytes:
-    head = _model_head(response.model, response.version)
+def _with_details(head: bytes, response: InferResponse) -> bytes:
+    """Put the id and the parameters of `response` into the beginning of its text."""
     if response.id:
         head = b'{"id":' + orjson.dumps(response.id) + b"," + head[1:]
     if response.parameters:
-        head = (
-            head[: -len(_OUTPUTS)]
-            + b',"parameters":'
-            + orjson.dumps(response.parameters)
-            + _OUTPUTS
-        )
+        head = head[: -len(_OUTPUTS)] + _parameters(response.parameters) + _OUTPUTS
     return head
 
 
@@ -330,17 +333,15 @@ def _model_head(model: str, version: str) -> bytes:
 
 @functools.lru_cache(4096)
 def _output_head(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
-    return b'{"name":%b,"datatype":"%b","shape":%b,' % (
+    return b'{"name":%b,"datatype":"%b","shape":%b' % (
         orjson.dumps(name),
         datatype.value.encode(),
         orjson.dumps(shape),
     )
 
 
-def _binary_size(parameters: Parameters | None, size: int) -> bytes:
-    if parameters:
-        return b'"parameters":%b' % orjson.dumps({**parameters, "binary_data_size": size})
-    return b'"parameters":{"binary_data_size":%d}' % size
+def _parameters(parameters: Parameters) -> bytes:
+    return b',"parameters":' + orjson.dumps(parameters)
 
 
 def encode_error(message: str) -> bytes:

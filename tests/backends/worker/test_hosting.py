@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from inferd.backends.identity import IdentityBackend
+from inferd.backends.identity import IdentityBackend, IdentityInstance
 from inferd.backends.worker.hosting import HostedBackend
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.config.model import BatchOutput, ModelConfig, ModelInput, ModelOutput
-from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -55,20 +55,54 @@ def opened(files):
         instance.close()
 
 
-def test_a_model_runs_in_the_server_unless_it_says_otherwise(files, opened):
+def surrounded(**settings):
     backend = HostedBackend(IDENTITY, "numpy")
-    config = identity(FP32)
-    assert type(backend.open(files, config, CPU)) is type(
-        IdentityBackend().open(files, config, CPU)
-    )
+    backend.connect(Surroundings(settings=settings))
+    return backend
+
+
+@pytest.mark.parametrize(
+    ("backend", "parameters"),
+    [
+        (HostedBackend(IDENTITY, "numpy"), {"inferd_process": "server"}),
+        (surrounded(process="server"), {}),
+        (surrounded(process="worker"), {"inferd_process": "server"}),
+    ],
+)
+def test_a_model_runs_in_the_server_if_it_or_its_backend_s_settings_say_so(
+    files, backend, parameters
+):
+    config = identity(FP32, **parameters)
+    assert type(backend.open(files, config, CPU)) is IdentityInstance
+
+
+@pytest.mark.slow
+def test_a_model_that_says_nothing_runs_in_a_worker(opened):
+    assert isinstance(opened(IDENTITY, identity(FP32)), WorkerInstance)
+
+
+class Alone(IdentityBackend):
+    """Needs no framework to complete a configuration."""
+
+    completes_alone = True
+
+    def complete(self, files, config):
+        return replace(config, max_batch_size=7)
+
+
+def test_what_needs_no_framework_completes_in_the_server(files):
+    config = HostedBackend(f"{__name__}:Alone", "numpy").complete(files, identity(FP32))
+    assert config.max_batch_size == 7
 
 
 def test_a_parameter_that_is_none_is_refused(files):
     backend = HostedBackend(IDENTITY, "numpy")
-    with pytest.raises(InvalidConfig, match="inferd_process is 'moon', expected server or worker"):
+    with pytest.raises(InvalidConfig, match="is 'moon', expected server or worker"):
         backend.complete(files, identity(FP32, inferd_process="moon"))
+    with pytest.raises(InvalidConfig, match="is 'mars', expected server or worker"):
+        surrounded(process="mars").complete(files, identity(FP32))
     with pytest.raises(InvalidConfig, match="seconds is '-1', expected seconds"):
-        backend.open(files, identity(FP32, **WORKER, inferd_execution_timeout_seconds="-1"), CPU)
+        backend.open(files, identity(FP32, inferd_execution_timeout_seconds="-1"), CPU)
 
 
 def test_a_package_that_is_not_there_is_told(monkeypatch):
@@ -97,27 +131,14 @@ def test_tensors_go_through_a_worker_as_they_are(opened, datatype):
         assert output.view().tobytes() == tensor.view().tobytes()
 
 
-@pytest.mark.slow
-def test_ragged_batches_are_made_in_the_worker(opened):
-    ragged = replace(identity(FP32, **WORKER), max_batch_size=4)
-    ragged = replace(
-        ragged,
-        input=(ModelInput("INPUT0", FP32, (-1,), allow_ragged_batch=True),),
-        batch_output=(BatchOutput("BATCH_SCATTER_WITH_INPUT_SHAPE", ("OUTPUT0",), ("INPUT0",)),),
-    )
-    instance = opened(IDENTITY, ragged)
-    arrays = [np.full((1, size), size, np.float32) for size in (1, 3)]
-    tensors = [Tensor.from_numpy("INPUT0", array, FP32) for array in arrays]
-    for some in (tensors, tensors[1:]):
-        answers = instance.execute([InferRequest("m", inputs=[tensor]) for tensor in some])
-        got = [answer.outputs[0].numpy().tolist() for answer in answers]
-        assert got == [tensor.numpy().tolist() for tensor in some]
-
-
 @pytest.fixture
 def double(tmp_path):
     """An ONNX model Y = X + Z of variable batches; a strange Z is an error in ONNX Runtime."""
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", None]) for name in "XZY"]
+    return sum_model(tmp_path, ["n", None])
+
+
+def sum_model(tmp_path, shape):
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "XZY"]
     graph = helper.make_graph(
         [helper.make_node("Add", ["X", "Z"], ["Y"])], "g", values[:2], values[2:]
     )
@@ -144,6 +165,23 @@ def test_a_worker_tells_what_the_file_does_and_joins_requests(opened, double):
     assert [one.outputs[0].numpy().tolist() for one in answers] == [[[2, 2, 2]], [[4, 4, 4]]]
     wanted = InferRequest("m", inputs=add(3, 1), outputs=[WantedOutput("Y")])
     assert [tensor.name for tensor in instance.execute([wanted])[0].outputs] == ["Y"]
+
+
+@pytest.mark.slow
+def test_ragged_batches_are_made_in_the_worker(opened, tmp_path):
+    ragged = [ModelInput(name, FP32, (-1,), allow_ragged_batch=True) for name in "XZ"]
+    config = ModelConfig(
+        "m",
+        max_batch_size=4,
+        input=tuple(ragged),
+        output=(ModelOutput("Y", FP32, (-1,)),),
+        batch_output=(BatchOutput("BATCH_SCATTER_WITH_INPUT_SHAPE", ("Y",), ("X",)),),
+    )
+    instance = opened(ONNX, config, sum_model(tmp_path, [None]))
+    requests = [InferRequest("m", inputs=add(width, width)) for width in (1, 3)]
+    for some in (requests, requests[1:]):
+        got = [answer.outputs[0].numpy().tolist() for answer in instance.execute(some)]
+        assert got == [[[2 * r.inputs[0].shape[1]] * r.inputs[0].shape[1]] for r in some]
 
 
 def in_server():

@@ -22,15 +22,18 @@ from inferd.errors import InvalidConfig
 
 
 class TensorflowBackend:
-    """Runs TensorFlow's two formats. Instances of a version share its session."""
+    """Runs TensorFlow's two formats. Instances of a version share its session.
 
+    TensorFlow is imported when the first model opens.
+    """
+
+    completes_alone = True
     bounded = True
     concurrent = True
     joins = True
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
-        self._tensorflow = tensorflow()
         self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
         self._lock = threading.Lock()
 
@@ -58,11 +61,11 @@ class TensorflowBackend:
         with self._lock:
             loaded = self._loaded.get(key)
             if loaded is None:
+                tf = tensorflow()
                 if files.file.is_dir():
-                    folder = str(files.file)
-                    loaded = load_saved_model(self._tensorflow, folder, config, known)
+                    loaded = load_saved_model(tf, str(files.file), config, known)
                 else:
-                    loaded = load_graph(self._tensorflow, files.file.read_bytes(), config, known)
+                    loaded = load_graph(tf, files.file.read_bytes(), config, known)
                 self._loaded[key] = loaded
         return loaded
 

@@ -1,8 +1,8 @@
-"""HostedBackend: any backend of ours, in the server or in worker processes, as each model says.
+"""HostedBackend: any backend of ours, in worker processes or in the server, as each model says.
 
-In the server a model costs the least for each request, and all models of a framework share one
-import of it. In a process of its own (`inferd_process: worker`), one for each instance, it cannot
-take the server with it when it crashes, and runs beside the server's own Python.
+In a process of its own, one for each instance, a model cannot take the server with it when it
+crashes, and runs beside the server's own Python. In the server (`inferd_process: server`) it costs
+the least for each request, and all models of a framework share one import of it.
 """
 
 import json
@@ -23,6 +23,9 @@ from inferd.errors import InvalidConfig
 
 PROCESS_PARAMETER = "inferd_process"
 """The config parameter that says where a model runs: "server" or "worker"."""
+
+PROCESS_SETTING = "process"
+"""The setting of --backend-config that says it for models that do not."""
 
 TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 """The config parameter that bounds one execution; a worker that takes longer is killed."""
@@ -54,8 +57,12 @@ class HostedBackend:
         self._surroundings = surroundings
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. A worker is asked only for what the configuration leaves out."""
-        if not _is_in_worker(config):
+        """See Backend.complete.
+
+        A worker is asked only for what the configuration leaves out, and a backend that
+        `completes_alone`, without its framework, cannot tell.
+        """
+        if not self._is_in_worker(config) or self._completes_alone():
             return self._in_server().complete(files, config)
         if config.input and config.output:
             return config
@@ -75,17 +82,31 @@ class HostedBackend:
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
         """See Backend.open."""
-        if not _is_in_worker(config):
+        if not self._is_in_worker(config):
             return self._in_server().open(files, config, placement)
         instance = WorkerInstance(self._plan(files, config, placement, _OPEN))
         instance.start()
         return instance
+
+    def _completes_alone(self) -> bool:
+        return getattr(EntryPoint("", self._target, "").load(), "completes_alone", False)
 
     def _in_server(self) -> Backend:
         if self._here is None:  # two threads may both make one, and one of them stays
             backend: Backend = EntryPoint("", self._target, "").load()()
             self._here = backend
         return self._here
+
+    def _is_in_worker(self, config: ModelConfig) -> bool:
+        usual = self._surroundings.settings.get(PROCESS_SETTING, "worker")
+        where = config.parameters.get(PROCESS_PARAMETER, usual)
+        if where not in ("server", "worker"):
+            msg = (
+                f"model '{config.name}': parameter {PROCESS_PARAMETER}, or setting "
+                f"{PROCESS_SETTING} of its backend, is '{where}', expected server or worker"
+            )
+            raise InvalidConfig(msg)
+        return where == "worker"
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
@@ -116,17 +137,6 @@ class HostedBackend:
             timeout_s=_seconds(config),
             ahead=AHEAD,
         )
-
-
-def _is_in_worker(config: ModelConfig) -> bool:
-    where = config.parameters.get(PROCESS_PARAMETER, "server")
-    if where not in ("server", "worker"):
-        msg = (
-            f"model '{config.name}': parameter {PROCESS_PARAMETER} is '{where}', "
-            f"expected server or worker"
-        )
-        raise InvalidConfig(msg)
-    return where == "worker"
 
 
 def _seconds(config: ModelConfig) -> float:
