@@ -1,12 +1,16 @@
 """Going on with a coroutine that was started without a task.
 
-A handler that never waits costs no task: its connection starts it with `send(None)`, and only when
-it really waits a task takes over.
+A handler that never waits costs no task: its connection starts it with `send(None)`. One that waits
+for a Later, as most requests do that wait, is gone on with when that is there; for anything else a
+task takes over.
 """
 
-from collections.abc import Coroutine, Generator
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any, TypeVar, cast
+
+from inferd.core.later import Later
 
 T = TypeVar("T")
 
@@ -25,3 +29,46 @@ def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, An
                 waits_for = running.send(got)
         except StopIteration as done:
             return cast("T", done.value)
+
+
+class Paused:
+    """A coroutine that waits for a Later, without a task; `is_due` when that is there.
+
+    `wake` is called then, and whoever paused it calls `go_on` in a while.
+    """
+
+    __slots__ = ("_has_gone_on", "_wake", "is_due", "running")
+
+    def __init__(
+        self, running: Coroutine[Any, Any, Any], later: Later[Any], wake: Callable[[], None]
+    ) -> None:
+        self.running = running
+        self._has_gone_on = False
+        self._wake = wake
+        self.is_due = False
+        later.then = self._be_due
+
+    def _be_due(self) -> None:
+        self.is_due = True
+        self._wake()
+
+    def go_on(self) -> Any:
+        """Go on with it and return what it waits for next. Raises StopIteration, and its errors."""
+        self._has_gone_on = True
+        return self.running.send(None)
+
+    def cancel(self) -> None:
+        """Raise CancelledError in it, unless it has been gone on with."""
+        if self._has_gone_on:
+            return
+        self._has_gone_on = True
+        try:
+            waits_for = self.running.throw(asyncio.CancelledError())
+        except (StopIteration, asyncio.CancelledError):
+            return
+        ending = _end(self.running, waits_for)
+        asyncio.get_running_loop().create_task(ending)
+
+
+async def _end(running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+    await resume(running, waits_for)

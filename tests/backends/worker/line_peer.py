@@ -13,23 +13,40 @@ from inferd.backends.worker.bootstrap.inferd_worker.line import Line
 SIZE = 1 << 20
 PATIENCE_S = 60
 
-_MORE = packet.HEADER.unpack(bytes(packet.HEADER.size))[4:]
 
+def packed(
+    kind,
+    document,
+    data=b"",
+    *,
+    offset=packet.INLINE,
+    sizes=(None, None),
+    numbers=packet.NO_NUMBERS,
+):
+    """Return the bytes of a packet; with an `offset` its payload is said to lie elsewhere.
 
-def packed(kind, document, data=b"", *, offset=packet.INLINE, document_size=None, size=None):
-    """Return the bytes of a packet; with an `offset` its payload is said to lie elsewhere."""
+    `sizes` are what it says of the sizes of document and payload.
+    """
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     payload = text
     if data:
         payload += bytes(packet.aligned(len(text)) - len(text)) + data
     header = packet.HEADER.pack(
         kind,
-        len(text) if document_size is None else document_size,
+        len(text) if sizes[0] is None else sizes[0],
         offset,
-        len(payload) if size is None else size,
-        *_MORE,
+        len(payload) if sizes[1] is None else sizes[1],
+        *numbers,
     )
     return header + (payload if offset == packet.INLINE else b"")
+
+
+def result(batch, answers, data=b"", *, began_ns=1, ended_ns=2):
+    """Return the packet that says that an execution is over; answers have their own numbers."""
+    if isinstance(answers, list):
+        answers = [[batch - number, *answer] for number, *answer in answers]
+    numbers = (batch, began_ns, ended_ns)
+    return packed(packet.RESULT, [[], answers], data, numbers=numbers)
 
 
 class Peer:

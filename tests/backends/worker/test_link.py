@@ -111,15 +111,17 @@ GARBAGE = {
     "no JSON": packed(packet.RESULT, b"{nothing"),
     "no document": packed(packet.RESULT, b""),
     "a packet, then half a header": packed(packet.LOG, [[]]) + b"xyz",
-    "a document longer than its packet": packed(packet.RESULT, [[]], document_size=1 << 20),
-    "a payload longer than its packet": packed(packet.RESULT, [[], 1], size=1 << 63),
+    "a document longer than its packet": packed(packet.RESULT, [[]], sizes=(1 << 20, None)),
+    "a payload longer than its packet": packed(packet.RESULT, [[], 1], sizes=(None, 1 << 63)),
     "a block before the arena": packed(packet.RESULT, [[]], offset=-64),
     "a block behind the arena": packed(packet.RESULT, [[]], offset=SIZE),
-    "a block over the arena's end": packed(packet.RESULT, [[]], offset=SIZE - 64, size=4096),
-    "a block of nothing": packed(packet.RESULT, [[]], offset=0, size=0),
-    "a block of everything": packed(packet.RESULT, [[]], offset=0, size=(1 << 64) - 1),
-    "a block far away": packed(packet.RESULT, [[]], offset=(1 << 62), size=4096),
-    "a block that is no document": packed(packet.RESULT, [[]], offset=0, size=4096),
+    "a block over the arena's end": packed(
+        packet.RESULT, [[]], offset=SIZE - 64, sizes=(None, 4096)
+    ),
+    "a block of nothing": packed(packet.RESULT, [[]], offset=0, sizes=(None, 0)),
+    "a block of everything": packed(packet.RESULT, [[]], offset=0, sizes=(None, (1 << 64) - 1)),
+    "a block far away": packed(packet.RESULT, [[]], offset=(1 << 62), sizes=(None, 4096)),
+    "a block that is no document": packed(packet.RESULT, [[]], offset=0, sizes=(None, 4096)),
     "more than a datagram may hold": bytes(packet.MAX_PACKET * 2),
 }
 HARMLESS = {"a document longer than its packet", "a payload longer than its packet"}
@@ -148,7 +150,7 @@ def test_the_same_block_twice_ends_the_line(ends):
     payload.add(bytes(50_000))
     one.peer.line.send(packet.RESULT, [1], payload)
     assert one.link.wait(PATIENCE_S)
-    one.peer.say(packed(packet.RESULT, [[]], offset=0, size=50_000))
+    one.peer.say(packed(packet.RESULT, [[]], offset=0, sizes=(None, 50_000)))
     assert one.link.wait(PATIENCE_S)
     assert len(one.heard) == 1
     assert one.lost == [GARBLED]

@@ -78,13 +78,13 @@ class WorkerCalls:
         self._running.clear()
         self._metrics.clear()
 
-    def receive(self, kind: int, document: memoryview, data: Any) -> None:
-        """Take a packet."""
+    def receive(self, kind: int, document: bytes, data: Any, number: int = 0) -> None:
+        """Take a packet; `number` is that of a call."""
         if kind == packet.CALL:
             call = msgspec.json.decode(document, type=Call)
             self._give(call.released)
             room = asyncio.Semaphore(AHEAD)
-            self._begin(call.number, self._call(call, data, room), room)
+            self._begin(number, self._call(number, call, data, room), room)
         elif kind == packet.COMMAND:
             command = msgspec.json.decode(document, type=Command)
             self._give(command.released)
@@ -152,8 +152,7 @@ class WorkerCalls:
 
     # --- requests ---
 
-    async def _call(self, call: Call, data: Any, room: asyncio.Semaphore) -> None:
-        number = call.number
+    async def _call(self, number: int, call: Call, data: Any, room: asyncio.Semaphore) -> None:
         try:
             models = self._surroundings.models
             if models is None:
@@ -218,17 +217,17 @@ class WorkerCalls:
             response.id,
         ]
         try:
-            self._reply([number, is_last, document], payload)
+            self._reply(number, [is_last, document], payload)
         except ArenaFull as error:
             raise BackendFailed(str(error)) from error
 
     def _refuse(self, number: int, error: InferdError) -> None:
         code = _CODES.get(error.code, _CODES[Code.INTERNAL])
-        self._reply([number, True, ["error", code, error.message]])
+        self._reply(number, [True, ["error", code, error.message]])
 
-    def _reply(self, document: list[Any], payload: Payload | None = None) -> None:
+    def _reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
         if self.instance is not None:
-            self.instance.send(packet.REPLY, document, payload)
+            self.instance.send(packet.REPLY, document, payload, number)
 
     # --- everything else ---
 
@@ -244,7 +243,7 @@ class WorkerCalls:
         except Exception as error:  # noqa: BLE001  whatever the arguments were
             self._refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
-            self._reply([command.number, True, ["value", value]])
+            self._reply(command.number, [True, ["value", value]])
 
     def _value(self, verb: str, arguments: list[Any]) -> Any:
         metrics = self._surroundings.metrics
@@ -288,7 +287,7 @@ class WorkerCalls:
         except Exception as error:  # noqa: BLE001  else the model would wait for ever
             self._refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
-            self._reply([command.number, True, ["value", None]])
+            self._reply(command.number, [True, ["value", None]])
 
 
 def _sequence(asked: Called) -> Sequence | None:

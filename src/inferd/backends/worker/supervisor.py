@@ -86,7 +86,7 @@ class Supervisor:
 
     # --- what it is for ---
 
-    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+    def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         """Take a packet."""
         raise NotImplementedError
 
@@ -152,7 +152,7 @@ class Supervisor:
         process = self._process
         assert process is not None
         if self._started is None:
-            if not process.has_ended.wait(GRACE_S):
+            if why != CLOSED or not process.has_ended.wait(GRACE_S):
                 process.kill(why)
                 process.has_ended.wait(FINALIZE_S)
             msg = f"model '{self.plan.model}': its worker process {process.reason} at the start"
@@ -300,7 +300,7 @@ class Supervisor:
 
     # --- what it says ---
 
-    def _receive_common(self, kind: int, document: memoryview) -> bool:
+    def _receive_common(self, kind: int, document: bytes) -> bool:
         """Take a packet of those that every worker sends; tell whether it was one."""
         link = self._link
         assert link is not None
