@@ -14,14 +14,13 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
-from inferd.core.later import Later
+from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import joined
 from inferd.transport.call import Metadata, Method, Stream, Unary, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
-from inferd.transport.resume import Paused, resume
 from inferd.wire import grpc_messages
 from inferd.wire.coding import deflate
 from inferd.wire.grpc_messages import (
@@ -122,7 +121,7 @@ class GrpcCall(GrpcInput):
             if 0 <= size <= self._port.small_bytes and PREFIX.unpack_from(data, start) == (0, size):
                 self._drive(self._grpc.handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
-        self._read(data, start, stop)
+        self._read(data, [(start, stop)])
         if ends and not self.is_local_done:
             self.on_end()
 

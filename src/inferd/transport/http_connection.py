@@ -14,7 +14,7 @@ from copy import copy
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
-from inferd.core.later import Later
+from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.http_body import BodyReader
 from inferd.transport.http_head import HeadReader, unread_request
@@ -28,7 +28,6 @@ from inferd.transport.http_message import (
 )
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.overload import check_head
-from inferd.transport.resume import Paused, resume
 
 if TYPE_CHECKING:
     from inferd.transport.http_server import HttpServer

@@ -121,7 +121,10 @@ class Called(msgspec.Struct, array_like=True):
 
 
 class Call(msgspec.Struct, array_like=True):
-    """CALL: a request of the worker itself, made while `callers` wait for each other."""
+    """CALL: a request of the worker itself, made while `callers` wait for each other.
+
+    Nobody changes one: that of another packet may be the same.
+    """
 
     released: list[int]
     request: Called

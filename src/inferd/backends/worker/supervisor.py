@@ -183,6 +183,11 @@ class Supervisor:
         else:
             self.on_change()
 
+    @property
+    def reads_on(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that reads what the worker says; None while a thread does."""
+        return self._loop
+
     def close(self) -> None:
         """Have the model finalize; what still runs ends with an error. See Instance.close."""
         self._is_closing = True

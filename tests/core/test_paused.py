@@ -5,8 +5,7 @@ import functools
 
 import pytest
 
-from inferd.core.later import Later
-from inferd.transport.resume import Paused
+from inferd.core.later import Later, Paused
 
 
 def on_loop(test):
