@@ -121,7 +121,7 @@ class GrpcCall(GrpcInput):
             if 0 <= size <= self._port.small_bytes and PREFIX.unpack_from(data, start) == (0, size):
                 self._drive(self._grpc.handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
-        self._read(data, start, stop)
+        self._read(data, [(start, stop)])
         if ends and not self.is_local_done:
             self.on_end()
 

@@ -58,7 +58,7 @@ class Http2Connection(asyncio.BufferedProtocol):
             on_pong=self._on_pong,
         )
         self._scratch = server.scratch
-        self.small_bytes = min(SMALL_BYTES, server.options.max_receive_bytes)
+        self.small_bytes = min(SMALL_BYTES, server.max_message_bytes)
         self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, server.options.max_send_bytes)
         self._came = b""
         self._is_direct = False
@@ -210,8 +210,13 @@ class Http2Connection(asyncio.BufferedProtocol):
     # --- writing ---
 
     def flush(self) -> None:
-        """Have what there is to send written soon, together with what others send."""
-        if not self._is_write_due:
+        """Have what there is to send written soon, together with what others send.
+
+        Nothing is to be done while a large message comes: that would be a round of the event loop
+        for each read.
+        """
+        h2 = self._h2
+        if not self._is_write_due and (h2.out or h2.is_failed or h2.is_going_away):
             self._is_write_due = True
             self.server.turns.write_soon(self)
 
