@@ -151,7 +151,9 @@ def serving(repository, test, transport="own", **options):
 def release(scheduler):
     """Let go of what hangs: stopping would wait for it."""
     execution = (
-        scheduler._lanes[0].execution if hasattr(scheduler, "_lanes") else scheduler._execution
+        scheduler._lanes.all()[0].execution
+        if hasattr(scheduler, "_lanes")
+        else scheduler._execution
     )
     for instance in execution._instances:
         instance.close()
