@@ -53,7 +53,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._h2 = H2Connection(
             self._open_stream,
             max_streams=server.options.max_streams,
-            max_header_bytes=server.options.max_metadata_bytes,
+            max_header_bytes=max(server.options.max_metadata_bytes, server.max_header_bytes),
             on_ping=self._on_ping,
             on_pong=self._on_pong,
         )
@@ -244,7 +244,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
         if head.use is None:
             is_call = head.method == b"POST" and is_grpc(head)
-            most = self._h2.max_header_bytes
+            most = self.options.max_metadata_bytes
             head.use = prepare(head, self.server.methods, most) if is_call else False
         if head.use is not False:
             return GrpcCall(h2, stream_id, head, self)
