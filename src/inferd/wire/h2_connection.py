@@ -148,7 +148,7 @@ class H2Connection(H2Receiver):
             at = self._go_on_with_data(data, end)
         unpack = FRAME_HEADER.unpack_from
         while at + HEADER_BYTES <= end:
-            high, low, kind, flags, stream_id = unpack(data, at)
+            high, low, kind, flags, stream_id = header = unpack(data, at)
             length = high << 8 | low
             start = at + HEADER_BYTES
             at = stop = start + length
@@ -160,7 +160,7 @@ class H2Connection(H2Receiver):
                     at = self._begin(kind, flags, stream_id, data, start, length)
                     break
                 if kind == DATA:
-                    self._data(flags, stream_id, data, start, stop)
+                    at = self._data(header, data, start, stop)
                 elif (
                     kind == HEADERS
                     and stream_id == self._next_stream_id

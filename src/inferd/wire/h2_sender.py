@@ -88,13 +88,13 @@ class H2Sender:
             has_moved = False
             for stream in list(self._blocked.values()):
                 if stream.pending_bytes:
-                    room = min(stream.send_window, self.send_window, self.peer_frame_bytes)
+                    room = min(stream.send_window, self.send_window, self._turn_bytes())
                     if stream.send_window <= 0:
                         del self._blocked[stream.id]  # its WINDOW_UPDATE brings it back
                         continue
                     if room <= 0:
                         continue
-                    self._send_frame(stream, min(room, stream.pending_bytes))
+                    self._send_frames(stream, min(room, stream.pending_bytes))
                     has_moved = True
                 if not stream.pending_bytes and stream.id in self._blocked:
                     del self._blocked[stream.id]
@@ -104,30 +104,49 @@ class H2Sender:
             if not has_moved:
                 return
 
-    def _send_frame(self, stream: H2Stream, length: int) -> None:
-        """Send one DATA frame of `length` pending bytes; nothing is copied."""
-        pending: deque[Buffer] = stream.pending or deque()
+    def _turn_bytes(self) -> int:
+        """Return how much a stream may send in its turn: a frame, all that goes if it is alone."""
+        if len(self._blocked) > 1:
+            return self.peer_frame_bytes
+        return max(self.peer_frame_bytes, OUTPUT_BYTES - self.out_bytes)
+
+    def _send_frames(self, stream: H2Stream, length: int) -> None:
+        """Send `length` pending bytes in DATA frames, all but the last as large as may be."""
         stream.send_window -= length
         self.send_window -= length
         stream.pending_bytes -= length
         stream.sent_bytes += length
         ends = stream.ending == b"" and not stream.pending_bytes
-        out = self.out
-        out.append(frame_header(length, DATA, END_STREAM if ends else 0, stream.id))
-        self.out_bytes += length + HEADER_BYTES
-        self.frames_sent += 1
-        while length:
-            buffer = pending.popleft()
-            size = len(buffer)
-            if size > length:
-                view = memoryview(buffer)
-                buffer, size = view[:length], length
-                pending.appendleft(view[length:])
-            out.append(buffer)
-            length -= size
+        largest = self.peer_frame_bytes
+        if length > largest:
+            header = frame_header(largest, DATA, 0, stream.id)
+            while length > largest:
+                self._send_frame(stream, header, largest)
+                length -= largest
+        self._send_frame(
+            stream, frame_header(length, DATA, END_STREAM if ends else 0, stream.id), length
+        )
         if ends:
             self._blocked.pop(stream.id, None)
             self._end(stream)
+
+    def _send_frame(self, stream: H2Stream, header: bytes, length: int) -> None:
+        """Send one frame of `length` pending bytes; nothing is copied."""
+        pending: deque[Buffer] = stream.pending or deque()
+        out = self.out
+        out.append(header)
+        self.out_bytes += length + HEADER_BYTES
+        self.frames_sent += 1
+        while length:
+            buffer = pending[0]
+            size = len(buffer)
+            if size > length:
+                view = memoryview(buffer)
+                out.append(view[:length])
+                pending[0] = view[length:]
+                return
+            out.append(pending.popleft())
+            length -= size
 
     def _finish(self, stream: H2Stream) -> None:
         """Act on a stream whose pending data are all in frames."""

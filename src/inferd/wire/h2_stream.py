@@ -19,6 +19,7 @@ STREAM_WINDOW = 1 << 22
 class H2Stream:
     """One stream, as the connection knows it; the application subclasses it and is called."""
 
+    takes_runs = False  # whether `on_data_run` is there
     is_remote_done = False  # the peer has ended its side
     is_local_done = False  # we have ended ours, or the stream was reset
     receive_window = STREAM_WINDOW
@@ -44,6 +45,10 @@ class H2Stream:
 
     def on_data(self, data: Buffer, start: int, stop: int, *, ends: bool) -> None:
         """Take data[start:stop], which is only valid now; `ends`: nothing follows."""
+        raise NotImplementedError
+
+    def on_data_run(self, data: Buffer, spans: list[tuple[int, int]]) -> None:
+        """Take the spans of `data` one after the other, as `on_data`; more DATA follows."""
         raise NotImplementedError
 
     def on_end(self) -> None:
