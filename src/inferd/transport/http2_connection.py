@@ -169,7 +169,8 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def take_turn(self) -> None:
         """Act on what was read."""
-        self._take_what_came()
+        came, self._came = self._came, b""
+        self._h2.receive(came)
         if self.hurried:
             self._watch_deadlines()
         self.flush()
