@@ -190,7 +190,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
-            if h2.has_blocked:
+            if h2.blocked:
                 h2.pump()
         if h2.is_failed:
             self._linger()

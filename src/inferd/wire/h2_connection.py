@@ -420,9 +420,11 @@ class H2Connection(H2Receiver):
         Clients give back each small message of a stream by itself.
         """
         if stream is None:
-            return self.has_blocked or (not stream_id and self.send_window < self.full_window)
+            return bool(self.blocked) or (not stream_id and self.send_window < self.full_window)
         return (
-            self.has_blocked or stream.pending_bytes > 0 or stream.send_window < stream.full_window
+            bool(self.blocked)
+            or stream.pending_bytes > 0
+            or stream.send_window < stream.full_window
         )
 
 
