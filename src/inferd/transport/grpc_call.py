@@ -1,8 +1,8 @@
 """One gRPC call on an HTTP/2 stream: its messages to a handler, the handler's answers back.
 
 A unary handler is started as soon as the message is there, by hand: a task exists only when it
-really waits. A stream's handler always has one. What was not raised on purpose ends here, in the
-log and in a status that says nothing of it.
+waits for something else than a model. A stream's handler always has one. What was not raised on
+purpose ends here, in the log and in a status that says nothing of it.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
+from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import joined
 from inferd.transport.call import Metadata, Method, Stream, Unary, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
-from inferd.transport.resume import resume
 from inferd.wire import grpc_messages
 from inferd.wire.coding import deflate
 from inferd.wire.grpc_messages import (
@@ -61,7 +61,7 @@ class GrpcCall(GrpcInput):
     deadline_s: float | None = None
     cancelled = False
     _sends: asyncio.Future[None] | None = None  # what waits for the client to read
-    _task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | Paused | None = None
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
     _is_head_sent = False
@@ -166,7 +166,34 @@ class GrpcCall(GrpcInput):
         except Exception as error:  # noqa: BLE001  the wall: _fail logs it
             self._fail(error)
         else:
+            self._wait(running, waits_for)
+
+    def _wait(self, running: Any, waits_for: Any) -> None:
+        if type(waits_for) is Later:
+            self._task = Paused(running, waits_for, self._go_on_soon)
+            self.watch_deadline()
+        else:
             self._start(self._answer_later(running, waits_for))
+
+    def _go_on_soon(self) -> None:
+        self._port.go_on_soon(self)
+
+    def go_on(self) -> None:
+        """Go on with the handler: what it has waited for is there."""
+        paused = self._task
+        if type(paused) is not Paused:  # the call has ended early
+            return
+        self._task = None
+        try:
+            waits_for = paused.go_on()
+        except StopIteration as done:
+            self._answer(done.value)
+        except asyncio.CancelledError:
+            self._end_cancelled()
+        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+            self._fail(error)
+        else:
+            self._wait(paused.running, waits_for)
 
     async def _run_inflated(self, message: Any) -> Any:
         answer: list[Any] = await self._grpc.handler(await self._inflate(message), self)

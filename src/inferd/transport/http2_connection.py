@@ -65,6 +65,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._is_closing = False
         self._is_write_due = False
         self.hurried: list[GrpcCall] = []  # calls with a deadline that have come in this turn
+        self._resumed: list[GrpcCall] = []  # calls that go on in the next turn
         # times, as the server's sweep knows them
         self._made = self._read_at = self._busy_at = server.now
         self._closing_since: float | None = None
@@ -168,12 +169,23 @@ class Http2Connection(asyncio.BufferedProtocol):
     # --- turns call these ---
 
     def take_turn(self) -> None:
-        """Act on what was read."""
-        came, self._came = self._came, b""
-        self._h2.receive(came)
+        """Act on what was read, and go on with what has waited."""
+        if self._resumed:
+            resumed, self._resumed = self._resumed, []
+            for call in resumed:
+                call.go_on()
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
         if self.hurried:
             self._watch_deadlines()
         self.flush()
+
+    def go_on_soon(self, call: GrpcCall) -> None:
+        """Have `call` go on with its handler in the next turn."""
+        self._resumed.append(call)
+        if len(self._resumed) == 1:
+            self.server.turns.answer_soon(self)
 
     def write_pending(self) -> None:
         """Write what there is to send; close when nothing is left to be done."""

@@ -38,12 +38,14 @@ class Payload:
         offset, size = self.size, len(view)
         if size:
             self.parts.append((offset, view))
-            self.size = packet.aligned(offset + size)
+            self.size = offset + -(-size // packet.ALIGN) * packet.ALIGN
         return offset, size
 
 
 class Link:
-    """Sends packets to a worker, and hands those that come to `receive`: kind, document, data.
+    """Sends packets to a worker, and hands those that come to `receive`.
+
+    That gets kind, document and data of each, and the numbers of its header.
 
     Until `attach` whoever needs something calls `wait`, in one thread; afterwards the event loop
     reads, and all happens there. `lost` is called when the other end is closed, or says what it
@@ -55,7 +57,7 @@ class Link:
         sock: socket.socket,
         arena: Arena,
         received: Received,
-        receive: Callable[[int, memoryview, Any], None],
+        receive: Callable[[int, bytes, Any, tuple[int, ...]], None],
         lost: Callable[[], None],
     ) -> None:
         sock.setblocking(False)
@@ -124,22 +126,23 @@ class Link:
             self._lost()
 
     def _dispatch(self, size: int) -> None:
-        header, at = packet.HEADER, 0
+        at = 0
         while at < size and not self._is_closed:
-            kind, document_size, offset, payload_size = header.unpack_from(self._buffer, at)
-            at += header.size
+            header = packet.HEADER.unpack_from(self._buffer, at)
+            kind, document_size, offset, payload_size = header[:4]
+            at += packet.HEADER.size
             start = packet.aligned(document_size)
             if offset == packet.INLINE:
                 view = self._view[at : min(at + payload_size, size)]
                 at += payload_size
-                document = view[:document_size]
+                document = bytes(view[:document_size])
                 data: Any = bytes(view[start:]) if start < payload_size else b""
             else:
                 block: Any = self._received.block(offset, payload_size)
-                document = memoryview(block)[:document_size]
+                document = bytes(block[:document_size])
                 data = block[start:]
                 del block
-            self._receive(kind, document, data)
+            self._receive(kind, document, data, header[4:])
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that the worker has released."""
@@ -151,6 +154,7 @@ class Link:
         kind: int,
         document: list[Any],
         payload: Payload | None = None,
+        numbers: tuple[int, int, int] = packet.NO_NUMBERS,
         *,
         holds: bool = False,
     ) -> None:
@@ -159,14 +163,14 @@ class Link:
         With `holds` it may wait for others, to travel in one datagram: until the next packet that
         does not wait, the end of this turn of the event loop, or a call of `flush`.
         """
-        released = self._received.released()
+        released = self._received.released() if self._received.fresh else []
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
-        start = packet.aligned(len(text))
+        start = -(-len(text) // packet.ALIGN) * packet.ALIGN
         size = start + tensors if tensors else len(text)
         if size <= packet.INLINE_BYTES:
             parts: list[bytes | memoryview] = [
-                packet.HEADER.pack(kind, len(text), packet.INLINE, size),
+                packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers),
                 text,
             ]
             if tensors:
@@ -185,7 +189,7 @@ class Link:
             block[: len(text)] = text
             for offset, view in payload.parts if payload is not None else ():
                 block[start + offset : start + offset + len(view)] = view
-            whole = packet.HEADER.pack(kind, len(text), at, size)
+            whole = packet.HEADER.pack(kind, len(text), at, size, *numbers)
         if holds:
             self._hold(whole)
         elif self._held:
@@ -215,7 +219,7 @@ class Link:
 
     def release(self) -> None:
         """Tell the worker which of its blocks are free, if that is much."""
-        if self._received.released_count and self._received.is_much:
+        if self._received.fresh and self._received.is_much:
             with suppress(LinkClosed):
                 self.send(packet.RELEASE, [])
 

@@ -83,7 +83,7 @@ class Supervisor:
 
     # --- what it is for ---
 
-    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+    def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         """Take a packet."""
         raise NotImplementedError
 
@@ -180,6 +180,11 @@ class Supervisor:
             self._bury(process)
         else:
             self.on_change()
+
+    @property
+    def reads_on(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that reads what the worker says; None while a thread does."""
+        return self._loop
 
     def close(self) -> None:
         """Have the model finalize; what still runs ends with an error. See Instance.close."""
@@ -294,7 +299,7 @@ class Supervisor:
 
     # --- what it says ---
 
-    def _receive_common(self, kind: int, document: memoryview) -> bool:
+    def _receive_common(self, kind: int, document: bytes) -> bool:
         """Take a packet of those that every worker sends; tell whether it was one."""
         link = self._link
         assert link is not None
