@@ -174,7 +174,9 @@ class Http2Connection(asyncio.BufferedProtocol):
             resumed, self._resumed = self._resumed, []
             for call in resumed:
                 call.go_on()
-        self._take_what_came()
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
         if self.hurried:
             self._watch_deadlines()
         self.flush()
@@ -200,7 +202,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
-            if h2.has_blocked:
+            if h2.blocked:
                 h2.pump()
         if h2.is_failed:
             self._linger()

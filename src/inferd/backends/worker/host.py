@@ -55,7 +55,7 @@ class Host:
         if self._opened is not None:
             self._opened.alone.close()
 
-    def _end(self) -> None:
+    def _end(self, _why: str) -> None:
         self._is_over = True
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
