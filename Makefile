@@ -83,12 +83,15 @@ dev: $(DEV) ## everything a developer needs, in .venv
 clean: ## forget the environments and caches
 	rm -rf $(VENV) .venv-peers .venv-triton .venv-clients .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
+# A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "inferd needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)." >&2; \
 	  echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Making $(VENV) with $$($(PYTHON) -V)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) > /dev/null || { \
+	  $(PYTHON) -m venv --clear --without-pip $(VENV) && \
+	  python3 -m pip --disable-pip-version-check --python $(BIN)/python install -qq pip; }
 	@$(PIP) --upgrade 'pip>=25.1'  # the first pip that reads dependency groups
 	@touch $@
 

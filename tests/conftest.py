@@ -1,4 +1,4 @@
-"""POSIX shared memory, Redis servers and certificates for tests of several folders."""
+"""Shared memory, Redis servers, collectors of spans and certificates for several folders."""
 
 import itertools
 import mmap
@@ -6,8 +6,10 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +66,59 @@ def shared():
     for each in made:
         each.close()
     assert not list(FOLDER.glob(f"test_inferd_{os.getpid()}_*"))
+
+
+class Collector(ThreadingHTTPServer):
+    """A receiver of OpenTelemetry's spans over HTTP that keeps what it gets."""
+
+    daemon_threads = True  # `requests` are the path, headers and message of each
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Receiver)
+        self.requests = []
+
+    @property
+    def url(self):
+        """Where to send spans."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1/traces"
+
+    def spans(self):
+        """Return all spans that have come."""
+        return [
+            span
+            for _, _, request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+
+class _Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        # Not above: environments with a framework have no OpenTelemetry.
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        request = trace_service_pb2.ExportTraceServiceRequest.FromString(body)
+        self.server.requests.append((self.path, self.headers, request))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def collector():
+    """A running Collector."""
+    server = Collector()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 class RedisServer:

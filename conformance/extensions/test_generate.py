@@ -115,8 +115,8 @@ def test_no_answer_is_no_event(rest: Rest):
     assert events(generate(rest, "repeat", repeated(), stream=True)) == []
 
 
-@point("S221", "SHOULD", "generate: a coded body: 400")
-def test_a_coded_body_is_refused(rest: Rest):
+@point("S221", "SHOULD", "generate: a body that is not in the coding it names: 400")
+def test_a_body_that_is_not_in_its_coding_is_refused(rest: Rest):
     coding = ("Content-Encoding", "gzip")
     check_refused(generate(rest, "gen", {"text_input": "hi"}, coding))
 

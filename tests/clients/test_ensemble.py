@@ -1,5 +1,6 @@
 """Ensembles as Triton's clients ask for them, over HTTP and gRPC."""
 
+import json
 import queue
 
 import numpy as np
@@ -70,3 +71,58 @@ def test_one_with_a_decoupled_step_streams(server):
         got = [answers.get(timeout=30) for _ in range(3)]
         client.stop_stream()
     assert [answer.as_numpy("OUTPUT0").tolist() for answer in got] == [[5], [6], [7]]
+
+
+# --- traces ---
+
+
+@pytest.fixture
+def ask_zoo(start, package):
+    """ask_zoo(options...) asks a server of its own once, and ends it."""
+
+    def ask(*options):
+        server = start("--trace-config=level=TIMESTAMPS", "--trace-config=rate=1", *options)
+        place = server.http if package is tritonclient.http else server.grpc
+        with package.InferenceServerClient(place) as client:
+            client.infer("zoo", [tensor(package, SCORES, "FP32")], request_id="q")
+        server.terminate()
+        assert server.end() == 0
+
+    return ask
+
+
+def test_its_steps_have_traces_that_name_it_as_their_parent(ask_zoo, tmp_path):
+    ask_zoo(f"--trace-config=triton,file={tmp_path}/traces")
+    found = json.loads((tmp_path / "traces").read_text())
+    whole, step = [one for one in found if "model_name" in one]
+    assert (whole["model_name"], "parent_id" in whole) == ("zoo", False)
+    assert (step["parent_id"], step["request_id"]) == (whole["id"], "q")
+    times = {}
+    for one in found:
+        for moment in one.get("timestamps", ()):
+            times[one["id"], moment["name"]] = moment["ns"]
+    for name in ("REQUEST_START", "QUEUE_START", "COMPUTE_START"):
+        assert times[whole["id"], name] <= times[step["id"], name]
+    for name in ("COMPUTE_END", "REQUEST_END"):
+        assert times[step["id"], name] <= times[whole["id"], name]
+
+
+def test_its_steps_have_spans_within_its_own(ask_zoo, collector):
+    ask_zoo(
+        "--trace-config=mode=opentelemetry", f"--trace-config=opentelemetry,url={collector.url}"
+    )
+    spans = collector.spans()
+    by_id = {span.span_id: span.name for span in spans}
+    found = [(span.name, by_id.get(span.parent_span_id)) for span in spans]
+    [step] = {name for name, _ in found} - {"InferRequest", "zoo", "compute"}
+    assert sorted(found, key=str) == sorted(
+        [
+            ("InferRequest", None),
+            ("zoo", "InferRequest"),
+            ("compute", "zoo"),
+            (step, "zoo"),
+            ("compute", step),
+        ],
+        key=str,
+    )
+    assert len({span.trace_id for span in spans}) == 1

@@ -1,15 +1,19 @@
 """Requests of an ensemble's steps are not counted beside the one they belong to."""
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
 from inferd.config.model import ModelConfig
+from inferd.config.trace import TraceSettings
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.served import Served
 from inferd.engine.steps import Steps
+from inferd.engine.traced import TracedEngine
 from inferd.errors import BackendFailed, Overloaded
+from inferd.observe.trace import MAX_CHILDREN, Trace
 
 
 class Stepping:
@@ -97,3 +101,75 @@ def test_somebody_elses_request_is_refused_meanwhile():
 
     capacity = asyncio.run(go())
     assert capacity.request_count == 0 and capacity.refused_for_requests == 1
+
+
+class Chaining:
+    """A scheduler that asks the model `inner` for each request, on its behalf."""
+
+    pending_count = 0
+
+    def __init__(self, models):
+        self.models = models
+
+    async def run(self, request):
+        await self.models.infer(InferRequest("inner", id="step", trace=request.trace))
+        return InferResponse("", "")
+
+    async def stream(self, request):
+        inner = InferRequest("inner", id="step", trace=request.trace)
+        async with aclosing(self.models.stream(inner)) as responses:
+            async for response in responses:
+                yield response
+                return
+
+
+def ask_traced(trace, *, decoupled=False, error=None):
+    """Ask `outer`, and have it noted in `trace`."""
+
+    async def go():
+        engine = Engine()
+        capacity = engine.capacity
+        outer = Chaining(Steps(engine, capacity))
+        engine.add(Served(ModelConfig("outer", decoupled=decoupled), 1, "ensemble", outer))
+        inner = Slow(capacity, error)
+        engine.add(Served(ModelConfig("inner", decoupled=decoupled), 7, "onnx_onnxv1", inner))
+        outside = TracedEngine(engine, trace)
+        if decoupled:
+            assert len([one async for one in outside.stream(InferRequest("outer"))]) == 1
+        else:
+            await outside.infer(InferRequest("outer"))
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_step_of_a_traced_request_has_a_trace_of_its_own(decoupled):
+    trace = Trace(1, "outer", TraceSettings(levels=("TIMESTAMPS",)))
+    ask_traced(trace, decoupled=decoupled)
+    [child] = trace.children
+    assert (child.id, child.model, child.version, child.request_id) == (2, "inner", "7", "step")
+    names = [name for name, _ in child.stamps]
+    assert (names[0], names[-1]) == ("REQUEST_START", "REQUEST_END")
+    assert "INFER_RESPONSE_COMPLETE" in names
+    assert child.error == ""  # though a stream is left after its last answer
+
+
+def test_a_step_that_fails_says_so_in_its_trace():
+    trace = Trace(1, "outer", TraceSettings(levels=("TIMESTAMPS",)))
+    with pytest.raises(BackendFailed):
+        ask_traced(trace, error=BackendFailed("broke"))
+    assert trace.error == trace.children[0].error == "internal"
+
+
+def test_of_a_request_with_too_many_steps_the_last_ones_are_not_traced():
+    trace = Trace(1, "outer", TraceSettings(levels=("TIMESTAMPS",)))
+    engine = Engine()
+    models = Steps(engine, engine.capacity)
+    engine.add(Served(ModelConfig("inner"), 1, "onnx_onnxv1", Slow(engine.capacity)))
+
+    async def go():
+        for _ in range(MAX_CHILDREN + 1):
+            await models.infer(InferRequest("inner", trace=trace))
+
+    asyncio.run(go())
+    assert len(trace.children) == MAX_CHILDREN

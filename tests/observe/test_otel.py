@@ -62,6 +62,22 @@ def test_a_trace_is_three_spans_one_in_the_other_with_its_moments_as_events():
     ]
 
 
+def test_a_childs_spans_are_within_its_parents_model():
+    trace = trace_of(error="internal")
+    child = trace.child("step")
+    inner = child.child("inner")
+    for one in (child, inner):
+        for name in MOMENTS[2:10]:
+            one.stamp(name, 10 * (1 + MOMENTS.index(name)))
+    spans = recorded(trace)
+    assert sorted(spans) == ["InferRequest", "compute", "digits", "inner", "step"]
+    assert spans["step"].parent == spans["digits"].context
+    assert spans["inner"].parent == spans["step"].context
+    assert spans["compute"].attributes["model_name"] == "inner"  # the last of three
+    assert spans["compute"].parent == spans["inner"].context
+    assert "error.type" not in spans["step"].attributes
+
+
 def test_times_are_those_of_the_moments_since_1970():
     root, model, compute = recorded(trace_of()).values()
     times = [

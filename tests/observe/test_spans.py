@@ -5,10 +5,8 @@ import socket
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import inferd.observe
 from inferd.config.trace import CollectorSettings, TraceSettings
@@ -17,53 +15,6 @@ from inferd.observe.spans import SpanSender
 from inferd.observe.trace import Trace
 
 PATIENCE_S = 30
-
-
-class Collector(ThreadingHTTPServer):
-    """A receiver of OTLP over HTTP that keeps what it gets."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Receiver)
-        self.requests = []
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/v1/traces"
-
-    def span_names(self):
-        return [
-            span.name
-            for _, _, request in self.requests
-            for resource in request.resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
-
-
-class _Receiver(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        request = ExportTraceServiceRequest.FromString(body)
-        self.server.requests.append((self.path, self.headers, request))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def collector():
-    server = Collector()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture
@@ -93,7 +44,7 @@ def test_what_was_taken_has_been_sent_when_it_is_closed(collector):
     sender.close(PATIENCE_S)
     [(path, headers, request)] = collector.requests
     assert (path, headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf")
-    assert collector.span_names() == ["InferRequest", "m"] * 3
+    assert [span.name for span in collector.spans()] == ["InferRequest", "m"] * 3
     [resource] = request.resource_spans
     said = {one.key: one.value.string_value for one in resource.resource.attributes}
     assert said["service.name"] == "me"
@@ -118,7 +69,7 @@ def test_spans_go_in_batches_of_the_size_that_was_said(collector):
     for number in range(3):
         sender.take(trace(number))
     sender.close(PATIENCE_S)
-    assert sorted(collector.span_names()) == ["InferRequest"] * 3 + ["m"] * 3
+    assert sorted(span.name for span in collector.spans()) == ["InferRequest"] * 3 + ["m"] * 3
     assert len(collector.requests) >= 3
 
 

@@ -7,7 +7,7 @@ import pytest
 from inferd.config.trace import TraceSettings
 from inferd.errors import InvalidRequest
 from inferd.observe import trace as moments
-from inferd.observe.trace import Trace
+from inferd.observe.trace import MAX_CHILDREN, MAX_TENSOR_BYTES, MAX_TRACE_BYTES, Trace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -95,3 +95,38 @@ def test_a_failure_is_noted_as_its_reason(error, word):
     trace = Trace(1, "m", BOTH)
     trace.fail(error)
     assert trace.error == word
+
+
+# --- children ---
+
+
+def test_children_have_the_next_ids_and_the_settings_of_their_parent():
+    trace = Trace(7, "m", BOTH)
+    first = trace.child("a")
+    inner = first.child("b")
+    second = trace.child("c")
+    assert [one.id for one in (first, inner, second)] == [8, 9, 10]
+    assert (trace.children, first.children) == ([first, second], [inner])
+    assert (first.model, first.settings, first.parent) == ("a", BOTH, None)
+
+
+def test_a_trace_has_so_many_children_and_no_more():
+    trace = Trace(1, "m", BOTH)
+    inner = trace.child("a")
+    made = [inner.child("b") for _ in range(MAX_CHILDREN - 1)]
+    assert None not in made
+    assert (trace.child("c"), inner.child("c")) == (None, None)
+
+
+def test_what_children_hold_counts_as_their_parents():
+    trace = Trace(1, "m", BOTH)
+    alone = trace.size_bytes
+    child = trace.child("a")
+    child.stamp("A", 1)
+    child.note_tensors("TENSOR_QUEUE_INPUT", [tensor()])
+    assert trace.size_bytes == child.size_bytes > 2 * alone
+    count = 1 + MAX_TRACE_BYTES // MAX_TENSOR_BYTES
+    for _ in range(count):
+        large = Tensor("X", DataType.UINT8, (MAX_TENSOR_BYTES,), bytes(MAX_TENSOR_BYTES))
+        trace.child("b").note_tensors("TENSOR_QUEUE_INPUT", [large])
+    assert not trace.children[-1].tensors[0].has_data

@@ -45,6 +45,21 @@ def test_a_trace_is_its_model_then_its_moments_in_order_then_its_tensors():
     ]
 
 
+def test_children_follow_their_parent_and_name_it():
+    trace = trace_of(7)
+    inner = trace.child("a").child("b")
+    trace.child("c")
+    inner.stamp("A", 10)
+    found = json.loads(b"[%b]" % encode_trace(trace))
+    assert [(one["id"], one.get("parent_id")) for one in found if "model_name" in one] == [
+        (7, None),
+        (8, 7),
+        (9, 8),
+        (10, 7),
+    ]
+    assert {"id": 9, "timestamps": [{"name": "A", "ns": 10}]} in found
+
+
 def test_without_an_answer_the_version_is_none():
     assert json.loads(encode_trace(trace_of()))["model_version"] == -1
 

@@ -43,6 +43,8 @@ EXPORTERS = {
 collect_ignore = [name for name, needed in NEEDS.items() if None in map(find_spec, needed)]
 if not any(map(find_spec, ("torch", "tensorflow"))):
     collect_ignore.append("test_process.py")
+if not Path("/proc/driver/nvidia/gpus").is_dir() or not any(map(find_spec, ("torch", "tensorrt"))):
+    collect_ignore.append("test_gpu.py")
 _present = [name for name, package in EXPORTERS.items() if find_spec(package) is not None]
 
 

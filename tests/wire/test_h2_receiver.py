@@ -4,6 +4,8 @@ import struct
 
 import pytest
 from h2_peer import REQUEST, Noting, Peer, data, head, request
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inferd.wire.h2_frames import (
     END_STREAM,
@@ -132,3 +134,70 @@ def test_what_is_dropped_has_an_end():
     peer.send(data(1, b"x" * 60), data(1, b"x" * 60), data(1, b"x" * 60))
     assert peer.got()[-1] == (RST_STREAM, 0, 1, struct.pack(">L", ErrorCode.NO_ERROR))
     assert not peer.connection.streams and not peer.connection.is_failed
+
+
+class Together(Noting):
+    """Takes frames that are alike together."""
+
+    takes_runs = True
+    runs = 0
+
+    def on_data_run(self, data, spans):
+        self.runs += 1
+        for start, stop in spans:
+            self.on_data(data, start, stop, ends=False)
+
+
+def test_frames_with_the_same_header_are_taken_together():
+    peer = Peer(stream=Together)
+    alike = [data(1, b"%04d" % number) for number in range(50)]
+    peer.send(head(1), *alike, data(1, b"end", END_STREAM))
+    stream = peer.seen[1]
+    assert stream.data == b"".join(b"%04d" % number for number in range(50)) + b"end"
+    assert (stream.runs, stream.events) == (1, ["open", "end"])
+
+
+def test_a_declared_length_is_held_to_by_frames_taken_together():
+    block = encode_fields([*REQUEST, (b"content-length", b"20")])
+    peer = Peer(stream=Together)
+    peer.send(head(1, 0, block), *[data(1, b"12345")] * 3, data(1, b"12345", END_STREAM))
+    peer.send(head(3, 0, block), *[data(3, b"12345")] * 5)
+    peer.send(head(5, 0, block), *[data(5, b"12345")] * 3, data(5, b"", END_STREAM))
+    assert peer.seen[1].events == ["open", "end"]
+    codes = {stream: payload[-1] for kind, _, stream, payload in peer.got() if kind == RST_STREAM}
+    assert codes == dict.fromkeys((3, 5), ErrorCode.PROTOCOL_ERROR)
+
+
+def test_frames_taken_together_count_against_the_window():
+    class Idle(Together):
+        def on_data(self, data, start, stop, *, ends):
+            pass
+
+    peer = Peer(stream=Idle)
+    frame = data(1, bytes(2**14))
+    peer.send(head(1), *[frame] * (STREAM_WINDOW // 2**14))
+    assert not peer.connection.is_failed
+    peer.send(*[data(1, b"x")] * 2)
+    assert peer.error() == (1, ErrorCode.FLOW_CONTROL_ERROR)
+
+
+FRAMES = st.tuples(
+    st.sampled_from([1, 3, 5, 7]), st.sampled_from([b"", b"ab", b"cd", b"efg"]), st.integers(0, 9)
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(FRAMES, max_size=30), st.integers(1, 200))
+def test_taken_together_or_not_frames_mean_the_same(frames, size):
+    declared = encode_fields([*REQUEST, (b"content-length", b"8")])
+    sent = head(1) + head(3) + head(5, 0, declared)
+    for stream_id, payload, rare in frames:
+        sent += data(stream_id, payload, END_STREAM if rare == 9 else 0)
+    outcomes = []
+    for kind in (Noting, Together):
+        peer = Peer(stream=kind)
+        for at in range(0, len(sent), size):
+            peer.send(sent[at : at + size])
+        streams = [(one.data, one.events, one.uncredited) for one in peer.seen.values()]
+        outcomes.append((streams, peer.connection.is_failed, peer.got()))
+    assert outcomes[0] == outcomes[1]

@@ -1,6 +1,8 @@
 """The fields of a request's head (RFC 9113, section 8)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inferd.wire.h2_request import MalformedRequest, decode_request_head
 
@@ -75,3 +77,28 @@ def test_a_length_may_have_any_number_of_digits(digits, length):
 def test_malformed_heads_are_refused(fields):
     with pytest.raises(MalformedRequest):
         decode_request_head(fields, 0)
+
+
+def is_allowed(name, value):
+    """Section 8.2.1, character by character."""
+    is_token = all(chr(c) in "!#$%&'*+-.^_`|~" or chr(c).isdigit() or 97 <= c <= 122 for c in name)
+    is_clean = not any(c in b"\0\r\n" for c in value)
+    return bool(name) and is_token and is_clean and value == value.strip(b" \t")
+
+
+NAMES = st.binary(min_size=0, max_size=3) | st.sampled_from([b"x", b"a-b", b"x" * 100, b"X" * 100])
+VALUES = st.lists(
+    st.sampled_from([b"a", b" ", b"\t", b"\n", b"\r", b"\0", b"\xff", b":"]), max_size=4
+)
+
+
+@given(NAMES, VALUES)
+def test_fields_have_the_characters_they_may_have(name, value):
+    fields = [*HEAD, (name, b"".join(value))]
+    for _ in range(2):  # what is known of a name by now says the same
+        try:
+            decode_request_head(fields, 0)
+        except MalformedRequest:
+            assert not is_allowed(*fields[-1])
+        else:
+            assert is_allowed(*fields[-1])

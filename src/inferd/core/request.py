@@ -1,11 +1,14 @@
 """InferRequest and InferResponse: what an inference is, whatever protocol asked for it."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from inferd.tensor.tensor import Parameters, Tensor
+
+if TYPE_CHECKING:
+    from inferd.observe.trace import Trace
 
 
 class Span(Protocol):
@@ -95,8 +98,8 @@ class InferRequest(msgspec.Struct, gc=False):
     `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks a
     decoupled model's stream for one last answer without outputs. `spans` is all the shared memory
     that inputs and wanted outputs refer to, None for the usual request, which has none. `callers`
-    are the models that wait for this request, outermost first, () for one of a client.
-    that inputs and wanted outputs refer to, None for the usual request, which has none.
+    are the models that wait for this request, outermost first, () for one of a client. `trace` is
+    that of a traced request, or of the request that this one is made for.
     `copied_bytes` is what large inputs take beside the body they came in, once read from text or
     copied out of shared memory.
 
@@ -125,6 +128,7 @@ class InferRequest(msgspec.Struct, gc=False):
     arrived_ns: int = 0
     spans: list[Span] | None = None
     callers: tuple[str, ...] = ()
+    trace: "Trace | None" = None
     copied_bytes: int = 0
     batch_size: int = 1
     queued_ns: int = 0

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.capacity import Capacity
+from inferd.engine.traced import traced_step
 
 
 class Steps:
@@ -13,6 +14,8 @@ class Steps:
 
     One that was let in is not refused half way: what its first steps have cost would be lost. So a
     step gives its place to the request that runs it, which `models` counts, and takes it back.
+
+    A step whose request has the trace of its ensemble's gets one of its own, a child of that.
     """
 
     def __init__(self, models: Models, capacity: Capacity) -> None:
@@ -23,7 +26,10 @@ class Steps:
         """See Models.infer."""
         self._capacity.request_count -= 1
         try:
-            return await self._models.infer(request)
+            models = self._models
+            if request.trace is not None:
+                models = traced_step(models, request)
+            return await models.infer(request)
         finally:
             self._capacity.request_count += 1
 
@@ -31,7 +37,10 @@ class Steps:
         """See Models.stream; all that is raised is raised while iterating."""
         self._capacity.request_count -= 1
         try:
-            async with aclosing(self._models.stream(request)) as responses:
+            models = self._models
+            if request.trace is not None:
+                models = traced_step(models, request)
+            async with aclosing(models.stream(request)) as responses:
                 async for response in responses:
                     yield response
         finally:

@@ -1,4 +1,4 @@
-"""TracedEngine: the engine as one traced request sees it.
+"""TracedEngine: the engine as one traced request sees it; TracedModels, as one step of it does.
 
 A request that is not traced never meets this. One that is asks here instead of the engine itself,
 and finds the same calls; its own times, which the statistics need as well, become its trace.
@@ -6,44 +6,44 @@ and finds the same calls; its own times, which the statistics need as well, beco
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
+from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
-from inferd.engine.engine import Engine
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 
+if TYPE_CHECKING:
+    from inferd.engine.engine import Engine
 
-class TracedEngine:
-    """Passes calls on to `engine`, and notes in `trace` what becomes of them."""
 
-    def __init__(self, engine: Engine, trace: Trace) -> None:
-        self._engine = engine
+class TracedModels:
+    """Passes requests on to `models`, and notes in `trace` what becomes of one."""
+
+    def __init__(self, models: Models, trace: Trace) -> None:
+        self._models = models
         self._trace = trace
 
-    def check_model(self, name: str, version: str) -> None:
-        """See Engine.check_model."""
-        self._engine.check_model(name, version)
-
-    def is_decoupled(self, name: str, version: str) -> bool:
-        """See Engine.is_decoupled."""
-        return self._engine.is_decoupled(name, version)
-
     async def infer(self, request: InferRequest) -> InferResponse:
-        """See Engine.infer."""
+        """See Models.infer."""
         self._begin(request)
         try:
-            response = await self._engine.infer(request)
+            response = await self._models.infer(request)
             self._note_answer(request, response)
             return response
+        except BaseException as error:
+            self._trace.fail(error)
+            raise
         finally:
             self._end(request)
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """See Engine.stream."""
+        """See Models.stream."""
         self._begin(request)
         try:
-            responses = self._engine.stream(request)
-        except BaseException:
+            responses = self._models.stream(request)
+        except BaseException as error:
+            self._trace.fail(error)
             self._end(request)
             raise
         return self._noted(request, responses)
@@ -51,16 +51,23 @@ class TracedEngine:
     async def _noted(
         self, request: InferRequest, answers: AsyncGenerator[InferResponse, None]
     ) -> AsyncGenerator[InferResponse, None]:
+        is_final = False
         try:
             async with aclosing(answers) as responses:
                 async for response in responses:
                     self._note_answer(request, response)
+                    is_final = response.final
                     yield response
+        except BaseException as error:
+            if not (is_final and isinstance(error, GeneratorExit)):  # else nothing was given up
+                self._trace.fail(error)
+            raise
         finally:
             self._end(request)
 
     def _begin(self, request: InferRequest) -> None:
         trace = self._trace
+        request.trace = trace
         trace.request_id = request.id[: moments.MAX_TEXT]
         trace.stamp(moments.REQUEST_START)
 
@@ -93,3 +100,26 @@ class TracedEngine:
             trace.stamp(moments.COMPUTE_OUTPUT_START, request.computed_ns or ended_ns)
             trace.stamp(moments.COMPUTE_END, ended_ns)
         trace.stamp(moments.REQUEST_END)
+
+
+class TracedEngine(TracedModels):
+    """See TracedModels; `engine` answers the other calls of a transport, too."""
+
+    def __init__(self, engine: "Engine", trace: Trace) -> None:
+        super().__init__(engine, trace)
+        self._engine = engine
+
+    def check_model(self, name: str, version: str) -> None:
+        """See Engine.check_model."""
+        self._engine.check_model(name, version)
+
+    def is_decoupled(self, name: str, version: str) -> bool:
+        """See Engine.is_decoupled."""
+        return self._engine.is_decoupled(name, version)
+
+
+def traced_step(models: Models, request: InferRequest) -> Models:
+    """Return `models` as `request` is to ask them, which one that is traced, or none, has made."""
+    child = request.trace.child(request.model) if request.trace else None
+    request.trace = child
+    return models if child is None else TracedModels(models, child)

@@ -3,7 +3,8 @@
 This module loads OpenTelemetry's packages, which are an extra: import it late.
 
 A trace is three spans, as Triton has them: InferRequest for all of it, in it one by the name of the
-model, and in that compute. Moments are their events.
+model, and in that compute. Moments are their events. In the span of an ensemble are those of its
+steps: one by the name of the model, and in that compute.
 """
 
 from collections.abc import Sequence
@@ -67,21 +68,31 @@ def open_provider(collector: CollectorSettings, service: str) -> TracerProvider:
 
 def record(tracer: Tracer, trace: Trace, epoch_ns: int) -> None:
     """Make the spans of `trace`; `epoch_ns` is when its clock was 0, in ns since 1970."""
-    stamps = [(name, ns + epoch_ns) for name, ns in sorted(trace.stamps, key=lambda one: one[1])]
+    stamps = _stamps(trace, epoch_ns)
     if not stamps:
         return
-    requesting = [stamp for stamp in stamps if stamp[0] in _OF_REQUEST]
-    computing = [stamp for stamp in stamps if stamp[0] in _OF_COMPUTE]
     others = [stamp for stamp in stamps if stamp[0] not in _OF_REQUEST + _OF_COMPUTE]
-    maker = _Maker(tracer, trace)
     ends = stamps[0][1], stamps[-1][1]
     context = _context_of(trace.parent)
-    context = maker.make("InferRequest", context, others, ends, SpanKind.SERVER)
-    if requesting:
+    context = _Maker(tracer, trace).make("InferRequest", context, others, ends, SpanKind.SERVER)
+    _record_model(tracer, trace, epoch_ns, context)
+
+
+def _record_model(tracer: Tracer, trace: Trace, epoch_ns: int, context: Context) -> None:
+    """Make the span of the model, and in it those of its computing and of its children."""
+    stamps = _stamps(trace, epoch_ns)
+    maker = _Maker(tracer, trace)
+    if requesting := [stamp for stamp in stamps if stamp[0] in _OF_REQUEST]:
         ends = requesting[0][1], requesting[-1][1]
         context = maker.make(trace.model, context, requesting, ends)
-    if computing:
+    if computing := [stamp for stamp in stamps if stamp[0] in _OF_COMPUTE]:
         maker.make("compute", context, computing, (computing[0][1], computing[-1][1]))
+    for child in trace.children:
+        _record_model(tracer, child, epoch_ns, context)
+
+
+def _stamps(trace: Trace, epoch_ns: int) -> Stamps:
+    return [(name, ns + epoch_ns) for name, ns in sorted(trace.stamps, key=lambda one: one[1])]
 
 
 class _Maker:

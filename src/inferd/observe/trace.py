@@ -1,6 +1,7 @@
 """Trace: what is noted of one traced request, and the names Triton gives its moments."""
 
-import asyncio
+from collections.abc import Iterator
+from itertools import count
 from time import perf_counter_ns
 from typing import NamedTuple
 
@@ -27,13 +28,16 @@ MAX_TENSOR_BYTES = 1 << 20
 """A larger tensor is traced without its data."""
 
 MAX_TRACE_BYTES = 1 << 22
-"""When a trace holds so much, further tensors are traced without their data."""
+"""When a trace with its children holds so much, further tensors are traced without their data."""
 
 MAX_TENSORS = 1000
 """Of one trace; more are left out."""
 
 MAX_STAMPS = 10_000
 """Of one trace, which has several for each answer of a stream; more are left out."""
+
+MAX_CHILDREN = 1000
+"""Of one trace, their own children included; further ones are left out."""
 
 MAX_TEXT = 1000
 """Names and ids that clients chose are cut to this length."""
@@ -50,55 +54,90 @@ class TracedTensor(NamedTuple):
     has_data: bool
 
 
+class Budget:
+    """What a trace and its children hold together; `numbers` are the ids of further ones."""
+
+    __slots__ = ("child_count", "numbers", "size_bytes")
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self.numbers = numbers
+        self.size_bytes = 0
+        self.child_count = 0
+
+
 class Trace:
     """The moments, and if wanted the tensors, of one request; `id` counts the traces of a server.
 
     Moments are on the clock of time.perf_counter_ns. `version` is "" until a version has answered.
-    `parent` is the client's span the request belongs to. `error` is why the request
+    `parent` is the client's span the request belongs to. `children` are the traces of the requests
+    that were made to answer this one, with which it shares `budget`. `error` is why the request
     failed, in the word of errors.Code, "" if it did not.
     """
 
     __slots__ = (
+        "_budget",
+        "children",
         "error",
         "id",
         "model",
         "parent",
         "request_id",
         "settings",
-        "size_bytes",
         "stamps",
         "tensors",
         "version",
     )
 
     def __init__(
-        self, number: int, model: str, settings: TraceSettings, parent: Parent | None = None
+        self,
+        number: int,
+        model: str,
+        settings: TraceSettings,
+        parent: Parent | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.id = number
+        self._budget = budget or Budget(count(number + 1))
+        self._budget.size_bytes += _OWN_BYTES
         self.model = model[:MAX_TEXT]
         self.settings = settings
         self.parent = parent
+        self.children: list[Trace] = []
         self.version = ""
         self.request_id = ""
         self.error = ""
         self.stamps: list[tuple[str, int]] = []
         self.tensors: list[TracedTensor] = []
-        self.size_bytes = _OWN_BYTES
+
+    @property
+    def size_bytes(self) -> int:
+        """What the trace holds, with all that share its budget."""
+        return self._budget.size_bytes
+
+    def child(self, model: str) -> "Trace | None":
+        """Begin the trace of a request to `model` made for this one; None if there are many."""
+        budget = self._budget
+        if budget.child_count >= MAX_CHILDREN:
+            return None
+        budget.child_count += 1
+        child = Trace(next(budget.numbers), model, self.settings, budget=budget)
+        self.children.append(child)
+        return child
 
     def stamp(self, name: str, ns: int = 0) -> None:
         """Note that the request was at `name`, now or at `ns`."""
         if TIMESTAMPS in self.settings.levels and len(self.stamps) < MAX_STAMPS:
             self.stamps.append((name, ns or perf_counter_ns()))
-            self.size_bytes += _STAMP_BYTES
+            self._budget.size_bytes += _STAMP_BYTES
 
     def fail(self, error: BaseException) -> None:
         """Note that the request ended with `error`."""
         if isinstance(error, InferdError):
             self.error = error.code.value
-        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
-            self.error = Code.CANCELLED.value
-        else:
+        elif isinstance(error, Exception):
             self.error = Code.INTERNAL.value
+        else:  # its task was cancelled, or its generator closed
+            self.error = Code.CANCELLED.value
 
     @property
     def wants_tensors(self) -> bool:
@@ -109,11 +148,13 @@ class Trace:
         """Note copies of `tensors`: what they view may change before it is written."""
         for tensor in tensors[: MAX_TENSORS - len(self.tensors)]:
             size = tensor.size_bytes
-            has_data = size <= MAX_TENSOR_BYTES and self.size_bytes + size <= MAX_TRACE_BYTES
+            has_data = (
+                size <= MAX_TENSOR_BYTES and self._budget.size_bytes + size <= MAX_TRACE_BYTES
+            )
             data = bytes(tensor.view()) if has_data else b""
             copy = Tensor(tensor.name, tensor.datatype, tensor.shape, data)
             self.tensors.append(TracedTensor(activity, copy, has_data))
-            self.size_bytes += len(data)
+            self._budget.size_bytes += len(data)
 
     def repeat_tensors(self, of: str, activity: str) -> None:
         """Note that the tensors of one activity were the same at another."""

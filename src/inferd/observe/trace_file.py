@@ -138,21 +138,27 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def encode_trace(trace: Trace) -> bytes:
-    """Return the objects of one trace, separated by commas (Triton, JSON Trace Output)."""
+    """Return the objects of one trace and its children, separated by commas.
+
+    (Triton, JSON Trace Output.)
+    """
     return b",".join(json.dumps(one, separators=(",", ":")).encode() for one in _objects(trace))
 
 
-def _objects(trace: Trace) -> Iterator[dict[str, Any]]:
-    yield {
+def _objects(trace: Trace, parent: Trace | None = None) -> Iterator[dict[str, Any]]:
+    head = {
         "id": trace.id,
         "model_name": trace.model,
         "model_version": int(trace.version) if trace.version.isdigit() else -1,
         "request_id": trace.request_id,
     }
+    yield head | {"parent_id": parent.id} if parent else head
     for name, ns in sorted(trace.stamps, key=lambda stamp: stamp[1]):
         yield {"id": trace.id, "timestamps": [{"name": name, "ns": ns}]}
     for one in trace.tensors:
         yield {"id": trace.id, "activity": one.activity, "tensor": _told(one)}
+    for child in trace.children:
+        yield from _objects(child, trace)
 
 
 def _told(one: TracedTensor) -> dict[str, str]:

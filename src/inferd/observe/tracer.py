@@ -15,7 +15,7 @@ from inferd.config.trace import LEVELS, OFF, OPENTELEMETRY, TENSORS, TraceChange
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.parent import Parent
-from inferd.observe.trace import Trace
+from inferd.observe.trace import Budget, Trace
 
 GLOBAL = ""
 """Stands for the name of the model whose settings are those of all others."""
@@ -99,7 +99,7 @@ class Tracer:
             return None
         if not sampling.left_count:
             self._look()
-        return Trace(next(self._numbers), model, settings, parent)
+        return Trace(next(self._numbers), model, settings, parent, Budget(self._numbers))
 
     def finish(self, trace: Trace) -> None:
         """Give a trace away that is complete."""
@@ -120,8 +120,8 @@ class Tracer:
         """
         new = {
             field.name: value
-            for field in fields(TraceSettings)
-            if (value := getattr(change, field.name)) is not None
+            for field in fields(TraceChange)
+            if field.name != "cleared" and (value := getattr(change, field.name)) is not None
         }
         self._check_mode(new.pop("mode", self._start.mode))
         if "levels" in new and (levels := _levels_named(new.pop("levels"))) is not None:

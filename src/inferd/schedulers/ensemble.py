@@ -245,6 +245,7 @@ class EnsembleScheduler:
             timeout_us=self._left_us(run, step) if request.timeout_us else 0,
             sequence=request.sequence,
             arrived_ns=request.arrived_ns,
+            trace=request.trace,
         )
 
     def _left_us(self, run: _Run, step: Step) -> int:

@@ -108,6 +108,7 @@ class Execution:
         self._has_turns = any(hasattr(instance, "turn") for instance in instances)
         self._job_count = 0  # those that wait or run
         self._is_closed = False
+        self._home: asyncio.AbstractEventLoop | None = None  # where it is known for good
 
     @property
     def pending_count(self) -> int:
@@ -153,7 +154,7 @@ class Execution:
         Unavailable when the first has waited too long. When the caller is cancelled before an
         instance took the requests, they never run.
         """
-        job = AwaitedJob(requests, asyncio.get_running_loop())
+        job = AwaitedJob(requests, self._home or asyncio.get_running_loop())
         done = job.waited_for()
         timer = self._submit_to_wait(job, policy)
         try:
@@ -189,7 +190,14 @@ class Execution:
                 self._note_thread_run(_size_class(requests), cpu_ns)
             finish(outcome)
 
-        self._submit(StartedJob(requests, asyncio.get_running_loop(), finished, wanted))
+        loop = self._home or asyncio.get_running_loop()
+        self._submit(StartedJob(requests, loop, finished, wanted))
+
+    def cancel(self, request: InferRequest) -> None:
+        """Note that nobody waits for the answer of `request`, which was started, any more.
+
+        Where instances run in threads they are not told: these have no use for it.
+        """
 
     def count_round(self, request: InferRequest, *, failed: bool) -> None:
         """Count an execution of `request` alone that is not all of its executions."""

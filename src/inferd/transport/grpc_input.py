@@ -38,6 +38,7 @@ _READ_BYTES = 4096
 class GrpcInput(H2Stream):
     """The receiving side of one call, and what its handler iterates over. GrpcCall is the rest."""
 
+    takes_runs = True
     _reader: MessageReader | None = None
     _message: tuple[Any, bool] | None = None  # a unary call's, before the client ends its side
     _queue: deque[tuple[Any, bool]] | None = None  # a stream's
@@ -54,6 +55,8 @@ class GrpcInput(H2Stream):
         H2Stream.__init__(self, connection, stream_id, head)
         self._port = port
         self._grpc: GrpcHead = head.use
+        self._is_begun = False  # a message has begun to come in pieces, or more than one may come
+        self._is_bare = True  # nothing to be sent but the answer, nothing to be let go of
 
     def hold(self, size_bytes: int) -> None:
         """See Call."""
@@ -93,6 +96,10 @@ class GrpcInput(H2Stream):
             message = await self._inflate(message)
         return message
 
+    def on_data_run(self, data: Any, spans: list[tuple[int, int]]) -> None:
+        """See H2Stream."""
+        self._read(data, spans)
+
     def room(self) -> memoryview | None:
         """See H2Stream."""
         return None if self._reader is None or self._backlog else self._reader.room()
@@ -105,22 +112,32 @@ class GrpcInput(H2Stream):
         if ends and not self.is_local_done:
             self.on_end()
 
-    def _read(self, data: Any, start: int, stop: int) -> None:
+    def _read(self, data: Any, spans: list[tuple[int, int]]) -> None:
         if self._reader is None:
-            if self._is_refused(data, start, stop):
+            if self._is_refused(data, *spans[0]):
                 return
+            self._is_begun = True
             self._reader = MessageReader(self._port.server.max_message_bytes, self._on_message)
-        try:
-            if self._hold(stop - start):
-                if self._queue is None:
-                    self._reader.feed(data, start, stop)
-                elif self._backlog:
-                    self._backlog.append(bytes(data[start:stop]))
-                else:
-                    self._read_some(data, start, stop)
-                self._take(stop - start)
-        except GrpcFault as fault:
-            self._end(fault.status, fault.message)
+        count = 0
+        for start, stop in spans:
+            count += stop - start
+        if self._hold(count):
+            try:
+                for start, stop in spans:
+                    self._feed(data, start, stop)
+            except GrpcFault as fault:
+                self._end(fault.status, fault.message)
+            self._take(count)
+
+    def _feed(self, data: Any, start: int, stop: int) -> None:
+        if self._reader is None:
+            return  # what came before has ended the call
+        if self._queue is None:
+            self._reader.feed(data, start, stop)
+        elif self._backlog:
+            self._backlog.append(bytes(data[start:stop]))
+        else:
+            self._read_some(data, start, stop)
 
     def _is_refused(self, data: Any, start: int, stop: int) -> bool:
         """Refuse a call at the beginning of its first message, if that cannot be taken."""
@@ -177,6 +194,7 @@ class GrpcInput(H2Stream):
     def _hold(self, count: int) -> bool:
         """Count bytes in memory, over all connections together; False when that is too much."""
         capacity = self._port.server.capacity
+        self._is_bare = False
         self._held_bytes += count
         capacity.held_bytes += count
         if capacity.held_bytes <= capacity.max_bytes:
@@ -206,6 +224,7 @@ class GrpcInput(H2Stream):
             msg = f"a message inflates to more than {error} bytes ({options})"
             raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
         count = self._inflated_bytes = len(inflated)
+        self._is_bare = False
         self._held_bytes += count
         if not server.capacity.hold(count):
             raise server.capacity.too_many_bytes(count)

@@ -58,13 +58,14 @@ class Http2Connection(asyncio.BufferedProtocol):
             on_pong=self._on_pong,
         )
         self._scratch = server.scratch
-        self.small_bytes = min(SMALL_BYTES, server.options.max_receive_bytes)
+        self.small_bytes = min(SMALL_BYTES, server.max_message_bytes)
         self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, server.options.max_send_bytes)
         self._came = b""
         self._is_direct = False
         self._is_closing = False
         self._is_write_due = False
         self.hurried: list[GrpcCall] = []  # calls with a deadline that have come in this turn
+        self._resumed: list[GrpcCall] = []  # calls that go on in the next turn
         # times, as the server's sweep knows them
         self._made = self._read_at = self._busy_at = server.now
         self._closing_since: float | None = None
@@ -168,11 +169,23 @@ class Http2Connection(asyncio.BufferedProtocol):
     # --- turns call these ---
 
     def take_turn(self) -> None:
-        """Act on what was read."""
-        self._take_what_came()
+        """Act on what was read, and go on with what has waited."""
+        if self._resumed:
+            resumed, self._resumed = self._resumed, []
+            for call in resumed:
+                call.go_on()
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
         if self.hurried:
             self._watch_deadlines()
         self.flush()
+
+    def go_on_soon(self, call: GrpcCall) -> None:
+        """Have `call` go on with its handler in the next turn."""
+        self._resumed.append(call)
+        if len(self._resumed) == 1:
+            self.server.turns.answer_soon(self)
 
     def write_pending(self) -> None:
         """Write what there is to send; close when nothing is left to be done."""
@@ -189,7 +202,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
-            if h2.has_blocked:
+            if h2.blocked:
                 h2.pump()
         if h2.is_failed:
             self._linger()
@@ -210,8 +223,13 @@ class Http2Connection(asyncio.BufferedProtocol):
     # --- writing ---
 
     def flush(self) -> None:
-        """Have what there is to send written soon, together with what others send."""
-        if not self._is_write_due:
+        """Have what there is to send written soon, together with what others send.
+
+        Nothing is to be done while a large message comes: that would be a round of the event loop
+        for each read.
+        """
+        h2 = self._h2
+        if not self._is_write_due and (h2.out or h2.is_failed or h2.is_going_away):
             self._is_write_due = True
             self.server.turns.write_soon(self)
 

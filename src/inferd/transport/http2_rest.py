@@ -8,6 +8,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
+from inferd.core.later import resume
 from inferd.errors import InferdError
 from inferd.transport.access import joined
 from inferd.transport.grpc_call import QUEUED_BYTES
@@ -20,7 +21,6 @@ from inferd.transport.http_message import (
 )
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.overload import check_head, memory_of
-from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode

@@ -12,7 +12,7 @@ from typing import TypeVar
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
-from inferd.errors import InferdError, InvalidRequest, Overloaded
+from inferd.errors import InferdError, Overloaded
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.failure import FailureLog
@@ -90,11 +90,6 @@ class GenerateRoutes:
 
     async def _decoded(self, request: HttpRequest, model: str, version: str) -> Asked:
         inputs = self._engine.model_metadata(model, version).inputs
-        coding = request.headers.get(b"content-encoding", b"identity")
-        if coding != b"identity":  # Triton's 400, unlike the 501 of infer
-            name = coding[:40].decode("latin-1")
-            msg = f"Content-Encoding '{name}' is not taken here, send the body as it is"
-            raise InvalidRequest(msg)
         decode = functools.partial(self._codec.decode_request, model, version, request.body, inputs)
         asked = await self._run(decode)
         asked.request.copied_bytes = copied_bytes(asked.request, request.body)

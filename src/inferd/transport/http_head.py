@@ -45,8 +45,12 @@ class HeadReader:
             request = parse_changed_head(head, self.head, self.request)
         if request is None:
             request = parse_head(head, self._forward)
-        expectation = request.headers.get(b"expect", b"100-continue")
-        if expectation.lower() != b"100-continue" and not request.is_http_10:
+        expectation = request.headers.get(b"expect")
+        if (
+            expectation is not None
+            and expectation.lower() != b"100-continue"
+            and not request.is_http_10
+        ):
             raise HttpError(417, "Expect may only be 100-continue")
         length = body_length(request, self._max_body_bytes)
         self.head, self.request, self.length = head, request, length

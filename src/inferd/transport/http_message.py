@@ -76,12 +76,14 @@ class HttpError(Exception):
 
 
 class _Head:
-    """What httptools calls back into."""
+    """What httptools calls back into; `fields` gets the headers one by one, if it is a list."""
 
-    def __init__(self) -> None:
+    __slots__ = ("fields", "headers", "target")
+
+    def __init__(self, fields: list[tuple[bytes, bytes]] | None) -> None:
         self.target = b""
         self.headers: dict[bytes, bytes] = {}
-        self.fields: list[tuple[bytes, bytes]] = []
+        self.fields = fields
 
     def on_url(self, url: bytes) -> None:
         self.target += url
@@ -90,9 +92,12 @@ class _Head:
         key = name.lower()
         value = value.rstrip(b" \t")  # the parser leaves the white space behind a value
         headers = self.headers
-        # A field sent twice means the list of both (RFC 9110, section 5.3).
-        headers[key] = headers[key] + b", " + value if key in headers else value
-        self.fields.append((name, value))
+        if key in headers:  # sent twice it means the list of both (RFC 9110, section 5.3)
+            headers[key] += b", " + value
+        else:
+            headers[key] = value
+        if self.fields is not None:
+            self.fields.append((name, value))
 
 
 def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest:
@@ -101,7 +106,8 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     `forward` chooses the headers that become parameters. Raises HttpError when it is not HTTP/1.0
     or HTTP/1.1.
     """
-    collected = _Head()
+    fields: list[tuple[bytes, bytes]] = []
+    collected = _Head(None if forward is None else fields)
     # A parser that has seen one head waits for its body and would refuse the next head.
     parser = httptools.HttpRequestParser(collected)
     try:
@@ -117,12 +123,14 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
         raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
     headers = collected.headers
     is_http_10 = version == "1.0"
+    is_kept_alive = not is_http_10
     # The parser's own should_keep_alive forgets the header once the message is complete.
-    wishes = {wish.strip().lower() for wish in headers.get(b"connection", b"").split(b",")}
-    is_kept_alive = b"close" not in wishes and (not is_http_10 or b"keep-alive" in wishes)
+    if connection := headers.get(b"connection"):
+        wishes = {wish.strip().lower() for wish in connection.split(b",")}
+        is_kept_alive = b"close" not in wishes and (not is_http_10 or b"keep-alive" in wishes)
     request = HttpRequest(parser.get_method(), collected.target, headers, is_kept_alive, is_http_10)
     if forward is not None:
-        request.forwarded = forwarded_of(collected.fields, forward)
+        request.forwarded = forwarded_of(fields, forward)
     return request
 
 

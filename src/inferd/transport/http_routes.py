@@ -4,18 +4,17 @@ import functools
 import logging
 from time import perf_counter_ns
 
-import msgspec
-
 from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
-from inferd.errors import InferdError, InvalidRequest
+from inferd.errors import InferdError
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.coder import Coder
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import HeaderForward, add_forwarded
+from inferd.transport.http_coded import CODING, CodedBodies
 from inferd.transport.http_coding import MIN_BYTES, choose_coding
 from inferd.transport.http_documents import DocumentRoutes
 from inferd.transport.http_generate import GenerateRoutes
@@ -33,7 +32,6 @@ from inferd.transport.overload import RETRY_AFTER, copied_bytes
 from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.transport.trtis import Trtis
 from inferd.wire import v2_binary, v2_rest
-from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
@@ -70,6 +68,7 @@ class HttpRoutes:
         self._codec = V2Rest(rules, engine.regions.span)
         self._coder = Coder(rules.max_json_bytes)
         self._capacity = engine.capacity
+        self._coded = CodedBodies(self._coder, self._capacity)
         self._failures = FailureLog(log)
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
@@ -86,12 +85,16 @@ class HttpRoutes:
             *MetadataRoutes(self._engine, not_ready_status).routes(),
             Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
             Route("POST", f"{_VERSION}/infer", "inference", self.infer),
-            *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
-            *RepositoryRoutes(self._engine, max_json_bytes).routes(),
-            *LoggingRoutes(self._engine.log).routes(),
             *DocumentRoutes().routes(),
-            *TraceRoutes(self._engine).routes(),
-            *SharedMemoryRoutes(self._engine.regions).routes(),
+            *self._coded.routes(
+                [
+                    *GenerateRoutes(self._engine, self._rules, self._failures).routes(),
+                    *RepositoryRoutes(self._engine, max_json_bytes).routes(),
+                    *LoggingRoutes(self._engine.log).routes(),
+                    *TraceRoutes(self._engine).routes(),
+                    *SharedMemoryRoutes(self._engine.regions).routes(),
+                ]
+            ),
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
@@ -152,8 +155,8 @@ class HttpRoutes:
         ):
             return await self._infer_traced(trace, request, model, version)
         engine = engine or self._engine
-        if coding := headers.get(b"content-encoding"):
-            return await self._infer_coded(coding, request, model, version, engine)
+        if headers.get(CODING):
+            return await self._coded.infer(self.infer, request, model, version, engine)
         body = request.body
         json_size = len(body)
         if (declared := headers.get(_INFER_HEADER)) is not None:
@@ -197,42 +200,6 @@ class HttpRoutes:
         finally:
             trace.stamp(moments.HTTP_SEND_START)
             finish_when_sent(self.tracer, trace, moments.HTTP_SEND_END)
-
-    async def _infer_coded(
-        self,
-        coding: bytes,
-        request: HttpRequest,
-        model: str,
-        version: str,
-        engine: Engine | TracedEngine,
-    ) -> HttpAnswer:
-        """Infer from a compressed body."""
-        headers = {**request.headers, b"content-encoding": b""}
-        plain = msgspec.structs.replace(request, headers=headers)
-        if coding == b"identity":
-            return await self.infer(plain, model, version, engine)
-        if coding not in WINDOW_BITS:
-            return _unknown_coding(coding)
-        if self._capacity.is_full:
-            raise self._capacity.too_many_requests()
-        plain.body = await self._inflated(request.body, coding)
-        size = len(plain.body)
-        try:
-            if not self._capacity.hold(size):
-                raise self._capacity.too_many_bytes(size)
-            return await self.infer(plain, model, version, engine)
-        finally:
-            self._capacity.hold(-size)
-
-    async def _inflated(self, body: memoryview, coding: bytes) -> memoryview:
-        try:
-            return await self._coder.inflate(body, coding)
-        except BadCoding as error:
-            msg = f"the compressed body {error}"
-            raise InvalidRequest(msg) from None
-        except InflatesTooFar as error:
-            msg = f"the body inflates to more than {error} bytes (--http-max-input-size)"
-            raise InvalidRequest(msg) from None
 
     async def _compress(self, answer: HttpAnswer, accept: bytes) -> None:
         coding = choose_coding(accept)
@@ -287,9 +254,3 @@ def wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
     method = request.method[:40].decode("latin-1")
     text = f"method {method} is not allowed here, expected {allowed.decode()}"
     return error_answer(405, text, b"Allow: %b\r\n" % allowed)
-
-
-def _unknown_coding(coding: bytes) -> HttpAnswer:
-    # Triton answers 501 here, not 415: clients match on it.
-    text = f"Content-Encoding '{coding[:40].decode('latin-1')}' is not one of gzip, deflate"
-    return error_answer(501, text, b"Accept-Encoding: gzip, deflate\r\n")

@@ -86,12 +86,11 @@ class GrpcHead(msgspec.Struct, gc=False):
 
 def is_grpc(head: RequestHead) -> bool:
     """Tell whether the Content-Type is gRPC's (Requests, Content-Type)."""
-    return any(
-        name == b"content-type"
-        and value.startswith(b"application/grpc")
-        and value[16:17] in (b"", b"+", b";")
-        for name, value in head.fields
-    )
+    for name, value in head.fields:
+        is_grpc_type = name == b"content-type" and value.startswith(b"application/grpc")
+        if is_grpc_type and value[16:17] in (b"", b"+", b";"):
+            return True
+    return False
 
 
 def decode_grpc_head(head: RequestHead) -> GrpcHead:

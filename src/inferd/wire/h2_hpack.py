@@ -63,7 +63,10 @@ class HeaderDecoder:
         while at < end:
             first = block[at]
             if first & 0x80:  # indexed, section 6.1
-                index, at = _integer(block, at, 7)
+                if first == 0xFF:
+                    index, at = _integer(block, at, 7)
+                else:
+                    index, at = first & 0x7F, at + 1
                 if 0 < index <= _STATIC_COUNT:
                     field = _STATIC[index - 1]
                 else:
@@ -119,7 +122,11 @@ def _integer(block: bytes, at: int, prefix_bits: int) -> tuple[int, int]:
 
 def _text(block: bytes, at: int) -> tuple[bytes, int]:
     is_huffman = block[at] & 0x80
-    length, at = _integer(block, at, 7)
+    length = block[at] & 0x7F
+    if length == 0x7F:
+        length, at = _integer(block, at, 7)
+    else:
+        at += 1
     end = at + length
     text = block[at:end]
     if len(text) != length:

@@ -11,10 +11,12 @@ from inferd.wire.h2_frames import (
     END_STREAM,
     HEADER_BYTES,
     PADDED,
+    STREAM_MASK,
     ConnectionFault,
     ErrorCode,
     StreamFault,
     encode_window_update,
+    read_header,
 )
 from inferd.wire.h2_sender import H2Sender
 from inferd.wire.h2_stream import Buffer, H2Stream
@@ -58,7 +60,19 @@ class H2Receiver(H2Sender):
         if is_last:
             self._data_stream = None
 
-    def _data(self, flags: int, stream_id: int, data: Buffer, start: int, stop: int) -> None:
+    def _data(self, header: tuple[int, ...], data: Buffer, start: int, stop: int) -> int:
+        """Take a whole DATA frame, its payload data[start:stop]; return where the next one begins.
+
+        A large message comes in many frames of the largest size its sender uses. Those right
+        behind each other are taken together.
+        """
+        flags, stream_id = header[-2], header[-1] & STREAM_MASK
+        if not flags and stop > start:
+            spans = self._run(stream_id, header, data, start, stop)
+            if spans is not None:
+                self.streams[stream_id].on_data_run(data, spans)
+                return spans[-1][1]
+        end = stop
         length = stop - start
         overhead = 0
         if flags & PADDED:
@@ -68,10 +82,10 @@ class H2Receiver(H2Sender):
             stop -= padding
         stream = self._receiver(stream_id, length)
         if stream is None:
-            return
+            return end
         if stream.is_local_done:
             self._drop(stream, length, ends=bool(flags & END_STREAM))
-            return
+            return end
         stream.uncredited += overhead
         ends = bool(flags & END_STREAM)
         if stream.head.content_length >= 0:
@@ -81,6 +95,31 @@ class H2Receiver(H2Sender):
         elif start == stop:
             self._budget.note_empty(self.last_stream_id)
         stream.on_data(data, start, stop, ends=ends)
+        return end
+
+    def _run(
+        self, stream_id: int, header: tuple[int, ...], data: Buffer, start: int, stop: int
+    ) -> list[tuple[int, int]] | None:
+        """Take the frame data[start:stop], and those behind it that have the same header.
+
+        None when they need more than that: then nothing was done.
+        """
+        stream = self.streams.get(stream_id)
+        if stream is None or not stream.takes_runs or stream.is_remote_done or stream.is_local_done:
+            return None
+        length = stop - start
+        last = len(data) - length - HEADER_BYTES
+        spans = [(start, stop)]
+        while stop <= last and header == read_header(data, stop):
+            stop += HEADER_BYTES + length
+            spans.append((stop - length, stop))
+        count = length * len(spans)
+        if (declared := stream.head.content_length) >= 0:
+            if stream.received_bytes + count > declared:
+                return None
+            stream.received_bytes += count
+        self._receiver(stream_id, count)
+        return spans
 
     def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
         """Begin a DATA frame; return from where bytes are kept: its header, until its pad length.

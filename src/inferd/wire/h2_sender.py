@@ -50,12 +50,7 @@ class H2Sender:
         self.peer_stream_window = DEFAULT_WINDOW
         self.peer_frame_bytes = DEFAULT_FRAME_BYTES
         self.table_update = b""  # to stand before the next header block
-        self._blocked: dict[int, H2Stream] = {}
-
-    @property
-    def has_blocked(self) -> bool:
-        """Whether a stream waits for the connection's window or the socket alone."""
-        return bool(self._blocked)
+        self.blocked: dict[int, H2Stream] = {}  # that wait for the window of all, or the socket
 
     def send_headers(self, stream: H2Stream, block: bytes, *, ends: bool = False) -> None:
         """Send a header block; `ends`: nothing follows. What is pending must have gone before."""
@@ -79,55 +74,74 @@ class H2Sender:
                 stream.pending.append(buffer)
                 stream.pending_bytes += size
         stream.ending = ending
-        self._blocked[stream.id] = stream
+        self.blocked[stream.id] = stream
         self.pump()
 
     def pump(self) -> None:
         """Turn what is pending into frames, the streams by turns, as far as it may go now."""
-        while self._blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
+        while self.blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
             has_moved = False
-            for stream in list(self._blocked.values()):
+            for stream in list(self.blocked.values()):
                 if stream.pending_bytes:
-                    room = min(stream.send_window, self.send_window, self.peer_frame_bytes)
+                    room = min(stream.send_window, self.send_window, self._turn_bytes())
                     if stream.send_window <= 0:
-                        del self._blocked[stream.id]  # its WINDOW_UPDATE brings it back
+                        del self.blocked[stream.id]  # its WINDOW_UPDATE brings it back
                         continue
                     if room <= 0:
                         continue
-                    self._send_frame(stream, min(room, stream.pending_bytes))
+                    self._send_frames(stream, min(room, stream.pending_bytes))
                     has_moved = True
-                if not stream.pending_bytes and stream.id in self._blocked:
-                    del self._blocked[stream.id]
+                if not stream.pending_bytes and stream.id in self.blocked:
+                    del self.blocked[stream.id]
                     self._finish(stream)
                 if self.out_bytes >= OUTPUT_BYTES:
                     return
             if not has_moved:
                 return
 
-    def _send_frame(self, stream: H2Stream, length: int) -> None:
-        """Send one DATA frame of `length` pending bytes; nothing is copied."""
-        pending: deque[Buffer] = stream.pending or deque()
+    def _turn_bytes(self) -> int:
+        """Return how much a stream may send in its turn: a frame, all that goes if it is alone."""
+        if len(self.blocked) > 1:
+            return self.peer_frame_bytes
+        return max(self.peer_frame_bytes, OUTPUT_BYTES - self.out_bytes)
+
+    def _send_frames(self, stream: H2Stream, length: int) -> None:
+        """Send `length` pending bytes in DATA frames, all but the last as large as may be."""
         stream.send_window -= length
         self.send_window -= length
         stream.pending_bytes -= length
         stream.sent_bytes += length
         ends = stream.ending == b"" and not stream.pending_bytes
+        largest = self.peer_frame_bytes
+        if length > largest:
+            header = frame_header(largest, DATA, 0, stream.id)
+            while length > largest:
+                self._send_frame(stream, header, largest)
+                length -= largest
+        self._send_frame(
+            stream, frame_header(length, DATA, END_STREAM if ends else 0, stream.id), length
+        )
+        if ends:
+            self.blocked.pop(stream.id, None)
+            self._end(stream)
+
+    def _send_frame(self, stream: H2Stream, header: bytes, length: int) -> None:
+        """Send one frame of `length` pending bytes; nothing is copied."""
+        pending: deque[Buffer] = stream.pending or deque()
         out = self.out
-        out.append(frame_header(length, DATA, END_STREAM if ends else 0, stream.id))
+        out.append(header)
         self.out_bytes += length + HEADER_BYTES
         self.frames_sent += 1
         while length:
-            buffer = pending.popleft()
+            buffer = pending[0]
             size = len(buffer)
             if size > length:
                 view = memoryview(buffer)
-                buffer, size = view[:length], length
-                pending.appendleft(view[length:])
-            out.append(buffer)
+                out.append(view[:length])
+                pending[0] = view[length:]
+                return
+            out.append(pending.popleft())
             length -= size
-        if ends:
-            self._blocked.pop(stream.id, None)
-            self._end(stream)
 
     def _finish(self, stream: H2Stream) -> None:
         """Act on a stream whose pending data are all in frames."""
@@ -196,7 +210,7 @@ class H2Sender:
     def forget(self, stream: H2Stream) -> None:
         """Take a stream off the list; nothing more is sent on it."""
         self.streams.pop(stream.id, None)
-        self._blocked.pop(stream.id, None)
+        self.blocked.pop(stream.id, None)
         stream.is_local_done = True
         stream.pending = None
         stream.pending_bytes = 0
@@ -239,7 +253,7 @@ class H2Sender:
         stream.send_window += increment
         stream.full_window = max(stream.full_window, stream.send_window)
         if stream.pending_bytes:
-            self._blocked[stream.id] = stream
+            self.blocked[stream.id] = stream
 
     def move_windows(self, size: int) -> None:
         """Let streams have a window of `size` from the start, those that are open as well.

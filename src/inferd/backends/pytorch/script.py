@@ -42,6 +42,7 @@ class Script:
     def __init__(self, torch: ModuleType, module: Any, device: Any) -> None:
         self.torch = torch
         self.module = module
+        self.call = module._c._get_method("forward")  # what calling the module comes to
         self.device = device
         schema = module.forward.schema
         self.arguments = [
@@ -132,7 +133,7 @@ def _context(torch: ModuleType, config: ModelConfig) -> Callable[[], object]:
 
 def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]], Any]:
     """Return what calls the module with a request's arrays."""
-    torch, module = script.torch, script.module
+    torch, module = script.torch, script.call
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
     order = inputs_in_order(config, script.arguments)
     kind = script.arguments[0].kind if len(script.arguments) == 1 else ""

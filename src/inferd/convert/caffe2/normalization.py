@@ -6,8 +6,8 @@ import numpy as np
 
 from inferd.convert.caffe2.call import Call, Converted
 from inferd.convert.caffe2.elementwise import along_channels
-from inferd.convert.caffe2.window import channels_first, channels_last
 from inferd.convert.graph import Graph, Value
+from inferd.convert.window import channels_first, channels_last
 
 
 def _softmax(call: Call) -> Converted:

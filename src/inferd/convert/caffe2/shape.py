@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from inferd.convert.caffe2.call import Call, Converted
-from inferd.convert.caffe2.window import channels_first, channels_last
 from inferd.convert.graph import Graph, Value
+from inferd.convert.window import channels_first, channels_last
 from inferd.tensor.dtype import DataType
 
 _END = 2**63 - 1

@@ -7,18 +7,15 @@ import numpy as np
 
 from inferd.convert.caffe2.call import Call, Converted
 from inferd.convert.graph import Graph, Value
+from inferd.convert.window import Window, channels_first, channels_last
 
 _VALID, _SAME, _CAFFE_POOLING = 1, 2, 3  # caffe2::LegacyPadding
 
 
 @dataclass(slots=True)
-class Window:
-    """Size and steps of a window along its spatial axes; `pads` are the heads, then the tails."""
+class Caffe2Window(Window):
+    """A window whose paddings may depend on the size of the input."""
 
-    kernel: list[int]
-    strides: list[int]
-    dilations: list[int]
-    pads: list[int]
     legacy_pad: int
 
     @property
@@ -32,10 +29,10 @@ class Window:
         return None if self.auto_pad else self.pads
 
 
-def _window(call: Call) -> Window:
+def _window(call: Call) -> Caffe2Window:
     kernel = _sizes(call, "kernel")
     dims = len(kernel)
-    window = Window(
+    window = Caffe2Window(
         kernel,
         _sizes(call, "stride") or [1] * dims,
         _sizes(call, "dilation") or [1] * dims,
@@ -72,41 +69,23 @@ def pads_of(call: Call) -> list[int]:
     return call.integers("pads")
 
 
-# --- the order of dims ---
-
-
-def channels_first(graph: Graph, value: Value, rank: int) -> Value:
-    """Return `value`, of `rank` dims in NHWC order, in NCHW order."""
-    return graph.transpose(value, (0, rank - 1, *range(1, rank - 1)))
-
-
-def channels_last(graph: Graph, value: Value, rank: int) -> Value:
-    """Return `value`, of `rank` dims in NCHW order, in NHWC order."""
-    return graph.transpose(value, (0, *range(2, rank), 1))
-
-
 # --- convolutions ---
 
 
 def _conv(call: Call) -> Converted:
     graph, x, weight = call.graph, call.input(0), call.input(1)
     window = _window(call)
-    rank = len(window.kernel) + 2
+    rank = window.rank
     if call.is_nhwc:
         x, weight = channels_first(graph, x, rank), channels_first(graph, weight, rank)
     x = _cropped(graph, x, window)
     if window.legacy_pad == _CAFFE_POOLING:
         x = _padded_for_caffe(graph, x, window)
         window.pads = [0] * len(window.pads)
-    y = graph.add(
+    y = window.convolve(
+        graph,
         "Conv",
-        x,
-        weight,
-        call.inputs[2] if len(call.inputs) > 2 else None,
-        rank=rank,
-        kernel_shape=window.kernel,
-        strides=window.strides,
-        dilations=window.dilations,
+        (x, weight, _bias(call)),
         pads=window.explicit_pads,
         auto_pad=window.auto_pad,
         group=call.integer("group", 1),
@@ -119,23 +98,22 @@ def _conv_transpose(call: Call) -> Converted:
     window = _window(call)
     if window.legacy_pad not in (0, _VALID):
         call.refuse("legacy_pad of a ConvTranspose can only be NOTSET or VALID")
-    rank = len(window.kernel) + 2
+    rank = window.rank
     if call.is_nhwc:
         x, weight = channels_first(graph, x, rank), channels_first(graph, weight, rank)
-    y = graph.add(
+    y = window.convolve(
+        graph,
         "ConvTranspose",
-        x,
-        weight,
-        call.inputs[2] if len(call.inputs) > 2 else None,
-        rank=rank,
-        kernel_shape=window.kernel,
-        strides=window.strides,
-        dilations=window.dilations,
+        (x, weight, _bias(call)),
         pads=[0] * len(window.pads) if window.legacy_pad == _VALID else window.pads,
         output_padding=_sizes(call, "adj") or None,
         group=call.integer("group", 1),
     )
     return channels_last(graph, y, rank) if call.is_nhwc else y
+
+
+def _bias(call: Call) -> Value | None:
+    return call.inputs[2] if len(call.inputs) > 2 else None
 
 
 # --- pools ---
@@ -152,7 +130,7 @@ def _pool(op: str) -> Callable[[Call], Converted]:
             y = graph.add(f"Global{op}Pool", x, rank=rank)
         else:
             window = _window(call)
-            rank = len(window.kernel) + 2
+            rank = window.rank
             x = channels_first(graph, x, rank) if call.is_nhwc else x
             y = _pool_window(call, op, x, window)
         return channels_last(graph, y, rank) if call.is_nhwc else y
@@ -160,7 +138,7 @@ def _pool(op: str) -> Callable[[Call], Converted]:
     return convert
 
 
-def _pool_window(call: Call, op: str, x: Value, window: Window) -> Value:
+def _pool_window(call: Call, op: str, x: Value, window: Caffe2Window) -> Value:
     if set(window.dilations) != {1}:
         call.refuse("there are no pools with dilation")
     graph, dims = call.graph, len(window.kernel)
@@ -185,18 +163,20 @@ def _pool_window(call: Call, op: str, x: Value, window: Window) -> Value:
     )
 
 
-def _leaves_gaps(window: Window) -> bool:
+def _leaves_gaps(window: Caffe2Window) -> bool:
     return any(step > size for step, size in zip(window.strides, window.kernel, strict=True))
 
 
-def _caffe_pool(graph: Graph, op: str, x: Value, window: Window, *, counts_pads: bool) -> Value:
+def _caffe_pool(
+    graph: Graph, op: str, x: Value, window: Caffe2Window, *, counts_pads: bool
+) -> Value:
     """Return a pool of Caffe's own padding, all of which is put around `x` beforehand."""
 
     def pool(padded: Value) -> Value:
         return graph.add(
             f"{op}Pool",
             padded,
-            rank=len(window.kernel) + 2,
+            rank=window.rank,
             kernel_shape=window.kernel,
             strides=window.strides,
         )
@@ -221,7 +201,7 @@ _LOWEST, _TINY = float(np.finfo(np.float32).min), float(np.finfo(np.float32).tin
 # --- paddings that depend on the size of the input ---
 
 
-def _cropped(graph: Graph, x: Value, window: Window) -> Value:
+def _cropped(graph: Graph, x: Value, window: Caffe2Window) -> Value:
     """Return `x` without what SAME passes over before the first window and after the last.
 
     Where steps are longer than the window there may be less than nothing to pad, which Caffe2
@@ -240,7 +220,9 @@ def _cropped(graph: Graph, x: Value, window: Window) -> Value:
     return graph.add("Slice", x, head, graph.add("Sub", sizes, tail), axes)
 
 
-def _padded_for_caffe(graph: Graph, x: Value, window: Window, fill: Value | None = None) -> Value:
+def _padded_for_caffe(
+    graph: Graph, x: Value, window: Caffe2Window, fill: Value | None = None
+) -> Value:
     """Return `x` with what Caffe's own rule puts around it: its windows fit in exactly.
 
     Caffe rounds the number of windows up, and then leaves out a last one that would start in the

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inferd.convert.graph import Graph, Value
+from inferd.convert.graph import Value
 from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.window import Window, channels_first, channels_last
 from inferd.tensor.dtype import DataType
 
 # --- matrices ---
@@ -131,22 +132,18 @@ def _softmax_activation(call: Call) -> Converted:
 
 
 @dataclass(slots=True)
-class _Window:
-    """Size and steps of a window; `pads` are the same before and behind."""
+class MxnetWindow(Window):
+    """A window, and whether the channels are the last dim of what it slides over."""
 
-    kernel: list[int]
-    strides: list[int]
-    dilations: list[int]
-    pads: list[int]
-    is_last: bool  # whether the channels are the last dim
+    is_last: bool
 
 
-def _window(call: Call) -> _Window:
+def _window(call: Call) -> MxnetWindow:
     kernel = call.integers("kernel")
     dims = len(kernel)
     pad = call.integers("pad") or [0] * dims
     layout = call.word("layout", "")
-    window = _Window(
+    window = MxnetWindow(
         kernel,
         call.integers("stride") or [1] * dims,
         call.integers("dilate") or [1] * dims,
@@ -166,22 +163,12 @@ def _window(call: Call) -> _Window:
 def _convolution(call: Call) -> Converted:
     graph, x, weight = call.graph, call.input(0), call.input(1)
     window = _window(call)
-    rank = len(window.kernel) + 2
+    rank = window.rank
     if window.is_last:
-        x, weight = _first(graph, x, rank), _first(graph, weight, rank)
-    y = graph.add(
-        "Conv",
-        x,
-        weight,
-        None if call.flag("no_bias") else call.input(2),
-        rank=rank,
-        kernel_shape=window.kernel,
-        strides=window.strides,
-        dilations=window.dilations,
-        pads=window.pads,
-        group=call.integer("num_group", 1),
-    )
-    return _last(graph, y, rank) if window.is_last else y
+        x, weight = channels_first(graph, x, rank), channels_first(graph, weight, rank)
+    bias = None if call.flag("no_bias") else call.input(2)
+    y = window.convolve(graph, "Conv", (x, weight, bias), group=call.integer("num_group", 1))
+    return channels_last(graph, y, rank) if window.is_last else y
 
 
 def _deconvolution(call: Call) -> Converted:
@@ -191,27 +178,13 @@ def _deconvolution(call: Call) -> Converted:
         call.refuse("target_shape cannot be converted")
     if window.is_last:
         call.refuse("a layout with the channels last cannot be converted")
-    return graph.add(
+    return window.convolve(
+        graph,
         "ConvTranspose",
-        x,
-        weight,
-        None if call.flag("no_bias", default=True) else call.input(2),
-        rank=len(window.kernel) + 2,
-        kernel_shape=window.kernel,
-        strides=window.strides,
-        dilations=window.dilations,
-        pads=window.pads,
+        (x, weight, None if call.flag("no_bias", default=True) else call.input(2)),
         output_padding=call.integers("adj") or None,
         group=call.integer("num_group", 1),
     )
-
-
-def _first(graph: Graph, value: Value, rank: int) -> Value:
-    return graph.transpose(value, (0, rank - 1, *range(1, rank - 1)))
-
-
-def _last(graph: Graph, value: Value, rank: int) -> Value:
-    return graph.transpose(value, (0, *range(2, rank), 1))
 
 
 _POOLS = {"max": "MaxPool", "avg": "AveragePool", "sum": "AveragePool", "lp": "LpPool"}
@@ -226,8 +199,8 @@ def _pooling(call: Call) -> Converted:
     window, convention = _window(call), call.word("pooling_convention", "valid")
     if convention not in ("valid", "full") or (convention == "full" and kind in ("sum", "lp")):
         call.refuse(f"pooling_convention '{convention[:100]}' cannot be converted")
-    rank = len(window.kernel) + 2
-    x = _first(graph, x, rank) if window.is_last else x
+    rank = window.rank
+    x = channels_first(graph, x, rank) if window.is_last else x
     counts_pads = kind == "sum" or (kind == "avg" and call.flag("count_include_pad", default=True))
     if convention == "full" and _may_start_outside(window):
         y = _full_pool(call, kind, x, window, counts_pads=counts_pads)
@@ -245,16 +218,16 @@ def _pooling(call: Call) -> Converted:
         )
     if kind == "sum":
         y = graph.add("Mul", y, call.like(y, float(np.prod(window.kernel))))
-    return _last(graph, y, rank) if window.is_last else y
+    return channels_last(graph, y, rank) if window.is_last else y
 
 
-def _may_start_outside(window: _Window) -> bool:
+def _may_start_outside(window: MxnetWindow) -> bool:
     """Tell whether a last window may start behind the image, which ONNX leaves out."""
     steps = zip(window.pads, window.strides, window.kernel, strict=False)
     return any(pad + step > size for pad, step, size in steps)
 
 
-def _full_pool(call: Call, kind: str, x: Value, window: _Window, *, counts_pads: bool) -> Value:
+def _full_pool(call: Call, kind: str, x: Value, window: MxnetWindow, *, counts_pads: bool) -> Value:
     """Return a pool of as many windows as begin anywhere, what is missing put around `x`."""
     graph, dims = call.graph, len(window.kernel)
     pad, strides = window.pads[:dims], graph.ints(*window.strides)

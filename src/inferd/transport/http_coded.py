@@ -1,0 +1,85 @@
+"""CodedBodies: a compressed body is inflated before the call it is for (RFC 9110, section 8.4)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from inferd.engine.capacity import Capacity
+from inferd.errors import InvalidRequest
+from inferd.transport.coder import Coder
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import HttpCall, Route
+from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
+from inferd.wire.v2_rest import encode_error
+
+CODING = b"content-encoding"
+
+_TAKEN = b"Accept-Encoding: gzip, deflate\r\n"
+
+
+class CodedBodies:
+    """Undoes the Content-Encoding of requests, with `coder` and counted in `capacity`."""
+
+    def __init__(self, coder: Coder, capacity: Capacity) -> None:
+        self._coder = coder
+        self._capacity = capacity
+
+    def routes(self, routes: Iterable[Route]) -> list[Route]:
+        """Return `routes` with calls that take coded bodies as well."""
+        return [
+            route._replace(call=self._taking(route)) if route.verb == "POST" else route
+            for route in routes
+        ]
+
+    async def infer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
+        """Return what `call`, an inference, answers to `request` with its body inflated.
+
+        Raises InvalidRequest when that cannot be, and Overloaded when there is no room for it.
+        """
+        if self._capacity.is_full:
+            raise self._capacity.too_many_requests()
+        return await self._answer(call, request, *more)
+
+    def _taking(self, route: Route) -> HttpCall:
+        call = route.call
+        answer = self.infer if route.api == "inference" else self._answer
+
+        async def taking(request: HttpRequest, *names: str) -> HttpAnswer:
+            if request.headers.get(CODING):
+                return await answer(call, request, *names)
+            return await call(request, *names)
+
+        return taking
+
+    async def _answer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
+        coding = request.headers[CODING]
+        plain = msgspec.structs.replace(request, headers={**request.headers, CODING: b""})
+        if coding == b"identity":
+            return await call(plain, *more)
+        if coding not in WINDOW_BITS:
+            return _unknown(coding)
+        plain.body = await self._inflated(request.body, coding)
+        size = len(plain.body)
+        try:
+            if not self._capacity.hold(size):
+                raise self._capacity.too_many_bytes(size)
+            return await call(plain, *more)
+        finally:
+            self._capacity.hold(-size)
+
+    async def _inflated(self, body: memoryview, coding: bytes) -> memoryview:
+        try:
+            return await self._coder.inflate(body, coding)
+        except BadCoding as error:
+            msg = f"the compressed body {error}"
+            raise InvalidRequest(msg) from None
+        except InflatesTooFar as error:
+            msg = f"the body inflates to more than {error} bytes (--http-max-input-size)"
+            raise InvalidRequest(msg) from None
+
+
+def _unknown(coding: bytes) -> HttpAnswer:
+    # Triton answers 501 here, not 415: clients match on it.
+    text = f"Content-Encoding '{coding[:40].decode('latin-1')}' is not one of gzip, deflate"
+    return HttpAnswer(501, [encode_error(text)], headers=_TAKEN)
