@@ -193,6 +193,12 @@ class Execution:
         loop = self._home or asyncio.get_running_loop()
         self._submit(StartedJob(requests, loop, finished, wanted))
 
+    def cancel(self, request: InferRequest) -> None:
+        """Note that nobody waits for the answer of `request`, which was started, any more.
+
+        Where instances run in threads they are not told: these have no use for it.
+        """
+
     def count_round(self, request: InferRequest, *, failed: bool) -> None:
         """Count an execution of `request` alone that is not all of its executions."""
         self._counts.add_shared_execution(request, (request,), failed=failed)

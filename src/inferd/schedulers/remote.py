@@ -40,6 +40,13 @@ class RemoteExecution(Execution):
         """See Execution.run_inline: nothing runs on the event loop."""
         del requests
 
+    def cancel(self, request: InferRequest) -> None:
+        """See Execution.cancel. Its instance is told, the others of its batch run on."""
+        for job, instance in self._running.items():
+            if any(one is request for one in job.requests):
+                instance.cancel((request,))
+                return
+
     async def close(self, timeout_s: float) -> None:
         """See Execution.close."""
         self._is_closed = True

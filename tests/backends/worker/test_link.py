@@ -1,127 +1,234 @@
-"""Link: what is sent arrives, in order, and leaves the event loop its turns."""
+"""The server's end of the line, against whatever a worker may say, and one that does not listen."""
 
 import asyncio
-import os
-import socket
+import gc
 
-import numpy as np
+import msgspec
 import pytest
+from line_peer import PATIENCE_S, SIZE, Peer, packed
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
-from inferd.backends.worker.link import PIECE_BYTES, Link, LinkClosed, Payload
-
-SIZE = 4 * PIECE_BYTES
+from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.bootstrap.inferd_worker.line import Payload as WorkersPayload
+from inferd.backends.worker.link import CLOSED, DEAF, GARBLED, Link, LinkClosed, Payload
 
 
 class Ends:
-    """Two links that talk to each other; `came` is what the second got: kind, bytes, numbers."""
+    """A Link, its peer, and what came of it."""
 
-    def __init__(self):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._sockets = ours, theirs
-        self._fds = [os.memfd_create(f"inferd-test-{os.getpid()}") for _ in "12"]
-        for fd in self._fds:
-            os.ftruncate(fd, SIZE)
-        there, back = self._fds
-        self.came = []
+    def __init__(self, most_bytes=1 << 20):
+        self.peer = Peer()
+        self.heard = []
         self.lost = []
-        self._changed = asyncio.Event()
-        self.sender = self._end(ours, there, back, lambda *_: None)
-        self.reader = self._end(theirs, back, there, self._note)
+        self.fails = None
+        peer = self.peer
+        self.link = Link(
+            peer.socket, peer.arena, peer.received, self._receive, self.lost.append, most_bytes
+        )
 
-    def _end(self, sock, outgoing, incoming, receive):
-        received = Received(incoming, SIZE, writable=False)
-        return Link(sock, Arena(outgoing, SIZE, 0), received, receive, lambda: self.lost.append(1))
-
-    def _note(self, kind, _document, data, numbers):
-        self.came.append((kind, bytes(data), numbers))
-        self._changed.set()
-
-    async def got(self, count):
-        """Wait for so many packets."""
-        while len(self.came) < count:
-            self._changed.clear()
-            await self._changed.wait()
-
-    def close(self):
-        for link in (self.sender, self.reader):
-            link.close()
-        for sock in self._sockets:
-            sock.close()
-        for fd in self._fds:
-            os.close(fd)
+    def _receive(self, kind, document, data, *_):
+        if self.fails is not None:
+            raise self.fails
+        self.heard.append((kind, bytes(document), data))
 
 
 @pytest.fixture
 def ends():
-    made = Ends()
-    yield made
-    made.close()
+    made = []
+
+    def make(**more):
+        made.append(Ends(**more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.link.close()
+        one.heard.clear()
+        one.peer.close()
 
 
-def payload_of(*arrays):
+def payload_of(*parts):
     payload = Payload()
-    for array in arrays:
-        payload.add(memoryview(array).cast("B"))
+    for part in parts:
+        payload.add(memoryview(part))
     return payload
 
 
-def test_a_packet_arrives_with_its_numbers(ends):
-    ends.sender.send(packet.EXECUTE, [["x"]], payload_of(b"1234"), (7, 8, 9))
-    assert ends.reader.wait(10)
-    [(kind, data, numbers)] = ends.came
-    assert (kind, data[:4], numbers) == (packet.EXECUTE, b"1234", (7, 8, 9))
+# --- what is said in order ---
 
 
-def test_large_tensors_are_copied_while_others_have_their_turn(ends):
-    large = np.arange(3 * PIECE_BYTES // 8 + 5)
-    turns = []
-
-    async def test():
-        loop = asyncio.get_running_loop()
-        ends.sender.attach(loop)
-
-        async def others():
-            while True:
-                turns.append(len(ends.came))
-                await asyncio.sleep(0)
-
-        other = loop.create_task(others())
-        await asyncio.sleep(0)
-        ends.sender.send(packet.EXECUTE, [], payload_of(large[:9], large), (1, 0, 0))
-        ends.sender.send(packet.CANCEL, [[1]])
-        ends.sender.send(packet.EXECUTE, [], payload_of(b"small"), (2, 0, 0), holds=True)
-        ends.reader.attach(loop)
-        await asyncio.wait_for(ends.got(3), 30)
-        other.cancel()
-
-    asyncio.run(test())
-    first, second, third = ends.came
-    start = packet.aligned(9 * 8)
-    assert first[0] == packet.EXECUTE
-    assert first[1][start : start + large.nbytes] == large.tobytes()
-    assert second[0] == packet.CANCEL
-    assert third[2] == (2, 0, 0)
-    assert turns.count(0) >= 3
+@pytest.mark.parametrize("size", [1, 63, 64, 65, packet.INLINE_BYTES, 200_000, SIZE + 1])
+def test_what_is_sent_arrives(ends, size):
+    one = ends()
+    one.link.send(packet.EXECUTE, ["x"], payload_of(b"a" * size, b"b"))
+    kind, document, data = one.peer.hear()
+    assert (kind, document) == (packet.EXECUTE, ["x"])
+    assert bytes(data[:size]) == b"a" * size
+    assert bytes(data[packet.aligned(size) : packet.aligned(size) + 1]) == b"b"
 
 
-def test_a_link_that_closes_while_tensors_are_copied_sends_nothing_more(ends):
-    large = np.zeros(2 * PIECE_BYTES, np.uint8)
-
-    async def test():
-        ends.sender.attach(asyncio.get_running_loop())
-        ends.sender.send(packet.EXECUTE, [], payload_of(large))
-        ends.sender.close()
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-    asyncio.run(test())
-    assert not ends.reader.wait(0)
-    assert ends.came == []
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_what_the_worker_sends_arrives(ends, size):
+    one = ends()
+    payload = WorkersPayload()
+    payload.add(b"c" * size)
+    one.peer.line.send(packet.RESULT, [7], payload)
+    assert one.link.wait(PATIENCE_S)
+    [(kind, document, data)] = one.heard
+    assert (kind, document) == (packet.RESULT, b"[[],7]")
+    assert bytes(data[:size]) == b"c" * size
 
 
-def test_what_the_other_end_cannot_read_any_more_is_told(ends):
-    ends._sockets[1].close()
+def test_memory_is_used_again_when_the_worker_has_let_go(ends):
+    one = ends()
+    for _ in range(20):
+        one.link.send(packet.EXECUTE, [], payload_of(b"a" * (SIZE // 2)))
+        one.peer.hear()
+        gc.collect()
+        one.peer.line.release()
+        while not one.heard:
+            assert one.link.wait(PATIENCE_S)
+        one.link.give([0])
+        one.heard.clear()
+    assert one.peer.arena.taken_count == 0
+
+
+def test_what_finds_no_room_is_refused_and_takes_none(ends):
+    one = ends()
+    with pytest.raises(ArenaFull):
+        one.link.send(packet.EXECUTE, [], payload_of(bytes(5 * SIZE)))
+    assert one.peer.arena.taken_count == 0
+    one.link.send(packet.EXECUTE, ["small"])
+    assert one.peer.hear()[1] == ["small"]
+
+
+# --- what no worker says ---
+
+GARBAGE = {
+    "a byte": b"x",
+    "half a header": bytes(packet.HEADER.size - 1),
+    "a header alone": bytes(packet.HEADER.size),
+    "no JSON": packed(packet.RESULT, b"{nothing"),
+    "no document": packed(packet.RESULT, b""),
+    "a packet, then half a header": packed(packet.LOG, [[]]) + b"xyz",
+    "a document longer than its packet": packed(packet.RESULT, [[]], sizes=(1 << 20, None)),
+    "a payload longer than its packet": packed(packet.RESULT, [[], 1], sizes=(None, 1 << 63)),
+    "a block before the arena": packed(packet.RESULT, [[]], offset=-64),
+    "a block behind the arena": packed(packet.RESULT, [[]], offset=SIZE),
+    "a block over the arena's end": packed(
+        packet.RESULT, [[]], offset=SIZE - 64, sizes=(None, 4096)
+    ),
+    "a block of nothing": packed(packet.RESULT, [[]], offset=0, sizes=(None, 0)),
+    "a block of everything": packed(packet.RESULT, [[]], offset=0, sizes=(None, (1 << 64) - 1)),
+    "a block far away": packed(packet.RESULT, [[]], offset=(1 << 62), sizes=(None, 4096)),
+    "a block that is no document": packed(packet.RESULT, [[]], offset=0, sizes=(None, 4096)),
+    "more than a datagram may hold": bytes(packet.MAX_PACKET * 2),
+}
+HARMLESS = {"a document longer than its packet", "a payload longer than its packet"}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_what_no_worker_says_ends_the_line(ends, what):
+    one = ends()
+
+    def decode(kind, document, data, *_):
+        assert len(bytes(document)) + len(data) <= packet.MAX_PACKET
+        one.heard.append(msgspec.json.decode(document))
+
+    one.link._receive = decode
+    one.peer.say(packed(packet.LOG, [[], "before"]))
+    one.peer.say(GARBAGE[what])
+    for _ in range(2):
+        assert one.link.wait(PATIENCE_S)
+    assert one.heard[0] == [[], "before"]
+    assert one.lost == ([] if what in HARMLESS else [GARBLED])
+
+
+def test_the_same_block_twice_ends_the_line(ends):
+    one = ends()
+    payload = WorkersPayload()
+    payload.add(bytes(50_000))
+    one.peer.line.send(packet.RESULT, [1], payload)
+    assert one.link.wait(PATIENCE_S)
+    one.peer.say(packed(packet.RESULT, [[]], offset=0, sizes=(None, 50_000)))
+    assert one.link.wait(PATIENCE_S)
+    assert len(one.heard) == 1
+    assert one.lost == [GARBLED]
+
+
+@pytest.mark.parametrize("offsets", [[1], [-1], [10**30], [0, 0, 0]])
+def test_memory_that_was_not_given_is_not_taken_back(ends, offsets):
+    one = ends()
+    one.link.give(offsets)
+    assert one.peer.arena.taken_count == 0
+    one.link.send(packet.EXECUTE, [], payload_of(bytes(50_000)))
+    assert one.peer.arena.taken_count == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(ValueError(), GARBLED), (KeyError(), GARBLED), (LinkClosed(), CLOSED)]
+)
+def test_what_the_receiver_raises_ends_the_line(ends, caplog, error, why):
+    one = ends()
+    one.fails = error
+    one.peer.say(packed(packet.LOG, [[]]))
+    one.peer.say(packed(packet.LOG, [[]]))
+    assert one.link.wait(PATIENCE_S)
+    assert one.link.wait(PATIENCE_S)
+    assert one.lost == [why]
+    assert bool(caplog.records) is isinstance(error, KeyError)
+    one.fails = None
+
+
+def test_a_closed_end_is_told_once(ends):
+    one = ends()
+    one.peer.other.close()
+    for _ in range(3):
+        assert one.link.wait(PATIENCE_S)
+    assert one.lost == [CLOSED]
     with pytest.raises(LinkClosed):
-        ends.sender.send(packet.RELEASE, [])
+        one.link.send(packet.RELEASE, [])
+
+
+# --- a worker that does not read ---
+
+
+def test_what_waits_for_a_slow_worker_arrives_in_its_order(ends):
+    one = ends()
+
+    async def send():
+        one.link.attach(asyncio.get_running_loop())
+        for number in range(2000):
+            one.link.send(packet.REPLY, [number, "x" * 300])
+        assert one.link._backlog
+        for number in range(2000):
+            while not one.peer.is_told():  # noqa: ASYNC110  it is no task that tells
+                await asyncio.sleep(0.001)
+            assert one.peer.hear()[1][0] == number
+        assert not one.link._backlog
+        assert one.link._backlog_bytes == 0
+        one.link.close()
+
+    asyncio.run(asyncio.wait_for(send(), PATIENCE_S))
+    assert one.lost == []
+
+
+@pytest.mark.parametrize("is_attached", [False, True])
+def test_a_worker_that_never_reads_is_given_up(ends, is_attached):
+    one = ends(most_bytes=1 << 20)
+
+    async def send():
+        if is_attached:
+            one.link.attach(asyncio.get_running_loop())
+        sent_bytes = 0
+        with pytest.raises(LinkClosed):  # noqa: PT012
+            while sent_bytes < 8 << 20:
+                one.link.send(packet.REPLY, ["x" * 10_000])
+                sent_bytes += 10_000
+        assert one.lost == [DEAF]
+        assert not one.link._backlog
+        with pytest.raises(LinkClosed):
+            one.link.send(packet.REPLY, ["late"])
+        assert one.lost == [DEAF]
+
+    asyncio.run(asyncio.wait_for(send(), PATIENCE_S))

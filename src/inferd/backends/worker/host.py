@@ -7,6 +7,7 @@ it gives is written where the server reads it.
 
 import gc
 import socket
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import EntryPoint
@@ -54,7 +55,7 @@ class Host:
         if self._opened is not None:
             self._opened.alone.close()
 
-    def _end(self) -> None:
+    def _end(self, _why: str) -> None:
         self._is_over = True
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
@@ -82,6 +83,7 @@ class Host:
             text = error.message.removeprefix(f"model '{self._model}': ")  # the server adds that
             self._link.send(packet.FAILED, [_INTERNAL, text])
         except BaseException as error:  # noqa: BLE001  frameworks raise what they like
+            traceback.print_exc()  # the server logs what is printed here
             self._link.send(packet.FAILED, [_INTERNAL, foreign_text(error)])
         else:
             gc.collect()

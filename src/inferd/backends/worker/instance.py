@@ -38,6 +38,9 @@ AHEAD_NS = 1_000_000
 CREDIT_AT = 8
 """So much of the window must have been taken before the worker is told."""
 
+MAX_AHEAD = 64
+"""No worker that keeps to the window has so many answers of one stream under way."""
+
 
 class Lost(Unavailable):
     """The worker process ended while the request was in it."""
@@ -72,11 +75,12 @@ class _Batch:
 class _Stream:
     """A request to a decoupled model; `deliver` gets its answers."""
 
-    __slots__ = ("deliver", "request", "taken")
+    __slots__ = ("ahead", "deliver", "request", "taken")
 
     def __init__(self, request: InferRequest, deliver: Deliver) -> None:
         self.request = request
         self.deliver = deliver
+        self.ahead = 0  # answers that were not taken yet
         self.taken = 0
 
 
@@ -207,6 +211,7 @@ class WorkerInstance(Supervisor):
         stream = self._streams.get(number)
         if stream is None:
             return
+        stream.ahead -= 1
         stream.taken += share
         if stream.taken >= CREDIT_AT:
             self.send(packet.CREDIT, [[[number, stream.taken]]])
@@ -255,8 +260,11 @@ class WorkerInstance(Supervisor):
     def _take_result(self, result: Result, data: Any, numbers: tuple[int, ...]) -> None:
         number, began_ns, ended_ns = numbers
         batch = self._batches.get(number)
-        if batch is None:
+        if batch is None or not batch.is_executing:
             return
+        if not 0 <= began_ns <= ended_ns <= time.perf_counter_ns():
+            msg = f"an execution from {began_ns} to {ended_ns} ns"
+            raise ValueError(msg)
         self._has_answered = True
         if batch.timer is not None:
             batch.timer.cancel()
@@ -313,6 +321,10 @@ class WorkerInstance(Supervisor):
             response = response_of(answer, data, stream.request, self._version)
             is_nothing = is_final and not isinstance(response, InferdError)
             if not (is_nothing and answer.outputs == [] and not answer.parameters):
+                stream.ahead += 1
+                if stream.ahead > MAX_AHEAD:
+                    msg = f"{stream.ahead} answers that nobody has taken"
+                    raise ValueError(msg)
                 stream.deliver(response, answer.share)
         if is_final:
             del self._streams[number]

@@ -24,6 +24,15 @@ _AT_END = object()
 PIECE_BYTES = 4 << 20
 """So much is copied at once: about a millisecond, if the memory is new."""
 
+MAX_BACKLOG_BYTES = 64 << 20
+"""So much may wait for a worker that does not read."""
+
+_PACKET_BYTES = 128  # that one that waits takes beside its own
+
+CLOSED = "closed its socket"
+GARBLED = "was killed: it sent what no worker sends"
+DEAF = "was killed: it does not read what it is sent"
+
 
 class LinkClosed(Exception):
     """The worker has closed its end: it will read nothing any more."""
@@ -61,8 +70,8 @@ class Link:
     That gets kind, document and data of each, and the numbers of its header.
 
     Until `attach` whoever needs something calls `wait`, in one thread; afterwards the event loop
-    reads, and all happens there. `lost` is called when the other end is closed, or says what it
-    must not.
+    reads, and all happens there. `lost` is called, with the reason, when the other end is closed,
+    says what it must not, or does not read though more than `most_bytes` wait for it.
     """
 
     def __init__(
@@ -71,7 +80,8 @@ class Link:
         arena: Arena,
         received: Received,
         receive: Callable[[int, bytes, Any, tuple[int, ...]], None],
-        lost: Callable[[], None],
+        lost: Callable[[str], None],
+        most_bytes: int = MAX_BACKLOG_BYTES,
     ) -> None:
         sock.setblocking(False)
         self._socket = sock
@@ -79,15 +89,21 @@ class Link:
         self._received = received
         self._receive = receive
         self._lost = lost
+        self._most_bytes = most_bytes
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._backlog: deque[bytes] = deque()
         # A packet whose tensors are still copied, and those behind it, which wait for it.
         self._behind: deque[tuple[bytes, Iterator[None] | None]] = deque()
+        self._backlog_bytes = 0
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+
+    def _forget_backlog(self) -> None:
+        self._backlog.clear()
+        self._backlog_bytes = 0
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the event loop read from now on; called there."""
@@ -99,7 +115,7 @@ class Link:
     def close(self) -> None:
         """Read and send no more."""
         self._is_closed = True
-        self._backlog.clear()
+        self._forget_backlog()
         self._held.clear()
         self._behind.clear()
         if self._loop is not None:
@@ -126,24 +142,29 @@ class Link:
         except OSError:
             size = 0
         if not size or self._is_closed:
-            self._hang_up()
+            self._hang_up(CLOSED)
             return
         try:
             self._dispatch(size)
-        except (ValueError, msgspec.MsgspecError, LinkClosed):
-            self._hang_up()
+        except LinkClosed:
+            self._hang_up(CLOSED)
+        except (ValueError, msgspec.MsgspecError):
+            self._hang_up(GARBLED)
         except Exception:
             log.exception("a worker process said what nobody understands")
-            self._hang_up()
+            self._hang_up(GARBLED)
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, why: str) -> None:
         if not self._is_closed:
             self.close()
-            self._lost()
+            self._lost(why)
 
     def _dispatch(self, size: int) -> None:
         at = 0
         while at < size and not self._is_closed:
+            if at + packet.HEADER.size > size:  # beyond stands what came before
+                msg = f"a packet ends after {size - at} bytes"
+                raise ValueError(msg)
             header = packet.HEADER.unpack_from(self._buffer, at)
             kind, document_size, offset, payload_size = header[:4]
             at += packet.HEADER.size
@@ -263,7 +284,9 @@ class Link:
                 self.send(packet.RELEASE, [])
 
     def _put(self, whole: bytes) -> None:
-        if not self._backlog and not self._is_closed:
+        if self._is_closed:
+            raise LinkClosed
+        if not self._backlog:
             try:
                 self._socket.send(whole)
             except BlockingIOError:
@@ -273,7 +296,11 @@ class Link:
             else:
                 return
         self._backlog.append(whole)
-        if self._loop is not None and not self._is_closed:
+        self._backlog_bytes += len(whole) + _PACKET_BYTES
+        if self._backlog_bytes > self._most_bytes:
+            self._hang_up(DEAF)
+            raise LinkClosed
+        if self._loop is not None:
             self._loop.add_writer(self._socket, self._write)
 
     def _write(self) -> None:
@@ -283,9 +310,9 @@ class Link:
             except BlockingIOError:
                 return
             except OSError:
-                self._backlog.clear()
+                self._forget_backlog()
                 break
-            self._backlog.popleft()
+            self._backlog_bytes -= len(self._backlog.popleft()) + _PACKET_BYTES
         if self._loop is not None:
             self._loop.remove_writer(self._socket)
 
