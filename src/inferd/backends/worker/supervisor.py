@@ -167,6 +167,7 @@ class Supervisor:
             with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._bury, process)
                 return
+            process.close()
         if loop is not None or self._is_closing:
             self._closed.set()
 
@@ -213,12 +214,16 @@ class Supervisor:
 
     async def closed(self, timeout_s: float) -> None:
         """See AsyncInstance.closed."""
-        deadline_s = time.monotonic() + timeout_s
         process = self._process
-        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
-            await asyncio.sleep(0.005)
+        await self._closed_within(timeout_s)
         if process is not None and not self._closed.is_set():
             process.kill("did not finalize in time")
+            await self._closed_within(GRACE_S)
+
+    async def _closed_within(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
+            await asyncio.sleep(0.005)
 
     # --- the process has ended ---
 
