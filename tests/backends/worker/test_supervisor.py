@@ -381,6 +381,14 @@ def test_who_does_not_finalize_in_time_is_ended(scene):
         assert one.process.is_closed
 
 
+def test_a_worker_that_has_ended_before_it_is_closed_leaves_no_socket(scene):
+    one = scene()
+    one.instance.start()
+    one.process.end()
+    one.instance.close()
+    assert one.process.is_closed
+
+
 def test_a_worker_that_outlives_the_servers_loop_leaves_no_socket(scene):
     one = scene()
     one.instance.start()

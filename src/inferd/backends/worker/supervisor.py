@@ -195,6 +195,8 @@ class Supervisor:
         self.is_free = False
         process, link = self._process, self._link
         if process is None or link is None or process.has_ended.is_set():
+            if process is not None and self._loop is None:  # else it is buried
+                process.close()
             self._closed.set()
             return
         if self._is_executing or self._loop is None:
