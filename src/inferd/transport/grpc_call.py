@@ -51,6 +51,7 @@ LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
 
 _SENT_IN_A_ROW = 16
+_read_prefix = PREFIX.unpack_from
 _LATE = "the deadline has passed"
 
 
@@ -81,10 +82,12 @@ class GrpcCall(GrpcInput):
 
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
+        self._is_bare = False
         self._initial = [*(self._initial or ()), *_encoded(metadata)]
 
     def add_trailing(self, metadata: Metadata) -> None:
         """See Call."""
+        self._is_bare = False
         self._trailing = [*(self._trailing or ()), *_encoded(metadata)]
 
     # --- what comes in ---
@@ -111,15 +114,17 @@ class GrpcCall(GrpcInput):
         if grpc.fault is not None:
             self._end(grpc.fault.status, grpc.fault.message)
         elif isinstance(grpc.method, Stream):
+            self._is_begun = True
             self._queue = deque()
             self._start(self._run_stream(grpc.method))
 
     def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
         """See H2Stream."""
-        if ends and self._reader is None and self._queue is None:
+        if ends and not self._is_begun:
             size = stop - start - PREFIX_BYTES
-            if 0 <= size <= self._port.small_bytes and PREFIX.unpack_from(data, start) == (0, size):
-                self._drive(self._grpc.handler(bytes(data[start + PREFIX_BYTES : stop]), self))
+            if 0 <= size <= self._port.small_bytes and _read_prefix(data, start) == (0, size):
+                handler = self._grpc.handler
+                self._drive(handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
         self._read(data, [(start, stop)])
         if ends and not self.is_local_done:
@@ -195,6 +200,7 @@ class GrpcCall(GrpcInput):
         return answer
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
+        self._is_bare = False
         self._task = self._port.loop.create_task(running)
         self.watch_deadline()
 
@@ -233,22 +239,23 @@ class GrpcCall(GrpcInput):
 
     def _answer(self, buffers: list[Any]) -> None:
         """Send the one message of a unary call, and OK."""
-        if self._is_ended:
+        if self.is_local_done or self.ending is not None:
             return
         length = 0
         for buffer in buffers:
             length += len(buffer)
         framed = length + PREFIX_BYTES
         connection = self.connection
-        is_plain = self._initial is None and self._trailing is None and not self._port.level
+        is_plain = self._is_bare or (self._initial is None and self._trailing is None)
         if (
             is_plain
+            and not self._port.level
             and length <= self._port.small_answer_bytes
             and connection.may_send_at_once(self, framed)
         ):
             frames = grpc_messages.encode_small_answer(self.id, buffers, length)
             connection.send_at_once(self, frames, framed)
-            if self._held_bytes or self._timer is not None:
+            if not self._is_bare:
                 self._clean_up()
             return
         if length > self._port.options.max_send_bytes:
@@ -362,6 +369,7 @@ class GrpcCall(GrpcInput):
     def watch_deadline(self) -> None:
         """Have the call end at its deadline, if it has one and waits for something."""
         if self.deadline_s is not None and self._timer is None and not self._is_ended:
+            self._is_bare = False
             wait_s = self.deadline_s - monotonic()
             self._timer = self._port.loop.call_later(wait_s, self.expire)
 

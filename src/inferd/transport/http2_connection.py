@@ -53,7 +53,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._h2 = H2Connection(
             self._open_stream,
             max_streams=server.options.max_streams,
-            max_header_bytes=server.options.max_metadata_bytes,
+            max_header_bytes=max(server.options.max_metadata_bytes, server.max_header_bytes),
             on_ping=self._on_ping,
             on_pong=self._on_pong,
         )
@@ -174,7 +174,9 @@ class Http2Connection(asyncio.BufferedProtocol):
             resumed, self._resumed = self._resumed, []
             for call in resumed:
                 call.go_on()
-        self._take_what_came()
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
         if self.hurried:
             self._watch_deadlines()
         self.flush()
@@ -200,7 +202,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
-            if h2.has_blocked:
+            if h2.blocked:
                 h2.pump()
         if h2.is_failed:
             self._linger()
@@ -260,7 +262,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
         if head.use is None:
             is_call = head.method == b"POST" and is_grpc(head)
-            most = self._h2.max_header_bytes
+            most = self.options.max_metadata_bytes
             head.use = prepare(head, self.server.methods, most) if is_call else False
         if head.use is not False:
             return GrpcCall(h2, stream_id, head, self)

@@ -82,7 +82,7 @@ class RestExchange(H2Stream):
             self._refuse(error)
 
     def _check_head(self) -> None:
-        limit = self.connection.max_header_bytes
+        limit = self._port.server.max_header_bytes
         if self.head.size > limit:
             raise HttpError(431, f"the request head is larger than {limit} bytes")
         if self.head.method == b"CONNECT":

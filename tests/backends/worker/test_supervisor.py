@@ -378,5 +378,26 @@ def test_who_does_not_finalize_in_time_is_ended(scene):
         one.instance.close()
         await one.instance.closed(0.01)
         assert one.process.reason == "did not finalize in time"
+        assert one.process.is_closed
+
+
+def test_a_worker_that_has_ended_before_it_is_closed_leaves_no_socket(scene):
+    one = scene()
+    one.instance.start()
+    one.process.end()
+    one.instance.close()
+    assert one.process.is_closed
+
+
+def test_a_worker_that_outlives_the_servers_loop_leaves_no_socket(scene):
+    one = scene()
+    one.instance.start()
+
+    async def play():
+        one.instance.attach(asyncio.get_running_loop())
+
+    asyncio.run(play())
+    one.process.end()
+    assert one.process.is_closed
 
     played(play, one)

@@ -7,6 +7,7 @@ it gives is written where the server reads it.
 
 import gc
 import socket
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import EntryPoint
@@ -82,6 +83,7 @@ class Host:
             text = error.message.removeprefix(f"model '{self._model}': ")  # the server adds that
             self._link.send(packet.FAILED, [_INTERNAL, text])
         except BaseException as error:  # noqa: BLE001  frameworks raise what they like
+            traceback.print_exc()  # the server logs what is printed here
             self._link.send(packet.FAILED, [_INTERNAL, foreign_text(error)])
         else:
             gc.collect()

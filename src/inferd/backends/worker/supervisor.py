@@ -167,6 +167,7 @@ class Supervisor:
             with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._bury, process)
                 return
+            process.close()
         if loop is not None or self._is_closing:
             self._closed.set()
 
@@ -194,6 +195,8 @@ class Supervisor:
         self.is_free = False
         process, link = self._process, self._link
         if process is None or link is None or process.has_ended.is_set():
+            if process is not None and self._loop is None:  # else it is buried
+                process.close()
             self._closed.set()
             return
         if self._is_executing or self._loop is None:
@@ -213,12 +216,16 @@ class Supervisor:
 
     async def closed(self, timeout_s: float) -> None:
         """See AsyncInstance.closed."""
-        deadline_s = time.monotonic() + timeout_s
         process = self._process
-        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
-            await asyncio.sleep(0.005)
+        await self._closed_within(timeout_s)
         if process is not None and not self._closed.is_set():
             process.kill("did not finalize in time")
+            await self._closed_within(GRACE_S)
+
+    async def _closed_within(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
+            await asyncio.sleep(0.005)
 
     # --- the process has ended ---
 
