@@ -242,7 +242,7 @@ class SequenceScheduler(QueueingScheduler):
             self._end(sequence, Cancelled(self._broken(sequence, "was cancelled")))
             self._advance()
         else:
-            for lane in self._lanes.values():
+            for lane in self._lanes.all():
                 lane.execution.cancel(waiting.request)
 
     def _broken(self, sequence: LiveSequence, why: str) -> str:
