@@ -325,9 +325,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         except StopIteration as done:
             self._send(request, done.value)
         else:
-            self._task = asyncio.get_running_loop().create_task(
-                self._answer_later(request, answering, waits_for)
-            )
+            loop = self._server.loop or asyncio.get_running_loop()
+            self._task = loop.create_task(self._answer_later(request, answering, waits_for))
 
     async def _answer_later(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
