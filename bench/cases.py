@@ -60,6 +60,7 @@ ALL_CASES = [
     Case("bin", "identity", "regions"),
     Case("json", "identity"),
     Case("grpc", "identity"),
+    Case("grpc", "identity", "regions"),
     Case("bin", "convnet"),
     Case("trtis", "simple"),
     Case("trtis", "identity"),
@@ -102,9 +103,7 @@ def encode(case: Case, model: str, request_id: str, inputs: Arrays) -> Request:
         return _trtis_request(case, model, request_id, inputs)
     path = f"/v2/models/{model}/infer"
     if case.protocol == "grpc":
-        message = _grpc_message(case, model, request_id, inputs)
-        headers = {"content-type": "application/grpc", "te": "trailers"}
-        return Request(GRPC_METHOD, headers, struct.pack(">BI", 0, len(message)) + message, inputs)
+        return framed(_grpc_message(case, model, request_id, inputs), inputs)
     binary = case.protocol == "bin"
     document: dict[str, object] = {"id": request_id} if request_id else {}
     document["inputs"] = [_json_input(name, array, binary) for name, array in inputs.items()]
@@ -144,7 +143,16 @@ def _json_input(name: str, array: np.ndarray, binary: bool) -> dict[str, object]
     return {**entry, "data": array.ravel().tolist()}
 
 
-def _grpc_message(case: Case, model: str, request_id: str, inputs: Arrays) -> bytes:
+def framed(message: service_pb2.ModelInferRequest, inputs: Arrays) -> Request:
+    """Return `message` as gRPC sends it."""
+    data = message.SerializeToString(deterministic=True)
+    headers = {"content-type": "application/grpc", "te": "trailers"}
+    return Request(GRPC_METHOD, headers, struct.pack(">BI", 0, len(data)) + data, inputs)
+
+
+def _grpc_message(
+    case: Case, model: str, request_id: str, inputs: Arrays
+) -> service_pb2.ModelInferRequest:
     message = service_pb2.ModelInferRequest(model_name=model, id=request_id)
     for name, array in inputs.items():
         tensor = message.inputs.add(name=name, datatype=WIRE_TYPES[array.dtype])
@@ -152,7 +160,7 @@ def _grpc_message(case: Case, model: str, request_id: str, inputs: Arrays) -> by
         message.raw_input_contents.append(array.tobytes())
     for name in output_names(case.kind):
         message.outputs.add(name=name)
-    return bytes(message.SerializeToString(deterministic=True))
+    return message
 
 
 def decode_http(headers: Mapping[str, str], body: bytes) -> tuple[str, Arrays]:

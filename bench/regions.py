@@ -10,27 +10,45 @@ import cases
 import numpy as np
 from cases import Case, Request
 from servers import HOST, Server
+from tritonclient.grpc import service_pb2
 
 NAME = "bench"
 
 
 class Places:
-    """`count` requests of a case, each with an input and a place for its output of its own."""
+    """`count` requests of a case, each with an input and a place for its output of its own.
+
+    Over gRPC there is one: h2load sends the same message on all connections.
+    """
 
     def __init__(self, case: Case, model: str, count: int, memory: SharedMemory) -> None:
         size = cases.SIZES[case.kind][0]
+        count = 1 if case.protocol == "grpc" else count
         self._numbers = np.ndarray((2, count, size), np.float32, memory.buf)
         self._numbers[0] = np.random.default_rng(7).random((count, size), dtype=np.float32)
-        self.requests = [self._request(model, index) for index in range(count)]
+        encode = self._message if case.protocol == "grpc" else self._document
+        self.requests = [encode(model, index) for index in range(count)]
 
-    def _request(self, model: str, index: int) -> Request:
+    def _at(self, place: int) -> dict[str, str | int]:
+        """Return the parameters of the tensor at the `place`-th place."""
+        size_bytes = 4 * self._numbers.shape[2]
+        values = {"region": NAME, "byte_size": size_bytes, "offset": place * size_bytes}
+        return {f"shared_memory_{key}": value for key, value in values.items()}
+
+    def _message(self, model: str, index: int) -> Request:
         _, count, size = self._numbers.shape
+        message = service_pb2.ModelInferRequest(model_name=model)
+        given = message.inputs.add(name="INPUT0", datatype="FP32", shape=[size])
+        wanted = message.outputs.add(name="OUTPUT0")
+        for tensor, place in ((given, index), (wanted, count + index)):
+            for key, value in self._at(place).items():
+                kind = "string_param" if isinstance(value, str) else "int64_param"
+                setattr(tensor.parameters[key], kind, value)
+        return cases.framed(message, {})
 
-        def at(place: int) -> dict[str, object]:
-            size_bytes = 4 * size
-            values = {"region": NAME, "byte_size": size_bytes, "offset": place * size_bytes}
-            return {f"shared_memory_{key}": value for key, value in values.items()}
-
+    def _document(self, model: str, index: int) -> Request:
+        _, count, size = self._numbers.shape
+        at = self._at
         given = {"name": "INPUT0", "shape": [size], "datatype": "FP32", "parameters": at(index)}
         wanted = {"name": "OUTPUT0", "parameters": at(count + index)}
         document = {"inputs": [given], "outputs": [wanted]}

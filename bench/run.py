@@ -286,6 +286,8 @@ class Bench:
 
 def _can(peer: Server, case: Case) -> bool:
     """MLServer has no binary extension; those on grpcio are there for gRPC alone."""
+    if case.shape == "regions":
+        return peer.label == "inferd"
     if peer.label in ("grpcio", "bare aio", "bare sync"):
         return case.protocol == "grpc"
     return peer.label == "inferd" or case.protocol not in ("bin", "trtis")

@@ -285,5 +285,7 @@ OLD_FAULTS: dict[str, Fault] = {
     "T131": streams(lambda answers: [*answers[1:], answers[0]]),
     "T132": on_rpc(lambda answer: answer.meta_data.output[0].raw.ClearField("dims")),
     "T133": on_rpc(without_field_2),
+    "T134": on_rpc(without_field_2),
+    "T135": Fault(habit="answers garbage"),
 }
 ALL_FAULTS = FAULTS | OLD_FAULTS

@@ -170,8 +170,9 @@ class Http:
         except (BadRequest, ValueError, asyncio.LimitOverrunError):
             line = b"200 OK" if self._has("answers garbage") else b"400 Bad Request"
             body = b'{"error":"this is no HTTP request"}'
-            head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            writer.write(head % (line, len(body)) + body)
+            head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+            status = b"NV-Status: code: INVALID_ARG\r\n\r\n"  # of the old API
+            writer.write(head % (line, len(body)) + status + body)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()

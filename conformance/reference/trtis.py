@@ -15,6 +15,7 @@ from conformance.reference.models import SIZES, Model, Refused, Server, Tensor
 from conformance.reference.rest import Answer, Request
 from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 CODES = {
     "invalid": "INVALID_ARG",
@@ -185,7 +186,11 @@ class Old:
 
     def _sharedmemorycontrol(self, request: Any, answer: Any, _: bytes) -> None:
         asked = request.WhichOneof("shared_memory_control")
-        if asked == "status":
+        older = {one.field_number: one.data for one in UnknownFieldSet(request.unregister)}
+        if 2 in older:  # 1.6: name, key, offset, byte_size
+            key, offset, size = older[2].decode(), older.get(3, 0), older.get(4, 0)
+            self.register(request.unregister.name, key, offset, size)
+        elif asked == "status":
             answer.shared_memory_status.SetInParent()
             self.regions(answer.shared_memory_status.shared_memory_region)
         elif asked == "register":

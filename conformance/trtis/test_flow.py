@@ -206,8 +206,18 @@ def shared_object() -> Callable[[], str]:
 )
 def test_regions(old_rpc: OldRpc, shared_object: str):
     key = shared_object.encode()
-    register = data(1, b"by hand") + data(2, data(1, key)) + number(4, 64)
-    old_rpc.bytes("SharedMemoryControl", data(1, register))
+    check_region(old_rpc, data(1, data(1, b"by hand") + data(2, data(1, key)) + number(4, 64)))
+
+
+@point("T134", "SHOULD", "by hand: SharedMemoryControl as 1.6 writes it registers a region (1.6)")
+def test_region_of_1_6(old_rpc: OldRpc, shared_object: str):
+    key = shared_object.encode()
+    check_region(old_rpc, data(2, data(1, b"by hand") + data(2, key) + number(4, 64)))
+
+
+def check_region(old_rpc: OldRpc, register: bytes) -> None:
+    """Check that the message registers 64 bytes."""
+    old_rpc.bytes("SharedMemoryControl", register)
     try:
         answer = read(old_rpc.bytes("SharedMemoryControl", data(4, b"")))
         told = read(answer[2][0])

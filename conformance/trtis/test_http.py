@@ -646,6 +646,15 @@ def test_a_refusal(old: OldRest, model: str, header: str | None, body: bytes, re
         check_refused(old.infer(model, header, body), reason)
 
 
+@point("T135", "SHOULD", "what HTTP itself forbids is 4xx, and INVALID_ARG in NV-Status")
+def test_no_http(rest: Rest):
+    with rest.connect() as connection:
+        connection.send(b"POST /api/infer/m HTTP/1.1\r\nContent-Length: many\r\n\r\n")
+        response = connection.read_response()
+    assert 400 <= response.status < 500
+    assert status_of(response).code == code("INVALID_ARG")
+
+
 # --- control ---
 
 

@@ -893,7 +893,7 @@ class Chain:
 class EnsembleLoader(Loader):
     """Loads ensembles, too, as if there were a scheduler for them."""
 
-    def load(self, model, version, steps=()):
+    def load(self, model, version, steps=(), attempt=None):
         if model.config is not None and model.config.ensemble_scheduling is not None:
             return Served(model.config, version, "ensemble", Chain())
         return super().load(model, version, steps)

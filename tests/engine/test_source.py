@@ -116,3 +116,23 @@ def test_a_name_is_given_once(repository):
         found.open([], [given, given])
     with pytest.raises(InvalidConfig, match="two models are called 'double'"):
         Sources(asyncio.run(made(options)), options).open([repository(double=IDENTITY)], [given])
+
+
+APP = "import inferd\n@inferd.model\ndef double(x: float) -> float:\n    return 2 * x\n"
+
+
+@pytest.mark.parametrize("mode", ["none", "explicit", "poll"])
+def test_an_app_file_is_not_polled_and_that_is_told(repository, tmp_path, caplog, mode):
+    app = tmp_path / "app.py"
+    app.write_text(APP)
+    root = repository(m=IDENTITY)
+    options = LoadOptions(model_control_mode=mode)
+    loader = asyncio.run(made(options))
+    assert "double" in [model.name for model in Sources(loader, options).open([app, root])]
+    text = "--model-control-mode=poll follows folders, and app.py is read once, at the start"
+    assert [record.getMessage() for record in caplog.records] == [text] * (mode == "poll")
+    if mode == "poll":
+        with pytest.raises(InvalidConfig, match=r"app\.py is read once, at the start"):
+            Sources(loader, options).open([app])
+    else:
+        assert Sources(loader, options).open([app])

@@ -8,9 +8,29 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from inferd.config.server import ServerConfig
+from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
+from inferd.server.options import grpc_options
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.transport.http2_connection import Http2Connection
+from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_message import HttpRequest
 from inferd.transport.http_routes import HttpRoutes
+from inferd.wire.grpc_messages import encode_message
+from inferd.wire.h2_frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    SETTINGS,
+    encode_frame,
+    encode_window_update,
+)
+from inferd.wire.h2_hpack import encode_fields
+from inferd.wire.v2_grpc import encode_infer_request
 from inferd.wire.v2_rest import JsonRules
 
 TO_THE_ENGINE_AND_BACK = [
@@ -60,6 +80,39 @@ BINARY_HOPS = [
     "v2_rest.V2Rest.encode_infer_response",
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
+]
+
+GRPC_OUTPUT = [*BINARY_OUTPUT[:2], "v2_grpc_fields.encode_varint"]
+GRPC_HOPS = [  # of a call like one before on the same connection
+    "http2_connection.Http2Connection.take_turn",
+    "h2_connection.H2Connection.receive",
+    "h2_connection.H2Connection._read_frames",
+    "h2_connection.H2Connection._request",
+    "h2_heads.HeaderBlocks.head",
+    "http2_connection.Http2Connection._open_stream",
+    "grpc_input.GrpcInput.__init__",
+    "h2_stream.H2Stream.__init__",
+    "grpc_call.GrpcCall.on_open",
+    "h2_receiver.H2Receiver._data",
+    "h2_receiver.H2Receiver._receiver",
+    "grpc_call.GrpcCall.on_data",
+    "grpc_call.GrpcCall._drive",
+    "grpc_services._V2.model_infer",
+    "v2_grpc.decode_infer_request",
+    "v2_grpc_fields.Layout.cut",
+    "v2_grpc._Plan.filled",
+    *TO_THE_ENGINE_AND_BACK,
+    "v2_grpc.encode_infer_response",
+    "v2_grpc_fields.with_raw",
+    *GRPC_OUTPUT,
+    *GRPC_OUTPUT,
+    "grpc_call.GrpcCall._answer",
+    "h2_sender.H2Sender.may_send_at_once",
+    "grpc_messages.encode_small_answer",
+    "h2_sender.H2Sender.send_at_once",
+    "h2_sender.H2Sender._end",
+    "http2_connection.Http2Connection.flush",
+    "http2_connection.Http2Connection.write_pending",
 ]
 
 MOST_RUNS = 5000
@@ -175,3 +228,78 @@ def test_a_request_takes_these_hops_and_no_others(repository, request_, hops):
     total = 2 * VALUES
     assert (total.tobytes() in body) or json.loads(body)["outputs"][0]["data"] == total[0].tolist()
     assert seen == hops
+
+
+class Written(asyncio.Transport):
+    """A socket's place: keeps what is written to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.data = b""
+        self.has_more = asyncio.Event()
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+    def is_closing(self):
+        return False
+
+    def write(self, data):
+        self.data = bytes(data)
+        self.has_more.set()
+
+
+def grpc_call(stream_id):
+    """The frames of one call."""
+    head = [
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", b"/inference.GRPCInferenceService/ModelInfer"),
+        (b"content-type", b"application/grpc"),
+    ]
+    inputs = [Tensor(name, DataType.INT32, (1, 16), VALUES) for name in NAMES]
+    message = b"".join(encode_message(encode_infer_request(InferRequest("addsub", inputs=inputs))))
+    return encode_frame(HEADERS, END_HEADERS, stream_id, encode_fields(head)) + encode_frame(
+        DATA, END_STREAM, stream_id, message
+    )
+
+
+async def called_inline(engine):
+    """Call until the model has moved onto the event loop; return what was written, and the hops."""
+    connection = Http2Connection(Http2Server(engine, grpc_options(ServerConfig())))
+    transport = Written()
+    connection.connection_made(transport)
+
+    def read(data):
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+
+    def turn():
+        connection.take_turn()
+        connection.write_pending()
+
+    read(PREFACE + encode_frame(SETTINGS, 0, 0) + encode_window_update(0, 2**30))
+    turn()
+    for number in range(MOST_RUNS):
+        transport.has_more.clear()
+        read(grpc_call(2 * number + 1))
+        _, seen = calls_of(turn)
+        if transport.has_more.is_set() and OVERRUN not in seen and number:
+            # When all who read take their turns is transport/turns.py's business.
+            return transport.data, [hop for hop in seen if not hop.startswith("turns.")]
+        await transport.has_more.wait()
+    msg = f"after {MOST_RUNS} calls the model is still in threads"
+    raise AssertionError(msg)
+
+
+def test_a_grpc_call_takes_these_hops_and_no_others(repository):
+    async def go():
+        engine = Engine()
+        await engine.load_all([repository])
+        found = await called_inline(engine)
+        await engine.close(30)
+        return found
+
+    written, seen = asyncio.run(go())
+    assert (2 * VALUES).tobytes() in written
+    assert seen == GRPC_HOPS

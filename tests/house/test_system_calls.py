@@ -5,8 +5,6 @@ import socket
 import sys
 import threading
 
-import pytest
-
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse
@@ -55,8 +53,7 @@ def client(port, answers, warm):
             answers.append(connection.recv(65536))
 
 
-@pytest.mark.parametrize("may_run_inline", [True, False])
-def test_no_request_asks_for_the_event_loop(may_run_inline):
+def test_no_request_asks_for_the_event_loop():
     """In Python 3.11 that is getpid(), and each system call makes the code after it slow."""
     answers, asked, warm = [], [], threading.Event()
 
@@ -65,7 +62,7 @@ def test_no_request_asks_for_the_event_loop(may_run_inline):
             asked.append(frame.f_code.co_qualname)
 
     async def serve():
-        engine = engine_with(may_run_inline=may_run_inline)
+        engine = engine_with(may_run_inline=True)
         server = HttpServer(engine, http_options(ServerConfig()))
         port = await server.start("127.0.0.1", 0)
         sys.setprofile(note)

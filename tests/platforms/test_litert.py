@@ -1,13 +1,15 @@
 """TensorFlow Lite files through LiteRT; files/types.tflite gives back inputs as <input>_out."""
 
+import random
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from inferd.backends.litert import LitertBackend
+from inferd.backends.litert.backend import LitertBackend
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest, WantedOutput
@@ -106,6 +108,21 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     found = files(tmp_path, EXAMPLES / "digits.npz")
     with pytest.raises(InvalidConfig, match=r"'model.tflite' is no TensorFlow Lite file"):
         BACKEND.complete(found, CONFIG)
+
+
+def test_damage_is_told_or_does_no_harm(tmp_path):
+    content = (EXAMPLES / "digits.tflite").read_bytes()
+    found = files(tmp_path, TYPES)
+    dice = random.Random(1)
+    for _ in range(60):
+        damaged = bytearray(content)
+        place = dice.randrange(len(content) - 4)
+        damaged[place : place + 4] = dice.choice([b"\xff" * 4, b"\xff\xff\xff\x7f", b"\0" * 4])
+        found.file.write_bytes(damaged)
+        with suppress(InvalidConfig, BackendFailed):
+            BACKEND.complete(found, CONFIG)
+    found.file.write_bytes(content)
+    assert BACKEND.complete(found, CONFIG).input[0].name == "image"
 
 
 def test_parameters_are_checked(tmp_path):

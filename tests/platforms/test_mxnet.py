@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tritonclient.grpc
+import tritonclient.http
 
 from inferd.backends.onnx.mxnet import MxnetBackend
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
@@ -19,6 +21,11 @@ DATA = Path(__file__).parents[1] / "data" / "mxnet"
 NATIVE = {"inferd_mxnet_native": "true"}
 IMAGE = ModelInput("data", DataType.FP32, (3, 16, 16))
 SCORES = ModelOutput("softmax", DataType.FP32, (10,))
+OUTPUTS = """
+output { name: "digit" data_type: TYPE_INT64 dims: [1] }
+output { name: "probability" data_type: TYPE_FP32 dims: [10] }
+parameters { key: "inferd_mxnet_native" value { string_value: "true" } }
+"""
 CNN = ModelConfig("m", max_batch_size=8, input=(IMAGE,), output=(SCORES,), parameters=NATIVE)
 
 
@@ -95,6 +102,24 @@ def test_an_operator_that_cannot_be_converted_is_run_by_the_library(opened):
     found = answer.outputs[0].numpy()
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
     assert np.abs(found - np.load(DATA / "output.npy")).max() > 1e-3
+
+
+@pytest.mark.parametrize("module", [tritonclient.http, tritonclient.grpc])
+def test_clients_get_the_same_digits_from_the_library(tmp_path, serve, example, digits, module):
+    example("to_mxnet").export(tmp_path)
+    file = tmp_path / "digits_mxnet" / "config.pbtxt"
+    file.write_text(file.read_text() + OUTPUTS)
+    with serve(tmp_path) as server:
+        port = server.http_port if module is tritonclient.http else server.grpc_port
+        with module.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            for batch_size in (1, 8):
+                images = digits.images()[:batch_size]
+                image = module.InferInput("image", images.shape, "FP32")
+                image.set_data_from_numpy(images)
+                answer, expected = client.infer("digits_mxnet", [image]), digits.classify(images)
+                assert answer.as_numpy("digit").tolist() == expected["digit"].tolist()
+                found = answer.as_numpy("probability")
+                np.testing.assert_allclose(found, expected["probability"], atol=2e-6)
 
 
 def test_what_mxnet_says_is_told_without_its_stack(opened):

@@ -99,8 +99,8 @@ class SimulatedAlarm:
 class SimulatedExecution:
     """See Execution. A batch takes `takes_ms(requests)`; with `is_quick` it runs on the loop.
 
-    `started` holds (when, ids) of each batch. An answer has its request's id; `outcome`, if set,
-    makes another outcome of the requests.
+    `started` holds (when, ids) of each batch, `cancelled` ids. An answer has its request's
+    id; `outcome`, if set, makes another outcome of the requests.
     """
 
     def __init__(self, count=1, takes_ms=10, *, is_quick=False):
@@ -110,6 +110,7 @@ class SimulatedExecution:
         self.outcome = None
         self.running = 0
         self.started = []
+        self.cancelled = []
         self.rounds = []
         self.is_closed = False
 
@@ -126,6 +127,9 @@ class SimulatedExecution:
         requests[0].started_ns = loop.now_ns()
         requests[0].computed_ns = requests[0].ended_ns = loop.now_ns() + round(took_ms * MS)
         loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
+
+    def cancel(self, request):
+        self.cancelled.append(request.id)
 
     async def stream(self, request):
         """Answer once for each letter of the request's id, each time it takes so long."""

@@ -451,6 +451,7 @@ def test_a_cancelled_request_leaves_the_queue_and_never_runs():
         sent += send(scheduler, request_of("d"))  # there is room again
         assert await ended(sent) == [10, 1, 20, 20]
         assert execution.batches() == ["a", "cd"]
+        assert execution.cancelled == []
 
     simulate(serve)
 
@@ -463,6 +464,7 @@ def test_a_request_that_is_cancelled_while_it_runs_hurts_no_other():
         await passes(2)
         sent[0].task.cancel()
         assert await ended(sent) == [2, 11]
+        assert execution.cancelled == ["a"]
         assert await ended(send(scheduler, request_of("c"))) == [22]
 
     simulate(serve)

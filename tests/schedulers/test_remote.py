@@ -239,6 +239,25 @@ def test_close_waits_for_what_runs_and_refuses_the_rest_in_the_end():
     run(test)
 
 
+def test_of_requests_that_run_together_one_can_be_cancelled():
+    async def test():
+        one, other = Elsewhere(), Elsewhere()
+        execution = RemoteExecution("m", [one, other])
+        batches = [[request("a"), request("b")], [request("c")]]
+        outcomes = []
+        for batch in batches:
+            execution.start(batch, outcomes.append)
+        execution.cancel(batches[0][1])
+        execution.cancel(request("unknown"))
+        assert (one.cancelled, other.cancelled) == (["b"], [])
+        one.answer()
+        assert [answer.id for answer in outcomes[0]] == ["a", "b"]
+        execution.cancel(batches[0][1])  # it is too late
+        assert one.cancelled == ["b"]
+
+    run(test)
+
+
 def test_of_those_that_take_several_the_one_with_the_least_gets_the_next():
     async def test():
         one, two = Roomy(), Roomy()

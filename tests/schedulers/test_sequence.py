@@ -328,6 +328,7 @@ def test_a_request_that_runs_counts_though_its_caller_left():
         first.task.cancel()
         await ended(second := Sent(scheduler, "a"))
         assert second.answer.parameters["step"] == 2
+        assert execution.cancelled == ["a"]
 
     simulate(serve)
 

@@ -121,7 +121,9 @@ def test_what_is_traced_is_what_the_options_say():
     found.change(TraceChange(file="x"))
     assert found.settings().file == Path("/d/x")
     assert not tracer(ServerConfig()).is_on
-    spans = tracer(ServerConfig(trace_config=("mode=opentelemetry", "level=TIMESTAMPS")))
+    url = "opentelemetry,url=http://there/v1/traces"
+    spans = tracer(ServerConfig(trace_config=("mode=opentelemetry", "level=TIMESTAMPS", url)))
+    assert spans.settings("m").collector.url == "http://there/v1/traces"
     assert spans.is_on
     assert spans.follows_clients
 

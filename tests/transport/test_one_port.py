@@ -162,8 +162,7 @@ def one_port(test):
         http2 = Http2Server(
             engine,
             grpc_options(config),
-            routes=http.routes,
-            max_body_bytes=config.http_max_body_bytes,
+            http=http,
         )
         share_port(http, http2)
         port = await http.start("127.0.0.1", 0)
@@ -357,7 +356,7 @@ def test_errors_have_their_status():
             assert (await client.answer(asked))[0] == 413
         assert (await client.answer(client.ask(b"POST", infer, bytes(2000))))[0] == 413
 
-    run(test, http_max_body_bytes=1000)
+    run(test, http_max_body_bytes=1000, http_max_header_bytes=8192)
 
 
 def test_browsers_are_told_though_the_call_is_not_open_to_everybody():
@@ -478,14 +477,36 @@ def test_a_refusal_is_in_the_words_of_the_api_that_is_asked():
             status, answered, body = await client.answer(asked)
             assert (status, body) == (413, b"")
             assert answered["nv-status"].startswith("code: INVALID_ARG msg: ")
-        too_long = [(b"x", b"y" * 300)] * 50
+        too_long = [(b"x-%d" % index, b"y" * 300) for index in range(50)]
         status, answered, body = await client.answer(
             client.ask(b"POST", b"/api/infer/m", b"", fields=too_long)
         )
         assert (status, body) == (431, b"")
         assert answered["nv-status"].startswith("code: INVALID_ARG msg: ")
 
-    run(test, max_inflight_bytes=1000)
+    run(test, max_inflight_bytes=1000, http_max_header_bytes=8192)
+
+
+def test_a_head_may_be_longer_than_the_metadata_of_a_call():
+    """An inference of the old API has its description in a header."""
+
+    async def test(client, port, held):
+        header = b'batch_size: 1 input { name: "IN" dims: 1 } output { name: "OUT" } id: 7'
+        padded = header.replace(b" id", b" " * 14_000 + b" id")
+        held.release.set()
+        more = [(b"nv-inferrequest", padded), *[(b"x", b"y")] * 100]  # each field counts 32 more
+        asked = client.ask(b"POST", b"/api/infer/m", bytes(4), fields=more)
+        status, answered, _ = await client.answer(asked)
+        assert status == 200 and "id: 7" in answered["nv-inferresponse"]
+        infer = b"/inference.GRPCInferenceService/ModelInfer"
+        kind = [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
+        status, answered, _ = await client.answer(
+            client.ask(b"POST", infer, bytes(5), fields=kind + more)
+        )
+        resource_exhausted = "8"
+        assert (status, answered["grpc-status"]) == (200, resource_exhausted)
+
+    run(test)
 
 
 def test_grpc_is_answered_beside_rest():

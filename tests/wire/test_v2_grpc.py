@@ -1,6 +1,7 @@
 """ModelInfer's messages, built and read with another implementation's classes."""
 
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -165,6 +166,19 @@ def test_the_contents_of_a_known_message_are_checked():
         assert decode_infer_request(data + b"\x1a\x02id").id == "id"
     with pytest.raises(InvalidRequest, match="UTF-8"):
         decode_infer_request(data + b"\x1a\x02\xff\xff")
+
+
+def test_nothing_is_kept_of_a_message_with_more_raw_contents_than_inputs():
+    data = message(item("many"), raw=[b""] * 1000).SerializeToString()
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            with pytest.raises(InvalidRequest, match="1000 entries"):
+                decode_infer_request(data)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 30_000  # a layout would have a thousand places
 
 
 def test_an_id_that_is_not_utf8_is_invalid():

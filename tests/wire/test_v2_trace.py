@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.config.trace import TraceChange, TraceSettings
+from inferd.config.trace import CollectorSettings, TraceChange, TraceSettings
 from inferd.errors import InvalidRequest
 from inferd.wire.v2_trace import (
     decode_trace_message,
@@ -52,6 +53,20 @@ def decoded_message(model="", **values):
 
 def test_all_settings_are_told_in_tritons_order_without_the_files_path():
     assert list(json.loads(encode_trace_settings(ALL)).items()) == list(TOLD.items())
+
+
+def test_where_spans_go_is_told_as_it_was_set_and_without_credentials():
+    url = "https://user:secret@collector:4318/v1/traces?key=secret"
+    collector = CollectorSettings(url=url, bsp_schedule_delay=200, resource=(("a", "b"),))
+    settings = TraceSettings(mode="opentelemetry", collector=collector)
+    added = {"url": "https://collector:4318/v1/traces", "bsp_schedule_delay": "200"}
+    plain = json.loads(encode_trace_settings(TraceSettings(mode="opentelemetry")))
+    assert json.loads(encode_trace_settings(settings)) == plain | added
+    message = pb.TraceSettingResponse.FromString(encode_trace_message(settings))
+    told = {name: list(value.value) for name, value in message.settings.items()}
+    assert {name: told[name] for name in added} == {name: [text] for name, text in added.items()}
+    nothing = replace(settings, collector=CollectorSettings())
+    assert json.loads(encode_trace_settings(nothing)) == plain
 
 
 def test_no_level_is_off_and_no_file_is_empty():

@@ -26,7 +26,7 @@ class TraceSettings:
     No `levels` is OFF. Of `rate` requests the last one is traced, none when it is 0; after `count`
     traces no more, -1 is no limit. Of `log_frequency` traces each a file is made whose name is
     `file` and a number; 0 puts all into `file`. `mode` says where they go: "triton" to that file,
-    "opentelemetry" to a collector.
+    "opentelemetry" to `collector`, which no client changes.
     """
 
     levels: tuple[str, ...] = ()
@@ -35,6 +35,7 @@ class TraceSettings:
     log_frequency: int = 0
     file: Path | None = None
     mode: str = TRITON
+    collector: "CollectorSettings | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,18 +19,26 @@ Outcome = Sequence[Answer] | InferdError
 """What became of several requests: an answer for each, or one error for all."""
 
 
+def always() -> bool:
+    """Return True."""
+    return True
+
+
 class ModelFiles(msgspec.Struct, frozen=True):
     """Where one version of a model lies on disk.
 
     `folder` is the model's folder, `version_folder` the numbered one inside it, `file` the model
     file or folder itself (default_model_filename resolved). For a bare file served without a
     repository all three still point at real places: the file and the folder that holds it.
+
+    `is_wanted` tells, in any thread, whether anybody waits still for the load they are read for.
     """
 
     folder: Path
     version: int
     version_folder: Path
     file: Path
+    is_wanted: Callable[[], bool] = always
 
 
 class Placement(msgspec.Struct, frozen=True):

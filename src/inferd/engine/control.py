@@ -88,6 +88,7 @@ class Control:
         Requests that run in threads are waited for, `timeout_s` at most.
         """
         self.stop()
+        self._loader.attempts.give_up_all()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -164,6 +165,7 @@ class Control:
 
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
         if name in self._lineups or name in self._catalog.models:
+            self._loader.attempts.give_up(name)
             await self._take_down_callers(name)
             async with self._turn(name) as lineup:
                 is_gone = name not in await self._read(self._sources.names)

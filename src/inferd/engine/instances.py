@@ -22,6 +22,7 @@ from inferd.core.interfaces import (
     Resizable,
     Scheduler,
 )
+from inferd.engine.attempt import Attempt
 from inferd.engine.scheduling import opened
 from inferd.engine.warmup import warm_up
 from inferd.errors import InvalidConfig
@@ -65,7 +66,7 @@ class Resize(NamedTuple):
 class Instances:
     """Opens instances of the model `config`, which `open_one` loads at a place of its own.
 
-    Each answers `samples` before it is used.
+    Each answers `samples` before it is used. Giving up `attempt` has what is being opened end.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class Instances:
         open_one: Callable[[Placement], Instance],
         samples: Sequence[Sample],
         machine: "Machine",
+        attempt: Attempt,
     ) -> None:
         self._config = config
         self._backend = backend
         self._open_one = open_one
         self._samples = samples
         self._machine = machine
+        self.attempt = attempt
         self._gpu_count = machine.gpu_count
         self.places: list[Placement] = []
         self.scheduler: Scheduler | None = None

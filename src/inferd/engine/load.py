@@ -35,6 +35,7 @@ from inferd.core.interfaces import (
     Placement,
     Surroundings,
 )
+from inferd.engine.attempt import Attempt, Attempts
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.instances import Instances, Machine, Resize
@@ -126,6 +127,7 @@ class Loader:
         self._find = find
         self._gpu_count = gpu_count()
         self._machine = Machine(self._gpu_count, options.host_policies)
+        self.attempts = Attempts()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
@@ -158,11 +160,17 @@ class Loader:
         check_config(config, "its options")
         return FoundModel(model.name, model.folder, config, (1,), backend=model.backend)
 
-    def load(self, model: FoundModel, version: int, steps: Sequence[Served] = ()) -> Served:
+    def load(
+        self,
+        model: FoundModel,
+        version: int,
+        steps: Sequence[Served] = (),
+        attempt: Attempt | None = None,
+    ) -> Served:
         """Load one version, all its instances. Raises InferdError, or what a backend raises.
 
         When one instance cannot be opened, those before it are closed. An ensemble has no
-        instances; `steps` are what serves its steps.
+        instances; `steps` are what serves its steps. It may end when `attempt` is given up.
         """
         began_s = time.monotonic()
         config = model.config
@@ -173,15 +181,17 @@ class Loader:
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
         else:
-            served = self._model(model, config, version)
+            served = self._model(model, config, version, attempt or Attempt())
         if keeper is not None:
             keeper.take(served, model, marks, steps)
         served.load_s = time.monotonic() - began_s
         return served
 
-    def _model(self, model: FoundModel, config: ModelConfig, version: int) -> Served:
+    def _model(
+        self, model: FoundModel, config: ModelConfig, version: int, attempt: Attempt
+    ) -> Served:
         backend = model.backend or self._backend(config.backend)
-        files = files_of(model, version, config)
+        files = files_of(model, version, config, attempt.is_wanted)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)
             config = normalised(config, config.name, self._gpu_count)
@@ -190,7 +200,7 @@ class Loader:
         labels = read_labels(files.folder, config)
         samples = warmup_samples(files.folder, config)
         open_one = partial(self._open, backend, files, as_executed(config))
-        instances = Instances(config, backend, open_one, samples, self._machine)
+        instances = Instances(config, backend, open_one, samples, self._machine, attempt)
         with ExitStack() as undo:
             pairs = instances.open(config)
             for pair in pairs:
@@ -249,13 +259,17 @@ class Loader:
         path of this machine.
         """
         self._loop = asyncio.get_running_loop()
-        async with self._free_threads:
-            for _ in range(self._options.model_load_retry_count):
-                try:
-                    return await self._load_in_time(model, version)
-                except InferdError as error:
-                    log.warning("%s; trying again", error.message)
-            return await self._load_in_time(model, version)
+        attempt = Attempt()
+        with self.attempts.running(model.name, attempt):
+            async with self._free_threads:
+                for _ in range(self._options.model_load_retry_count):
+                    try:
+                        return await self._load_in_time(model, version, attempt)
+                    except InferdError as error:
+                        if not attempt.is_wanted():
+                            raise
+                        log.warning("%s; trying again", error.message)
+                return await self._load_in_time(model, version, attempt)
 
     async def resize_in_thread(
         self, model: FoundModel, version: int, instances: Instances
@@ -266,17 +280,18 @@ class Loader:
         """
         config = model.config
         assert config is not None
-        async with self._free_threads:
-            return await self._in_time(
-                model, version, lambda: instances.prepare(config), Resize.undo
-            )
+        with self.attempts.running(model.name, instances.attempt):
+            async with self._free_threads:
+                return await self._in_time(
+                    model, version, lambda: instances.prepare(config), Resize.undo
+                )
 
-    async def _load_in_time(self, model: FoundModel, version: int) -> Served:
+    async def _load_in_time(self, model: FoundModel, version: int, attempt: Attempt) -> Served:
         steps: Sequence[Served] = ()
         if model.config is not None and self._find is not None:
             steps = find_steps(model.config, self._find)
         return await self._in_time(
-            model, version, lambda: self.load(model, version, steps), _close_unused
+            model, version, lambda: self.load(model, version, steps, attempt), _close_unused
         )
 
     async def _in_time(

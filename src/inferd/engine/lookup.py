@@ -23,7 +23,7 @@ _BACKENDS = {
     "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
     "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
     "openvino": "inferd.backends.openvino:OpenvinoBackend",
-    "litert": "inferd.backends.litert:LitertBackend",
+    "litert": "inferd.backends.litert.backend:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
     "python": "inferd.backends.python.backend:PythonBackend",

@@ -3,6 +3,7 @@
 Everything but `open` and `close` reads the disk, or takes long: it is for a thread.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from inferd.repository.repositories import Repositories
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads
 from inferd.repository.watch import NO_MARKS, Marks, Watch, marks_of
+
+log = logging.getLogger("inferd.engine")
 
 ALL = "*"
 """Of --load-model: every model in the repositories."""
@@ -62,7 +65,10 @@ class Sources:
     def open(self, paths: Sequence[Path], given: Sequence[GivenModel] = ()) -> list[FoundModel]:
         """Return the models to begin with. Raises InvalidConfig for a path that holds none."""
         apps = [path for path in paths if is_app(path)]
-        self._repositories = self._loader.repositories([p for p in paths if p not in apps])
+        folders = [path for path in paths if path not in apps]
+        if apps and self._mode == "poll":
+            _tell_that_apps_stay(apps, is_all=not folders)
+        self._repositories = self._loader.repositories(folders)
         for model in (*given, *(one for app in apps for one in models_in(app))):
             self._give(model)
         handed_over = [self._loader.given(model) for model in self._given.values()]
@@ -167,3 +173,12 @@ def _read_config(text: str) -> ModelConfig:
 
 def _unknown(name: str) -> NotLoadable:
     return NotLoadable(f"failed to load '{name}': there is no such model in the repository")
+
+
+def _tell_that_apps_stay(apps: Sequence[Path], *, is_all: bool) -> None:
+    """Warn that `apps` are not followed; raise InvalidConfig when they are all there is."""
+    names = ", ".join(app.name for app in apps)
+    msg = f"--model-control-mode=poll follows folders, and {names} is read once, at the start"
+    if is_all:
+        raise InvalidConfig(msg)
+    log.warning("%s", msg)

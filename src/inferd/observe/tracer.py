@@ -120,8 +120,8 @@ class Tracer:
         """
         new = {
             field.name: value
-            for field in fields(TraceSettings)
-            if (value := getattr(change, field.name)) is not None
+            for field in fields(TraceChange)
+            if field.name != "cleared" and (value := getattr(change, field.name)) is not None
         }
         self._check_mode(new.pop("mode", self._start.mode))
         if "levels" in new and (levels := _levels_named(new.pop("levels"))) is not None:

@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from inferd.config.platform import (
     platform_of_file,
     platforms_of,
 )
-from inferd.core.interfaces import Backend, ModelFiles, Placement
+from inferd.core.interfaces import Backend, ModelFiles, Placement, always
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 
 RESERVED_FOLDERS = ("warmup", "initial_state", "configs", "__pycache__")
@@ -166,15 +166,20 @@ def _no_backend(config: ModelConfig, name: str) -> str:
     )
 
 
-def files_of(model: FoundModel, version: int, config: ModelConfig) -> ModelFiles:
-    """Return where `version` of `model`, configured as `config`, lies.
+def files_of(
+    model: FoundModel,
+    version: int,
+    config: ModelConfig,
+    is_wanted: Callable[[], bool] = always,
+) -> ModelFiles:
+    """Return where `version` of `model`, configured as `config`, lies, for a load that `is_wanted`.
 
     Raises InvalidConfig when the model file is missing or lies outside the version folder.
     """
     if model.backend is not None:
-        return ModelFiles(model.folder, version, model.folder, model.folder)
+        return ModelFiles(model.folder, version, model.folder, model.folder, is_wanted)
     if model.file is not None:
-        return ModelFiles(model.folder, version, model.folder, model.file)
+        return ModelFiles(model.folder, version, model.folder, model.file, is_wanted)
     folder, filename = model.folder / str(version), config.default_model_filename
     if not is_inside(filename):
         msg = (
@@ -186,7 +191,7 @@ def files_of(model: FoundModel, version: int, config: ModelConfig) -> ModelFiles
     if filename and not file.exists():
         msg = f"model '{model.name}' version {version}: there is no {version}/{filename}"
         raise InvalidConfig(msg)
-    return ModelFiles(model.folder, version, folder, file)
+    return ModelFiles(model.folder, version, folder, file, is_wanted)
 
 
 # --- instances ---

@@ -132,7 +132,8 @@ class DynamicScheduler(QueueingScheduler):
 
     def _give_up(self, waiting: Waiting) -> None:
         # One that waits in the queue never runs; the answer of one that runs is dropped.
-        self._queue.remove(waiting)
+        if not self._queue.remove(waiting):
+            self._execution.cancel(waiting.request)
         if self._order is not None:
             self._order.remove(waiting)
         self._settle()

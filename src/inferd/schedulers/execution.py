@@ -108,7 +108,7 @@ class Execution:
         self._has_turns = any(hasattr(instance, "turn") for instance in instances)
         self._job_count = 0  # those that wait or run
         self._is_closed = False
-        self._last_loop: asyncio.AbstractEventLoop | None = None
+        self._home: asyncio.AbstractEventLoop | None = None  # where it is known for good
 
     @property
     def pending_count(self) -> int:
@@ -154,7 +154,7 @@ class Execution:
         Unavailable when the first has waited too long. When the caller is cancelled before an
         instance took the requests, they never run.
         """
-        job = AwaitedJob(requests, self._event_loop())
+        job = AwaitedJob(requests, self._home or asyncio.get_running_loop())
         done = job.waited_for()
         timer = self._submit_to_wait(job, policy)
         try:
@@ -190,7 +190,14 @@ class Execution:
                 self._note_thread_run(_size_class(requests), cpu_ns)
             finish(outcome)
 
-        self._submit(StartedJob(requests, self._event_loop(), finished, wanted))
+        loop = self._home or asyncio.get_running_loop()
+        self._submit(StartedJob(requests, loop, finished, wanted))
+
+    def cancel(self, request: InferRequest) -> None:
+        """Note that nobody waits for the answer of `request`, which was started, any more.
+
+        Where instances run in threads they are not told: these have no use for it.
+        """
 
     def count_round(self, request: InferRequest, *, failed: bool) -> None:
         """Count an execution of `request` alone that is not all of its executions."""
@@ -323,14 +330,9 @@ class Execution:
         is_served_at_once = waiting_count < 0 and not self._has_turns
         if is_served_at_once or not 0 < timeout_us < _LONG_US:
             return None
+        loop = asyncio.get_running_loop()
         expire = self._delay if policy.timeout_action == "DELAY" else self._expire
-        return self._event_loop().call_later(timeout_us / 1e6, expire, job, timeout_us)
-
-    def _event_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop all of this runs on: to ask for it is a system call in Python 3.11."""
-        if self._last_loop is None or self._last_loop.is_closed():
-            self._last_loop = asyncio.get_running_loop()
-        return self._last_loop
+        return loop.call_later(timeout_us / 1e6, expire, job, timeout_us)
 
     def _submit(self, job: Job) -> None:
         if self._is_closed:

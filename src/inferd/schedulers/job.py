@@ -17,6 +17,7 @@ from typing import Protocol
 from inferd.core.interfaces import Answer as Answer
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.interfaces import Outcome as Outcome
+from inferd.core.later import Later
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
 
@@ -99,9 +100,9 @@ class AwaitedJob(Job):
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(requests, loop)
-        self._done: asyncio.Future[tuple[Sequence[Answer], int]] | None = loop.create_future()
+        self._done: Later[tuple[Sequence[Answer], int]] | None = Later(loop=loop)
 
-    def waited_for(self) -> "asyncio.Future[tuple[Sequence[Answer], int]]":
+    def waited_for(self) -> Later[tuple[Sequence[Answer], int]]:
         """Return what will be the answers and the CPU ns they took; called once."""
         assert self._done is not None
         return self._done
@@ -117,9 +118,9 @@ class AwaitedJob(Job):
         if done is None or done.done():
             return
         if isinstance(outcome, InferdError):
-            done.set_exception(outcome)
+            done.fail(outcome)
         else:
-            done.set_result((outcome, cpu_ns))
+            done.bring((outcome, cpu_ns))
 
 
 class StartedJob(Job):
@@ -217,8 +218,11 @@ class JobQueue:
     def take(self) -> Job | None:
         """Take the next job, None if it has left."""
         for jobs in (self._jobs, self._delayed):
-            with suppress(KeyError):
-                return jobs.popitem(last=False)[0]
+            try:
+                if jobs:
+                    return jobs.popitem(last=False)[0]
+            except KeyError:  # it has just left
+                continue
         return None
 
     def delay(self, job: Job) -> None:
@@ -229,12 +233,7 @@ class JobQueue:
 
     def remove(self, job: Job) -> bool:
         """Take out `job`; tell whether it was still there. Called on the event loop."""
-        try:
-            if job in self._delayed:
-                self._delayed.pop(job)
-            else:
-                self._jobs.pop(job)
-        except KeyError:
+        if self._jobs.pop(job, job) is job and self._delayed.pop(job, job) is job:
             return False
         with suppress(queue.Empty):  # or a thread has the signal, and finds nothing to take
             if not self._signals.get_nowait():

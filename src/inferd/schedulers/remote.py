@@ -32,7 +32,6 @@ class RemoteExecution(Execution):
         self._remote = instances
         self._running: dict[Job, AsyncInstance] = {}
         self._leaving: list[AsyncInstance] = []  # closed when what they run has ended
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._quiet: asyncio.Future[None] | None = None
         for instance in instances:
             instance.on_change = self._advance
@@ -40,6 +39,13 @@ class RemoteExecution(Execution):
     def run_inline(self, requests: Sequence[InferRequest]) -> None:
         """See Execution.run_inline: nothing runs on the event loop."""
         del requests
+
+    def cancel(self, request: InferRequest) -> None:
+        """See Execution.cancel. Its instance is told, the others of its batch run on."""
+        for job, instance in self._running.items():
+            if any(one is request for one in job.requests):
+                instance.cancel((request,))
+                return
 
     async def close(self, timeout_s: float) -> None:
         """See Execution.close."""
@@ -107,10 +113,14 @@ class RemoteExecution(Execution):
         return _RemoteStreamJob(request, asyncio.get_running_loop(), self)
 
     def _place(self, job: Job) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+        if self._home is None:
+            self._home = asyncio.get_running_loop()
             for instance in self._remote:
-                instance.attach(self._loop)
+                instance.attach(self._home)
+        free = None if self._jobs else self._freest()
+        if free is not None:
+            self._begin(job, free)
+            return
         self._jobs.put(job)
         self._advance(job)
 
@@ -118,16 +128,20 @@ class RemoteExecution(Execution):
         """Give free instances what waits, of which `newest` may have come just now."""
         jobs = self._jobs
         while jobs:
-            freest: AsyncInstance | None = None
-            for one in self._remote:
-                if one.is_free and (freest is None or one.running_count < freest.running_count):
-                    freest = one
+            freest = self._freest()
             if freest is None:
                 self._look_for_trouble(newest)
                 break
             self._begin_next(freest)
         if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
             self._quiet.set_result(None)
+
+    def _freest(self) -> AsyncInstance | None:
+        freest: AsyncInstance | None = None
+        for one in self._remote:
+            if one.is_free and (freest is None or one.running_count < freest.running_count):
+                freest = one
+        return freest
 
     def _look_for_trouble(self, newest: Job | None) -> None:
         """Refuse what would wait in vain, or for itself."""
@@ -153,8 +167,10 @@ class RemoteExecution(Execution):
     def _begin_next(self, instance: AsyncInstance) -> None:
         self._jobs.wait()  # the signal that came with the job
         job = self._jobs.take()
-        if job is None:
-            return
+        if job is not None:
+            self._begin(job, instance)
+
+    def _begin(self, job: Job, instance: AsyncInstance) -> None:
         if not job.is_wanted():
             self.note_ended()
             job.finish(Cancelled("nobody waits for the request"), 0)
@@ -169,7 +185,8 @@ class RemoteExecution(Execution):
 
     def _finish(self, job: Job, instance: AsyncInstance, outcome: Outcome) -> None:
         self._running.pop(job, None)
-        self._let_go_if_done(instance)
+        if self._leaving:
+            self._let_go_if_done(instance)
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
             may_retry = instance.retries and not job.was_retried and outcome.is_lost

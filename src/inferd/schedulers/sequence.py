@@ -271,6 +271,9 @@ class SequenceScheduler(QueueingScheduler):
         if waiting in sequence.waiting:
             self._end(sequence, Cancelled(self._broken(sequence, "was cancelled")))
             self._advance()
+        else:
+            for lane in self._lanes.values():
+                lane.execution.cancel(waiting.request)
 
     def _broken(self, sequence: LiveSequence, why: str) -> str:
         model = self._plan.model

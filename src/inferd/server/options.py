@@ -1,6 +1,7 @@
 """From the server's one configuration to the values each part below receives."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,7 @@ def tracer(config: ServerConfig) -> Tracer:
     folder = Path(config.trace_directory) if config.trace_directory else None
     allowed = AllowedFolder(folder, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
+        settings = replace(settings, collector=collector)
         return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
     return Tracer(settings, TraceWriter(settings.file), allowed)
 

@@ -248,8 +248,7 @@ class Server:
         self._grpc = Http2Server(
             self.engine,
             grpc_options(self.config, self._ring, self._trtis),
-            routes=http.routes,
-            max_body_bytes=self.config.http_max_body_bytes,
+            http=http,
         )
         share_port(http, self._grpc)
 

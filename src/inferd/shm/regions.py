@@ -6,7 +6,6 @@ from typing import TypeVar
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.core.request import Span
 from inferd.errors import AlreadyExists, InvalidRequest, RegionNotFound, Unavailable, Unsupported
-from inferd.shm.changes import Changes
 from inferd.shm.cuda import CudaDriver, CudaRegion, cuda_driver
 from inferd.shm.guard import IS_SUPPORTED
 from inferd.shm.system import SystemRegion
@@ -41,7 +40,6 @@ class Regions:
         self._has_guard = has_guard
         self._find_driver = find_driver
         self._regions: dict[str, Region] = {}
-        self._changes = Changes()
 
     def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
         """Make a POSIX shared memory object, or a part of it, known as `name`.
@@ -58,7 +56,7 @@ class Regions:
         if offset < 0:
             msg = f"offset of shared memory region '{name}' is {offset}, expected 0 or more"
             raise InvalidRequest(msg)
-        self._regions[name] = SystemRegion(name, key, offset, size_bytes, self._changes)
+        self._regions[name] = SystemRegion(name, key, offset, size_bytes)
 
     def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
         """Make a GPU's memory known as `name`; `handle` is a cudaIpcMemHandle_t.
@@ -80,7 +78,6 @@ class Regions:
             if name in ("", region.status.name):
                 del self._regions[region.status.name]
                 region.close()
-        self._changes.tidy()
 
     def system_status(self, name: str = "") -> list[SystemRegionStatus]:
         """Return the system region `name`, or all of them. Raises RegionNotFound."""
@@ -112,7 +109,6 @@ class Regions:
         self._regions.clear()
         for region in regions:
             region.close()
-        self._changes.close()
 
     def _check_allowed(self) -> None:
         if not self.allowed:

@@ -5,13 +5,14 @@ import mmap
 import os
 import stat
 import sys
+from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 from inferd.core.metadata import SystemRegionStatus
 from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
-from inferd.shm.changes import Changes
 from inferd.shm.guard import Watch, guard
 
 RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
@@ -23,6 +24,10 @@ MAX_KEY_BYTES = 255
 MAX_REMEMBERED = 64
 """So many spans of a region are kept: clients use the same places again and again."""
 
+SURE_NS = 1_000_000
+"""An object that was there so short a time ago is not looked at: the system call costs a request
+several microseconds. What is read and written meanwhile is still what the client registered."""
+
 _FOLDER = "/dev/shm"  # where Linux keeps what shm_open makes
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -30,20 +35,24 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class SystemRegion:
     """`size_bytes` from `offset` of the object `key`, under the client's name for it.
 
-    `changes` tell when to look at the object again; without them each request does.
+    `clock` counts nanoseconds.
 
     Raises InvalidRequest for a key or range that cannot be, RegionFailed when there is no such
     object or it is too small, and Unavailable when the process has no files or memory left.
     """
 
     def __init__(
-        self, name: str, key: str, offset: int, size_bytes: int, changes: Changes | None = None
+        self,
+        name: str,
+        key: str,
+        offset: int,
+        size_bytes: int,
+        clock: Callable[[], int] = perf_counter_ns,
     ) -> None:
         check_key(key)
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
         self._mapping: _Mapping | None = _open_mapping(key, offset, size_bytes)
-        if changes is not None:
-            self._mapping.is_watched = changes.watch(self._mapping.fd, self._mapping)
+        self._clock = clock
         self._spans: dict[tuple[int, int], SystemSpan] = {}
 
     def span(self, offset: int, size_bytes: int) -> "SystemSpan":
@@ -57,7 +66,7 @@ class SystemRegion:
             if mapping is None:  # unregistered this very moment, by another thread
                 msg = f"shared memory region '{self.status.name}' is no longer registered"
                 raise InvalidRequest(msg)
-            span = SystemSpan(mapping, self.status, offset, size_bytes)
+            span = SystemSpan(mapping, self.status, offset, size_bytes, self._clock)
             if len(self._spans) >= MAX_REMEMBERED:
                 self._spans.clear()
             self._spans[offset, size_bytes] = span
@@ -72,12 +81,17 @@ class SystemRegion:
 class SystemSpan:
     """See Span: `view` is the shared memory itself."""
 
-    __slots__ = ("_name", "extent", "region", "view")
+    __slots__ = ("_clock", "_name", "extent", "region", "view")
 
     is_copy = False
 
     def __init__(
-        self, mapping: "_Mapping", status: SystemRegionStatus, offset: int, size_bytes: int
+        self,
+        mapping: "_Mapping",
+        status: SystemRegionStatus,
+        offset: int,
+        size_bytes: int,
+        clock: Callable[[], int],
     ) -> None:
         at = mapping.skipped + offset
         self.view = memoryview(mapping)[at : at + size_bytes]
@@ -85,11 +99,14 @@ class SystemSpan:
         self.extent = (mapping.memory, start, start + size_bytes)
         self.region = mapping
         self._name = status.name
+        self._clock = clock
 
     def look(self) -> None:
         """See Span.look."""
-        if self.region.is_unsure:
+        now_ns = self._clock()
+        if now_ns >= self.region.sure_until_ns:
             self.region.check(self._name)
+            self.region.sure_until_ns = now_ns + SURE_NS
 
     def fetch(self) -> None:
         """See Span.fetch: nothing to do."""
@@ -107,8 +124,7 @@ class _Mapping(mmap.mmap):
     """A guarded mapping; every view of it keeps it alive, and its file open."""
 
     fd = -1  # until the memory is mapped, and whoever opened the file need not close it
-    is_watched = False
-    is_unsure = True  # whether the object may have changed since it was looked at
+    sure_until_ns = 0  # until then the object need not be looked at again
     watch: Watch
     memory: tuple[int, ...]
     skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
@@ -116,14 +132,6 @@ class _Mapping(mmap.mmap):
 
     def check(self, name: str) -> None:
         """Raise InvalidRequest when the object of region `name` was removed, or shrank."""
-        self.is_unsure = not self.is_watched  # before: it may change as soon as it was looked at
-        try:
-            self._check(name)
-        except InvalidRequest:
-            self.is_unsure = True
-            raise
-
-    def _check(self, name: str) -> None:
         now = os.fstat(self.fd)
         if self.watch.is_lost:
             raise _lost(name)

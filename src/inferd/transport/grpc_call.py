@@ -1,8 +1,8 @@
 """One gRPC call on an HTTP/2 stream: its messages to a handler, the handler's answers back.
 
 A unary handler is started as soon as the message is there, by hand: a task exists only when it
-really waits. A stream's handler always has one. What was not raised on purpose ends here, in the
-log and in a status that says nothing of it.
+waits for something else than a model. A stream's handler always has one. What was not raised on
+purpose ends here, in the log and in a status that says nothing of it.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
+from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import joined
 from inferd.transport.call import Metadata, Method, Stream, Unary, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
-from inferd.transport.resume import resume
 from inferd.wire import grpc_messages
 from inferd.wire.coding import deflate
 from inferd.wire.grpc_messages import (
@@ -51,6 +51,7 @@ LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
 
 _SENT_IN_A_ROW = 16
+_read_prefix = PREFIX.unpack_from
 _LATE = "the deadline has passed"
 
 
@@ -60,7 +61,7 @@ class GrpcCall(GrpcInput):
     deadline_s: float | None = None
     cancelled = False
     _sends: asyncio.Future[None] | None = None  # what waits for the client to read
-    _task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | Paused | None = None
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
     _is_head_sent = False
@@ -81,10 +82,12 @@ class GrpcCall(GrpcInput):
 
     def add_initial(self, metadata: Metadata) -> None:
         """See Call."""
+        self._is_bare = False
         self._initial = [*(self._initial or ()), *_encoded(metadata)]
 
     def add_trailing(self, metadata: Metadata) -> None:
         """See Call."""
+        self._is_bare = False
         self._trailing = [*(self._trailing or ()), *_encoded(metadata)]
 
     # --- what comes in ---
@@ -111,15 +114,17 @@ class GrpcCall(GrpcInput):
         if grpc.fault is not None:
             self._end(grpc.fault.status, grpc.fault.message)
         elif isinstance(grpc.method, Stream):
+            self._is_begun = True
             self._queue = deque()
             self._start(self._run_stream(grpc.method))
 
     def on_data(self, data: Any, start: int, stop: int, *, ends: bool) -> None:
         """See H2Stream."""
-        if ends and self._reader is None and self._queue is None:
+        if ends and not self._is_begun:
             size = stop - start - PREFIX_BYTES
-            if 0 <= size <= self._port.small_bytes and PREFIX.unpack_from(data, start) == (0, size):
-                self._drive(self._grpc.handler(bytes(data[start + PREFIX_BYTES : stop]), self))
+            if 0 <= size <= self._port.small_bytes and _read_prefix(data, start) == (0, size):
+                handler = self._grpc.handler
+                self._drive(handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
         self._read(data, [(start, stop)])
         if ends and not self.is_local_done:
@@ -161,13 +166,41 @@ class GrpcCall(GrpcInput):
         except Exception as error:  # noqa: BLE001  the wall: _fail logs it
             self._fail(error)
         else:
+            self._wait(running, waits_for)
+
+    def _wait(self, running: Any, waits_for: Any) -> None:
+        if type(waits_for) is Later:
+            self._task = Paused(running, waits_for, self._go_on_soon)
+            self.watch_deadline()
+        else:
             self._start(self._answer_later(running, waits_for))
+
+    def _go_on_soon(self) -> None:
+        self._port.go_on_soon(self)
+
+    def go_on(self) -> None:
+        """Go on with the handler: what it has waited for is there."""
+        paused = self._task
+        if type(paused) is not Paused:  # the call has ended early
+            return
+        self._task = None
+        try:
+            waits_for = paused.go_on()
+        except StopIteration as done:
+            self._answer(done.value)
+        except asyncio.CancelledError:
+            self._end_cancelled()
+        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+            self._fail(error)
+        else:
+            self._wait(paused.running, waits_for)
 
     async def _run_inflated(self, message: Any) -> Any:
         answer: list[Any] = await self._grpc.handler(await self._inflate(message), self)
         return answer
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
+        self._is_bare = False
         self._task = self._port.loop.create_task(running)
         self.watch_deadline()
 
@@ -206,22 +239,23 @@ class GrpcCall(GrpcInput):
 
     def _answer(self, buffers: list[Any]) -> None:
         """Send the one message of a unary call, and OK."""
-        if self._is_ended:
+        if self.is_local_done or self.ending is not None:
             return
         length = 0
         for buffer in buffers:
             length += len(buffer)
         framed = length + PREFIX_BYTES
         connection = self.connection
-        is_plain = self._initial is None and self._trailing is None and not self._port.level
+        is_plain = self._is_bare or (self._initial is None and self._trailing is None)
         if (
             is_plain
+            and not self._port.level
             and length <= self._port.small_answer_bytes
             and connection.may_send_at_once(self, framed)
         ):
             frames = grpc_messages.encode_small_answer(self.id, buffers, length)
             connection.send_at_once(self, frames, framed)
-            if self._held_bytes or self._timer is not None:
+            if not self._is_bare:
                 self._clean_up()
             return
         if length > self._port.options.max_send_bytes:
@@ -335,6 +369,7 @@ class GrpcCall(GrpcInput):
     def watch_deadline(self) -> None:
         """Have the call end at its deadline, if it has one and waits for something."""
         if self.deadline_s is not None and self._timer is None and not self._is_ended:
+            self._is_bare = False
             wait_s = self.deadline_s - monotonic()
             self._timer = self._port.loop.call_later(wait_s, self.expire)
 

@@ -55,6 +55,8 @@ class GrpcInput(H2Stream):
         H2Stream.__init__(self, connection, stream_id, head)
         self._port = port
         self._grpc: GrpcHead = head.use
+        self._is_begun = False  # a message has begun to come in pieces, or more than one may come
+        self._is_bare = True  # nothing to be sent but the answer, nothing to be let go of
 
     def hold(self, size_bytes: int) -> None:
         """See Call."""
@@ -114,6 +116,7 @@ class GrpcInput(H2Stream):
         if self._reader is None:
             if self._is_refused(data, *spans[0]):
                 return
+            self._is_begun = True
             self._reader = MessageReader(self._port.server.max_message_bytes, self._on_message)
         count = 0
         for start, stop in spans:
@@ -191,6 +194,7 @@ class GrpcInput(H2Stream):
     def _hold(self, count: int) -> bool:
         """Count bytes in memory, over all connections together; False when that is too much."""
         capacity = self._port.server.capacity
+        self._is_bare = False
         self._held_bytes += count
         capacity.held_bytes += count
         if capacity.held_bytes <= capacity.max_bytes:
@@ -220,6 +224,7 @@ class GrpcInput(H2Stream):
             msg = f"a message inflates to more than {error} bytes ({options})"
             raise GrpcFault(RESOURCE_EXHAUSTED, msg) from None
         count = self._inflated_bytes = len(inflated)
+        self._is_bare = False
         self._held_bytes += count
         if not server.capacity.hold(count):
             raise server.capacity.too_many_bytes(count)

@@ -16,6 +16,7 @@ from functools import partial
 from time import monotonic_ns
 from typing import Any
 
+from inferd.core.later import resume
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
@@ -28,7 +29,6 @@ from inferd.transport.grpc_status import status_of
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
 from inferd.transport.overload import copied_bytes
-from inferd.transport.resume import resume
 from inferd.transport.tracing import begin_grpc
 from inferd.wire import v2_grpc
 from inferd.wire.inline import NotFast

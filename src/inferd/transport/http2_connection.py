@@ -53,7 +53,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._h2 = H2Connection(
             self._open_stream,
             max_streams=server.options.max_streams,
-            max_header_bytes=server.options.max_metadata_bytes,
+            max_header_bytes=max(server.options.max_metadata_bytes, server.max_header_bytes),
             on_ping=self._on_ping,
             on_pong=self._on_pong,
         )
@@ -65,6 +65,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._is_closing = False
         self._is_write_due = False
         self.hurried: list[GrpcCall] = []  # calls with a deadline that have come in this turn
+        self._resumed: list[GrpcCall] = []  # calls that go on in the next turn
         # times, as the server's sweep knows them
         self._made = self._read_at = self._busy_at = server.now
         self._closing_since: float | None = None
@@ -168,11 +169,23 @@ class Http2Connection(asyncio.BufferedProtocol):
     # --- turns call these ---
 
     def take_turn(self) -> None:
-        """Act on what was read."""
-        self._take_what_came()
+        """Act on what was read, and go on with what has waited."""
+        if self._resumed:
+            resumed, self._resumed = self._resumed, []
+            for call in resumed:
+                call.go_on()
+        if came := self._came:
+            self._came = b""
+            self._h2.receive(came)
         if self.hurried:
             self._watch_deadlines()
         self.flush()
+
+    def go_on_soon(self, call: GrpcCall) -> None:
+        """Have `call` go on with its handler in the next turn."""
+        self._resumed.append(call)
+        if len(self._resumed) == 1:
+            self.server.turns.answer_soon(self)
 
     def write_pending(self) -> None:
         """Write what there is to send; close when nothing is left to be done."""
@@ -189,7 +202,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
-            if h2.has_blocked:
+            if h2.blocked:
                 h2.pump()
         if h2.is_failed:
             self._linger()
@@ -249,7 +262,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
         if head.use is None:
             is_call = head.method == b"POST" and is_grpc(head)
-            most = self._h2.max_header_bytes
+            most = self.options.max_metadata_bytes
             head.use = prepare(head, self.server.methods, most) if is_call else False
         if head.use is not False:
             return GrpcCall(h2, stream_id, head, self)

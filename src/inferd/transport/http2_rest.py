@@ -8,6 +8,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
+from inferd.core.later import resume
 from inferd.errors import InferdError
 from inferd.transport.access import joined
 from inferd.transport.grpc_call import QUEUED_BYTES
@@ -20,7 +21,6 @@ from inferd.transport.http_message import (
 )
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.overload import check_head, memory_of
-from inferd.transport.resume import resume
 from inferd.wire.grpc_messages import is_grpc
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import ErrorCode
@@ -82,7 +82,7 @@ class RestExchange(H2Stream):
             self._refuse(error)
 
     def _check_head(self) -> None:
-        limit = self.connection.max_header_bytes
+        limit = self._port.server.max_header_bytes
         if self.head.size > limit:
             raise HttpError(431, f"the request head is larger than {limit} bytes")
         if self.head.method == b"CONNECT":

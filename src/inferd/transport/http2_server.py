@@ -17,7 +17,7 @@ from inferd.transport.grpc_options import GrpcOptions, grpc_ssl_context
 from inferd.transport.grpc_services import port_methods
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_rest import RestExchange, WrongExchange
-from inferd.transport.http_router import Routes
+from inferd.transport.http_server import HttpServer
 from inferd.transport.tls import LiveTls
 from inferd.transport.turns import Turns
 from inferd.wire.grpc_messages import is_grpc
@@ -35,7 +35,7 @@ _LAST_WAIT_S = 0.5
 
 
 class Http2Server:
-    """Answers gRPC calls on one port, and REST too where it is given the routes.
+    """Answers gRPC calls on one port, and REST too, as `http` does, where that is given.
 
     `more_methods` are offered beside our own, by path. `clock` is for timeouts.
     """
@@ -46,16 +46,16 @@ class Http2Server:
         options: GrpcOptions,
         more_methods: dict[str, Method] | None = None,
         *,
-        routes: Routes | None = None,
-        max_body_bytes: int = 0,
+        http: HttpServer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
         methods = port_methods(engine, options, self._pause, more_methods or {})
         self.methods = {path.encode(): method for path, method in methods.items()}
         self.failures = FailureLog(logging.getLogger("inferd.grpc"))
-        self.routes = routes
-        self.max_body_bytes = max_body_bytes
+        self.routes = http.routes if http else None
+        self.max_body_bytes = http.options.max_body_bytes if http else 0
+        self.max_header_bytes = http.options.max_header_bytes if http else 0
         self.connections: set[Http2Connection] = set()
         self.open_count = 0  # connections, without those that only linger
         self.capacity = engine.capacity

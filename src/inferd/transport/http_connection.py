@@ -2,9 +2,9 @@
 
 Heads are found in a small buffer; a body goes straight into memory of its declared length, which
 the tensors then view. A request is answered within the same loop iteration unless something really
-waits: the connection drives the answering coroutine itself, and a task exists only from its first
-wait on. While a request waits, what the client sends next is kept, up to one buffer, so answers go
-out in order. No timer per request: the server's sweep looks at every connection's clock.
+waits: the connection drives the answering coroutine itself, and a task exists only when it waits
+for something else than a model. Meanwhile what the client sends next is kept, up to one buffer, so
+answers go out in order. No timer per request: the server's sweep looks at every connection's clock.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from copy import copy
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
+from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.http_body import BodyReader
 from inferd.transport.http_head import HeadReader, unread_request
@@ -27,7 +28,6 @@ from inferd.transport.http_message import (
 )
 from inferd.transport.http_outflow import Outflow
 from inferd.transport.overload import check_head
-from inferd.transport.resume import resume
 
 if TYPE_CHECKING:
     from inferd.transport.http_server import HttpServer
@@ -66,7 +66,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         )
         self._body = BodyReader(server.capacity, options.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | Paused | None = None  # what answers the latest request
+        self._asked: HttpRequest = cast("HttpRequest", None)  # that request, while it is paused
         self._outflow: Outflow | None = None  # the rest of an answer, which the task sends
         self._is_paused = False  # the client does not read; nothing more is answered till it does
         self._is_reading = True
@@ -135,7 +136,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._advance()  # a large request: its body is to go where it stays
             elif not self._is_due:
                 self._is_due = True
-                self._server.turns.answer_soon(self)
+                self._server.turns.answer_read(self)
         elif self._end == len(self._buffer):
             self._stop_reading()
 
@@ -171,8 +172,12 @@ class HttpConnection(asyncio.BufferedProtocol):
     def take_turn(self) -> None:
         """See Connection.take_turn."""
         self._is_due = False
-        if self._task is None and not self._is_paused:
-            self._advance()
+        task = self._task
+        if task is None:
+            if not self._is_paused:
+                self._advance()
+        elif type(task) is Paused and task.is_due:
+            self._go_on(task)
 
     def write_pending(self) -> None:
         """See Connection.write_pending."""
@@ -325,8 +330,35 @@ class HttpConnection(asyncio.BufferedProtocol):
         except StopIteration as done:
             self._send(request, done.value)
         else:
-            loop = self._server.loop or asyncio.get_running_loop()
-            self._task = loop.create_task(self._answer_later(request, answering, waits_for))
+            self._wait(request, answering, waits_for)
+
+    def _wait(
+        self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
+    ) -> None:
+        if type(waits_for) is Later:
+            self._asked = request
+            self._task = Paused(answering, waits_for, self._take_turn_soon)
+        else:
+            later = self._answer_later(request, answering, waits_for)
+            self._task = asyncio.get_running_loop().create_task(later)
+
+    def _take_turn_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._server.turns.answer_soon(self)
+
+    def _go_on(self, paused: Paused) -> None:
+        """Go on with an answer: what it has waited for is there."""
+        if self._is_closing:
+            return  # it is about to be cancelled
+        self._task = None
+        try:
+            waits_for = paused.go_on()
+        except StopIteration as done:
+            self._send(self._asked, done.value)
+            self._advance()
+        else:
+            self._wait(self._asked, paused.running, waits_for)
 
     async def _answer_later(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any

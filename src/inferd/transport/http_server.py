@@ -82,8 +82,6 @@ class HttpServer:
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
-        # To ask for it is a system call in Python 3.11, so no request does.
-        self.loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self, address: str, port: int) -> int:
         """Listen on TCP and return the port, which the OS chose if `port` was 0.
@@ -116,7 +114,6 @@ class HttpServer:
 
     def _started(self, server: asyncio.Server) -> None:
         self._servers.append(server)
-        self.loop = asyncio.get_running_loop()
         if self._sweeper is None:
             self._keep_sweeping()
 

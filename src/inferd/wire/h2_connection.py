@@ -17,7 +17,6 @@ from inferd.wire.h2_frames import (
     DEFAULT_WINDOW,
     END_HEADERS,
     END_STREAM,
-    FRAME_HEADER,
     GOAWAY,
     HEADER_BYTES,
     HEADERS,
@@ -40,6 +39,7 @@ from inferd.wire.h2_frames import (
     encode_frame,
     encode_settings,
     encode_window_update,
+    read_header,
 )
 from inferd.wire.h2_heads import HeaderBlocks
 from inferd.wire.h2_hpack import NO_TABLE, TABLE_BYTES
@@ -146,9 +146,8 @@ class H2Connection(H2Receiver):
         at, end = 0, len(data)
         if self.data_left or self._skip_left:
             at = self._go_on_with_data(data, end)
-        unpack = FRAME_HEADER.unpack_from
         while at + HEADER_BYTES <= end:
-            high, low, kind, flags, stream_id = header = unpack(data, at)
+            high, low, kind, flags, stream_id = header = read_header(data, at)
             length = high << 8 | low
             start = at + HEADER_BYTES
             at = stop = start + length
@@ -421,9 +420,11 @@ class H2Connection(H2Receiver):
         Clients give back each small message of a stream by itself.
         """
         if stream is None:
-            return self.has_blocked or (not stream_id and self.send_window < self.full_window)
+            return bool(self.blocked) or (not stream_id and self.send_window < self.full_window)
         return (
-            self.has_blocked or stream.pending_bytes > 0 or stream.send_window < stream.full_window
+            bool(self.blocked)
+            or stream.pending_bytes > 0
+            or stream.send_window < stream.full_window
         )
 
 

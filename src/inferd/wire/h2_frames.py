@@ -9,6 +9,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEADER = struct.Struct(">HBBBL")
 """Length (its high 16 and low 8 bits), type, flags, stream; the stream's top bit is reserved."""
 
+read_header = FRAME_HEADER.unpack_from
+
 HEADER_BYTES = 9
 
 # Frame types, RFC 9113, section 6. Plain integers: they are compared for each frame.

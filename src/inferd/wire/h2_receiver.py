@@ -9,7 +9,6 @@ from inferd.wire.h2_budget import FloodBudget
 from inferd.wire.h2_frames import (
     DEFAULT_FRAME_BYTES,
     END_STREAM,
-    FRAME_HEADER,
     HEADER_BYTES,
     PADDED,
     STREAM_MASK,
@@ -17,6 +16,7 @@ from inferd.wire.h2_frames import (
     ErrorCode,
     StreamFault,
     encode_window_update,
+    read_header,
 )
 from inferd.wire.h2_sender import H2Sender
 from inferd.wire.h2_stream import Buffer, H2Stream
@@ -110,7 +110,7 @@ class H2Receiver(H2Sender):
         length = stop - start
         last = len(data) - length - HEADER_BYTES
         spans = [(start, stop)]
-        while stop <= last and header == FRAME_HEADER.unpack_from(data, stop):
+        while stop <= last and header == read_header(data, stop):
             stop += HEADER_BYTES + length
             spans.append((stop - length, stop))
         count = length * len(spans)

@@ -50,12 +50,7 @@ class H2Sender:
         self.peer_stream_window = DEFAULT_WINDOW
         self.peer_frame_bytes = DEFAULT_FRAME_BYTES
         self.table_update = b""  # to stand before the next header block
-        self._blocked: dict[int, H2Stream] = {}
-
-    @property
-    def has_blocked(self) -> bool:
-        """Whether a stream waits for the connection's window or the socket alone."""
-        return bool(self._blocked)
+        self.blocked: dict[int, H2Stream] = {}  # that wait for the window of all, or the socket
 
     def send_headers(self, stream: H2Stream, block: bytes, *, ends: bool = False) -> None:
         """Send a header block; `ends`: nothing follows. What is pending must have gone before."""
@@ -79,25 +74,25 @@ class H2Sender:
                 stream.pending.append(buffer)
                 stream.pending_bytes += size
         stream.ending = ending
-        self._blocked[stream.id] = stream
+        self.blocked[stream.id] = stream
         self.pump()
 
     def pump(self) -> None:
         """Turn what is pending into frames, the streams by turns, as far as it may go now."""
-        while self._blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
+        while self.blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
             has_moved = False
-            for stream in list(self._blocked.values()):
+            for stream in list(self.blocked.values()):
                 if stream.pending_bytes:
                     room = min(stream.send_window, self.send_window, self._turn_bytes())
                     if stream.send_window <= 0:
-                        del self._blocked[stream.id]  # its WINDOW_UPDATE brings it back
+                        del self.blocked[stream.id]  # its WINDOW_UPDATE brings it back
                         continue
                     if room <= 0:
                         continue
                     self._send_frames(stream, min(room, stream.pending_bytes))
                     has_moved = True
-                if not stream.pending_bytes and stream.id in self._blocked:
-                    del self._blocked[stream.id]
+                if not stream.pending_bytes and stream.id in self.blocked:
+                    del self.blocked[stream.id]
                     self._finish(stream)
                 if self.out_bytes >= OUTPUT_BYTES:
                     return
@@ -106,7 +101,7 @@ class H2Sender:
 
     def _turn_bytes(self) -> int:
         """Return how much a stream may send in its turn: a frame, all that goes if it is alone."""
-        if len(self._blocked) > 1:
+        if len(self.blocked) > 1:
             return self.peer_frame_bytes
         return max(self.peer_frame_bytes, OUTPUT_BYTES - self.out_bytes)
 
@@ -127,7 +122,7 @@ class H2Sender:
             stream, frame_header(length, DATA, END_STREAM if ends else 0, stream.id), length
         )
         if ends:
-            self._blocked.pop(stream.id, None)
+            self.blocked.pop(stream.id, None)
             self._end(stream)
 
     def _send_frame(self, stream: H2Stream, header: bytes, length: int) -> None:
@@ -215,7 +210,7 @@ class H2Sender:
     def forget(self, stream: H2Stream) -> None:
         """Take a stream off the list; nothing more is sent on it."""
         self.streams.pop(stream.id, None)
-        self._blocked.pop(stream.id, None)
+        self.blocked.pop(stream.id, None)
         stream.is_local_done = True
         stream.pending = None
         stream.pending_bytes = 0
@@ -258,7 +253,7 @@ class H2Sender:
         stream.send_window += increment
         stream.full_window = max(stream.full_window, stream.send_window)
         if stream.pending_bytes:
-            self._blocked[stream.id] = stream
+            self.blocked[stream.id] = stream
 
     def move_windows(self, size: int) -> None:
         """Let streams have a window of `size` from the start, those that are open as well.

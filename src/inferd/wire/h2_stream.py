@@ -20,14 +20,9 @@ class H2Stream:
     """One stream, as the connection knows it; the application subclasses it and is called."""
 
     takes_runs = False  # whether `on_data_run` is there
-    is_remote_done = False  # the peer has ended its side
-    is_local_done = False  # we have ended ours, or the stream was reset
-    receive_window = STREAM_WINDOW
-    uncredited = 0  # bytes taken, the peer not yet told
     pending: "deque[Buffer] | None" = None
     pending_bytes = 0
     sent_bytes = 0  # of what was pending
-    ending: bytes | None = None  # trailers to send after `pending`, b"" for none
     received_bytes = 0  # counted only where the head declares a length
     drop_bytes = 0  # how much is taken and dropped once the answer is complete
     deadline_s: float | None = None  # when `expire` is due, on the application's clock
@@ -39,6 +34,12 @@ class H2Stream:
         self.id = stream_id
         self.head = head
         self.send_window = self.full_window = connection.peer_stream_window
+        # What every stream is asked for is its own: CPython finds that sooner than the class's.
+        self.receive_window = STREAM_WINDOW
+        self.uncredited = 0  # bytes taken, the peer not yet told
+        self.is_remote_done = False  # the peer has ended its side
+        self.is_local_done = False  # we have ended ours, or the stream was reset
+        self.ending: bytes | None = None  # trailers to send after `pending`, b"" for none
 
     def on_open(self) -> None:
         """Act on the head; called once. DATA may follow, or `on_end`."""

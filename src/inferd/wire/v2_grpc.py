@@ -268,14 +268,15 @@ class _Plan(msgspec.Struct):
     shared: _Shared | None
     uses: int = 0
 
-    def may_be_known(self) -> bool:
+    def may_be_known(self, raw_count: int) -> bool:
         """Tell whether to remember a layout too: from the second message on, and not of too many.
 
-        Texts make each message as long as no other.
+        Texts make each message as long as no other. A message may have any number of raw contents,
+        and a layout is only as small as they are few.
         """
         self.uses += 1
         is_usual = self.shared is None and not self.has_many_strings
-        return is_usual and 1 < self.uses <= _MOST_LAYOUTS
+        return is_usual and raw_count == len(self.counts) and 1 < self.uses <= _MOST_LAYOUTS
 
     def filled(self, raw: list[memoryview]) -> InferRequest:
         """Return a request of one's own with the i-th entry of `raw` as the i-th input's data."""
@@ -344,7 +345,7 @@ def _decode_anew(
         raise NotFast
     elif len(split.rest) <= _MAX_REMEMBERED_BYTES:
         plan = _remembered_plan(split.rest)
-        if plan.may_be_known():
+        if plan.may_be_known(len(split.raw)):
             known[:] = [(Layout(data, split), plan)]
     else:
         plan = _plan(parse(_REQUEST, split.rest))

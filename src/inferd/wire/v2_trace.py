@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
@@ -9,6 +10,7 @@ from inferd.config.trace import (
     LARGEST,
     LARGEST_COUNT,
     OFF,
+    CollectorSettings,
     TraceChange,
     TraceSettings,
     whole_number,
@@ -50,11 +52,11 @@ def decode_trace_request(body: memoryview) -> TraceChange:
 
 def encode_trace_settings(settings: TraceSettings) -> bytes:
     """Return the settings as .../trace/setting tells them, of the file only its name."""
-    told = {
+    told: dict[str, Any] = {
         name: values if _SETTINGS[name].read is _all else values[0]
         for name, values in _told(settings).items()
     }
-    return orjson.dumps(told)
+    return orjson.dumps(told | _collector_told(settings.collector))
 
 
 def decode_trace_message(data: bytes) -> TraceRequest:
@@ -74,6 +76,8 @@ def encode_trace_message(settings: TraceSettings) -> bytes:
     message = message_class("inference.TraceSettingResponse")()
     for name, values in _told(settings).items():
         message.settings[name].value.extend(values)
+    for name, value in _collector_told(settings.collector).items():
+        message.settings[name].value.append(value)
     encoded: bytes = message.SerializeToString()
     return encoded
 
@@ -135,3 +139,18 @@ def _told(settings: TraceSettings) -> dict[str, list[str]]:
         "trace_file": [settings.file.name if settings.file else ""],
         "trace_mode": [settings.mode],
     }
+
+
+def _collector_told(collector: CollectorSettings | None) -> dict[str, str]:
+    """Return what was set of mode opentelemetry, by its names there; of the URL no credentials."""
+    if collector is None:
+        return {}
+    parts = urlsplit(collector.url or "")
+    host = parts.netloc.rpartition("@")[2]
+    told = {
+        "url": urlunsplit((parts.scheme, host, parts.path, "", "")),
+        "bsp_max_queue_size": collector.bsp_max_queue_size,
+        "bsp_schedule_delay": collector.bsp_schedule_delay,
+        "bsp_max_export_batch_size": collector.bsp_max_export_batch_size,
+    }
+    return {name: str(value) for name, value in told.items() if value}

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG
+from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException
 
 BATCHING = "max_batch_size: 8\ndynamic_batching {}\n"
@@ -182,3 +183,37 @@ def test_finalize_is_called_before_the_process_ends(serve, models):
         mark = models() / "ends" / "finalized"
         assert not mark.exists()
     assert mark.exists()
+
+
+@pytest.mark.parametrize("batching", ["", BATCHING, "max_batch_size: 8\nsequence_batching {}\n"])
+def test_a_cancelled_request_is_told_to_the_model_that_executes_it(
+    serve, eventually, tmp_path, batching
+):
+    source = f"""
+        import threading
+        class TritonPythonModel:
+            def execute(self, requests):
+                answers = []
+                for request in requests:
+                    given = request.inputs()[0].as_numpy()
+                    if given.flat[0]:
+                        open({str(tmp_path / "runs")!r}, "w").close()
+                        while not request.is_cancelled():
+                            threading.Event().wait(0.001)
+                        open({str(tmp_path / "told")!r}, "w").close()
+                    answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", given)]))
+                return answers
+    """
+    with serve(waits=(source, batching + ONE_CONFIG)) as asked:
+        shape = (1, 1) if batching else (1,)
+        given = InferInput("IN", shape, "INT32")
+        given.set_data_from_numpy(np.ones(shape, np.int32))
+        more = {"sequence_id": 7, "sequence_start": True} if "seq" in batching else {}
+        call = asked.grpc.async_infer("waits", [given], callback=lambda *_: None, **more)
+        eventually((tmp_path / "runs").exists)
+        call.cancel()
+        eventually((tmp_path / "told").exists)
+        more = {"sequence_id": 8, "sequence_start": True} if "seq" in batching else {}
+        given.set_data_from_numpy(np.zeros(shape, np.int32))
+        answer = asked.grpc.infer("waits", [given], client_timeout=60, **more)
+        assert answer.as_numpy("OUT").tolist() == np.zeros(shape).tolist()

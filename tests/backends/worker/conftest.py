@@ -1,8 +1,11 @@
 """Models that ask for environments, and where these are kept."""
 
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles

@@ -25,7 +25,8 @@ def loop():
 def ask_to_load(loop):
     """Receive a command in this thread, as while a model is loaded; return what was warned of."""
     calls = WorkerCalls("m", Surroundings(loop=loop))
-    calls.instance = SimpleNamespace(plan=SimpleNamespace(start_timeout_s=0.01), give=None)
+    plan = SimpleNamespace(start_timeout_s=0.01)
+    calls.instance = SimpleNamespace(plan=plan, give=None, reads_on=None)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         calls.receive(packet.COMMAND, LOAD, None)

@@ -30,6 +30,22 @@ def test_the_last_line_is_returned_and_all_are_logged(run, caplog):
     assert run("") == ""
 
 
+@pytest.mark.parametrize(
+    ("lines", "levels"),
+    [
+        ("Resolved 3 packages\nInstalled 3 packages\n + errors==1.0", "INFO INFO INFO"),
+        ("warning: a link failed\nInstalled", "WARNING INFO"),
+        ("Using Python\nerror: no such file\n  Caused by: this", "INFO ERROR ERROR"),
+        ("  \u00d7 No solution found\n  \u2570 Because a needs b", "ERROR ERROR"),
+        ("ERROR: of pip", "ERROR"),
+    ],
+)
+def test_lines_are_logged_as_what_they_say_they_are(run, caplog, lines, levels):
+    caplog.set_level(logging.INFO, "inferd.backends")
+    run(f"import sys; sys.stdout.buffer.write({lines.encode()!r})")
+    assert [record.levelname for record in caplog.records] == levels.split()
+
+
 def test_a_line_without_an_end_counts_and_so_does_what_is_no_utf_8(run):
     assert run("import sys; sys.stdout.buffer.write(b'a\\xff')") == "a\ufffd"
 

@@ -106,9 +106,10 @@ class ThreadProcess:
 
     def close(self):
         self.socket.close()
-        self._thread.join(10)
-        for fd in self._fds:
-            os.close(fd)
+        if self._thread is not threading.current_thread():
+            self._thread.join(10)
+        while self._fds:
+            os.close(self._fds.pop())
 
 
 @pytest.fixture

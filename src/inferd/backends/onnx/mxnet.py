@@ -115,6 +115,7 @@ class MxnetBackend(ConvertedBackend):
             settings=_settings(files, config, placement, library),
             make=make,
             start_timeout_s=self._surroundings.load_timeout_s,
+            is_wanted=files.is_wanted,
         )
 
 

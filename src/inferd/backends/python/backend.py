@@ -18,6 +18,7 @@ from inferd.backends.worker.environments import (
 )
 from inferd.backends.worker.hosting import PROCESS_PARAMETER
 from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.kept import DEFAULT_COUNT
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
@@ -51,6 +52,9 @@ CACHE_SETTING = "environment-directory"
 MAKING_SETTING = "environment-timeout-seconds"
 """The setting that bounds the making of an environment."""
 
+COUNT_SETTING = "environment-count"
+"""The setting with the number of environments that are kept, those in use aside."""
+
 _MARK = b"auto_complete_config"
 _CLASS = b"class TritonPythonModel"
 
@@ -77,6 +81,7 @@ class PythonBackend:
         environments = Environments(
             Path(folder) if folder else default_cache(),
             min(timeout_s or DEFAULT_TIMEOUT_S, surroundings.load_timeout_s),
+            int(_number(config, COUNT_SETTING, settings.get(COUNT_SETTING, ""))) or DEFAULT_COUNT,
         )
         return environments.resolve(files, config)
 
@@ -145,6 +150,7 @@ class PythonBackend:
             start_timeout_s=min(
                 start_s or surroundings.load_timeout_s, surroundings.load_timeout_s
             ),
+            is_wanted=files.is_wanted,
             timeout_s=_parameter(config, TIMEOUT_PARAMETER),
             retries=config.parameters.get(RETRY_PARAMETER, "").lower() in ("true", "yes", "1"),
         )

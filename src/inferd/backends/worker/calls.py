@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +32,7 @@ from inferd.backends.worker.message import (
     tensors_of,
 )
 from inferd.core.interfaces import Models, Surroundings
+from inferd.core.later import Later, Paused, resume
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import (
@@ -68,7 +70,8 @@ class WorkerCalls:
         self.instance: WorkerInstance | None = None
         self._model = model
         self._surroundings = surroundings
-        self._running: dict[int, tuple[asyncio.Task[None], asyncio.Semaphore]] = {}
+        self._running: dict[int, tuple[asyncio.Task[None] | Paused, asyncio.Semaphore | None]] = {}
+        self._calls: dict[bytes, Call] = {}  # those before, by their documents
         self._metrics: dict[int, CustomMetric] = {}
 
     def end(self) -> None:
@@ -78,13 +81,16 @@ class WorkerCalls:
         self._running.clear()
         self._metrics.clear()
 
-    def receive(self, kind: int, document: memoryview, data: Any) -> None:
-        """Take a packet."""
+    def receive(self, kind: int, document: bytes, data: Any, number: int = 0) -> None:
+        """Take a packet; `number` is that of a call."""
         if kind == packet.CALL:
-            call = msgspec.json.decode(document, type=Call)
+            call = self._calls.get(document)
+            if call is None:
+                call = msgspec.json.decode(document, type=Call)
+                packet.keep(self._calls, document, call, len(document))
             self._give(call.released)
-            room = asyncio.Semaphore(AHEAD)
-            self._begin(call.number, self._call(call, data, room), room)
+            room = asyncio.Semaphore(AHEAD) if call.is_decoupled else None
+            self._begin(number, self._call(number, call, data, room), room)
         elif kind == packet.COMMAND:
             command = msgspec.json.decode(document, type=Command)
             self._give(command.released)
@@ -108,27 +114,46 @@ class WorkerCalls:
         if running is None:
             return
         task, room = running
-        if kind == packet.CREDIT:
-            room.release()
-        else:
+        if kind != packet.CREDIT:
             task.cancel()
+        elif room is not None:
+            room.release()
 
     def _begin(
-        self, number: int, job: Coroutine[object, object, None], room: asyncio.Semaphore
+        self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None = None
     ) -> None:
         if len(self._running) >= MAX_CALLS:
             job.close()
             msg = f"model '{self._model}' has {MAX_CALLS} calls of other models under way"
             self._refuse(number, InvalidRequest(msg))
             return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # the model is being loaded: a thread reads, and waits for each call
+        assert self.instance is not None
+        if self.instance.reads_on is None:  # it is being loaded: a thread waits for each call
             self._do_in_thread(number, job)
             return
-        task = loop.create_task(job)
+        with suppress(StopIteration):
+            self._wait(number, job, job.send(None), room)
+
+    def _wait(
+        self,
+        number: int,
+        job: Coroutine[Any, Any, None],
+        waits_for: Any,
+        room: asyncio.Semaphore | None,
+    ) -> None:
+        if type(waits_for) is Later:
+            self._running[number] = Paused(job, waits_for, partial(self._go_on, number)), room
+            return
+        task = asyncio.get_running_loop().create_task(resume(job, waits_for))
         self._running[number] = task, room
         task.add_done_callback(lambda _: self._running.pop(number, None))
+
+    def _go_on(self, number: int) -> None:
+        """Go on with a call: what it has waited for is there."""
+        paused, room = self._running.pop(number, (None, None))
+        if isinstance(paused, Paused):
+            with suppress(StopIteration):
+                self._wait(number, paused.running, paused.go_on(), room)
 
     def _do_in_thread(self, number: int, job: Coroutine[object, object, None]) -> None:
         loop = self._surroundings.loop
@@ -152,15 +177,16 @@ class WorkerCalls:
 
     # --- requests ---
 
-    async def _call(self, call: Call, data: Any, room: asyncio.Semaphore) -> None:
-        number = call.number
+    async def _call(
+        self, number: int, call: Call, data: Any, room: asyncio.Semaphore | None
+    ) -> None:
         try:
             models = self._surroundings.models
             if models is None:
                 msg = "there are no models here that could be called"
                 raise Unsupported(msg)
             request = self._request(call, data)
-            if call.is_decoupled:
+            if room is not None:
                 await self._stream(number, models.stream(request), room)
             else:
                 await self._infer(number, models, request)
@@ -200,7 +226,7 @@ class WorkerCalls:
             asked.id,
             tensors_of(asked.inputs, data),
             [WantedOutput(name) for name in asked.outputs or ()],
-            asked.parameters or {},
+            dict(asked.parameters) if asked.parameters else {},
             priority=max(0, asked.priority),
             timeout_us=max(0, asked.timeout_us),
             sequence=_sequence(asked),
@@ -218,17 +244,17 @@ class WorkerCalls:
             response.id,
         ]
         try:
-            self._reply([number, is_last, document], payload)
+            self._reply(number, [is_last, document], payload)
         except ArenaFull as error:
             raise BackendFailed(str(error)) from error
 
     def _refuse(self, number: int, error: InferdError) -> None:
         code = _CODES.get(error.code, _CODES[Code.INTERNAL])
-        self._reply([number, True, ["error", code, error.message]])
+        self._reply(number, [True, ["error", code, error.message]])
 
-    def _reply(self, document: list[Any], payload: Payload | None = None) -> None:
+    def _reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
         if self.instance is not None:
-            self.instance.send(packet.REPLY, document, payload)
+            self.instance.send(packet.REPLY, document, payload, number)
 
     # --- everything else ---
 
@@ -236,7 +262,7 @@ class WorkerCalls:
         try:
             if command.verb in ("load", "unload"):
                 job = self._control(command)
-                self._begin(command.number, job, asyncio.Semaphore(AHEAD))
+                self._begin(command.number, job)
                 return
             value = self._value(command.verb, command.arguments)
         except InferdError as error:
@@ -244,7 +270,7 @@ class WorkerCalls:
         except Exception as error:  # noqa: BLE001  whatever the arguments were
             self._refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
-            self._reply([command.number, True, ["value", value]])
+            self._reply(command.number, [True, ["value", value]])
 
     def _value(self, verb: str, arguments: list[Any]) -> Any:
         metrics = self._surroundings.metrics
@@ -288,7 +314,7 @@ class WorkerCalls:
         except Exception as error:  # noqa: BLE001  else the model would wait for ever
             self._refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
-            self._reply([command.number, True, ["value", None]])
+            self._reply(command.number, [True, ["value", None]])
 
 
 def _sequence(asked: Called) -> Sequence | None:

@@ -27,6 +27,8 @@ MAX_LINE = 500
 _READ_BYTES = 64 << 10
 _LOOK_S = 0.2
 
+_ERROR = re.compile(r"\W*error\b|\s*[\u00d7\u2570]", re.IGNORECASE)
+_WARNING = re.compile(r"\W*warning\b", re.IGNORECASE)
 _USER = re.compile(r"(?<=://)[^\s/@]+@")
 _QUERY = re.compile(r"(://[^\s?#]+)[?#][^\s'\"`)]*")
 _PATH = re.compile(r"(?:file://|(?<![\w.:/]))(?:/[^\s/'\"`:,;()]+)+/(?=[^\s/])")
@@ -42,8 +44,9 @@ def run_command(
 ) -> str:
     """Run `command` in `folder` and return the last line it printed.
 
-    Each line goes to the log, after `place`. Raises InvalidConfig with the last lines when it
-    fails, BackendFailed when it takes too long: then it ends, and so does all it has started.
+    Each line goes to the log, after `place`, as what it says it is. Raises InvalidConfig with the
+    last lines when it fails, BackendFailed when it takes too long: then it ends, and so does all it
+    has started.
     """
     try:
         process = subprocess.Popen(
@@ -86,6 +89,7 @@ class _Printed:
         self._place = place
         self._rest = b""
         self._count = 0
+        self._has_failed = False
 
     def __str__(self) -> str:
         return "; ".join(map(told, self.last)) or "nothing"
@@ -109,7 +113,15 @@ class _Printed:
         self.last.append(text)
         self._count += 1
         if self._count <= MAX_LOGGED:
-            log.info("%s: %s", self._place, _QUERY.sub(r"\1", _USER.sub("", text))[:MAX_LINE])
+            shown = _QUERY.sub(r"\1", _USER.sub("", text))[:MAX_LINE]
+            log.log(self._level(text), "%s: %s", self._place, shown)
+
+    def _level(self, text: str) -> int:
+        """Return how bad a line is; with an error all is bad that follows."""
+        self._has_failed = self._has_failed or _ERROR.match(text) is not None
+        if self._has_failed:
+            return logging.ERROR
+        return logging.WARNING if _WARNING.match(text) else logging.INFO
 
 
 def _follow(process: "subprocess.Popen[bytes]", printed: _Printed, deadline_s: float) -> bool:

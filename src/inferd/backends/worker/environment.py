@@ -13,14 +13,15 @@ _OURS = ("INFERD_", "TRITON_CLOUD_CREDENTIAL")
 class Environment:
     """A Python of version 3.9 or later with numpy.
 
-    `variables` are set beside those of the server, `path` is put on sys.path before all else.
-    The worker is the function `main` of the module `main`.
+    `held` is what keeps its folder there. `variables` are set beside those of the server, `path` is
+    put on sys.path before all else. The worker is the function `main` of the module `main`.
     """
 
     python: Path = field(default_factory=lambda: Path(sys.executable))
     variables: dict[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     main: str = "inferd_worker.main"
+    held: object = field(default=None, repr=False, compare=False)
 
     def all_variables(self) -> dict[str, str]:
         """Return every environment variable of the process."""

@@ -11,13 +11,14 @@ import os
 import platform
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 from inferd.backends.worker.archive import Limits, unpack
 from inferd.backends.worker.command import run_command
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.interpreter import environment_in, try_out
-from inferd.backends.worker.kept import Kept
+from inferd.backends.worker.kept import DEFAULT_COUNT, Kept
 from inferd.backends.worker.uv import Uv, find_uv
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles
@@ -50,13 +51,15 @@ _LAYOUT = b"1"  # of the folders that are kept: another number makes all of them
 
 
 class Environments:
-    """Finds and makes environments; those it makes are kept in `cache`.
+    """Finds and makes environments; those it makes are kept in `cache`, `count` of them.
 
     Everything here waits for the disk, and for programs: it is for a thread.
     """
 
-    def __init__(self, cache: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self._kept = Kept(cache)
+    def __init__(
+        self, cache: Path, timeout_s: float = DEFAULT_TIMEOUT_S, count: int = DEFAULT_COUNT
+    ) -> None:
+        self._kept = Kept(cache, count)
         self._timeout_s = timeout_s
 
     def resolve(self, files: ModelFiles, config: ModelConfig) -> Environment:
@@ -99,8 +102,8 @@ class Environments:
             unpack(path, target, Limits(timeout_s=self._timeout_s), place)
             self._finish(_top(target), place)
 
-        kept = self._kept.folder(key, make, self._timeout_s, place)
-        return environment_in(_top(kept), place)
+        use = self._kept.use(key, make, self._timeout_s, place)
+        return replace(environment_in(_top(use.folder), place), held=use)
 
     def _finish(self, folder: Path, place: str) -> None:
         """Have conda put the paths right that it packed, and try the environment out."""
@@ -131,8 +134,8 @@ class Environments:
             uv.make(target, interpreter, source, place)
             try_out(environment_in(target, place), place)
 
-        folder = self._kept.folder(key, make, self._timeout_s, place)
-        return environment_in(folder, place)
+        use = self._kept.use(key, make, self._timeout_s, place)
+        return replace(environment_in(use.folder, place), held=use)
 
 
 def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:

@@ -7,6 +7,7 @@ it gives is written where the server reads it.
 
 import gc
 import socket
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import EntryPoint
@@ -40,6 +41,7 @@ class Host:
         self._link = Link(sock, arena, received, self._receive, self._end)
         sock.setblocking(True)  # in a thread of its own the link may wait
         self._decode = msgspec.json.Decoder(Batch).decode
+        self._batches: dict[bytes, Batch] = {}  # those before, by their documents
         self._model = ""
         self._opened: Opened | None = None
         self._flushed_ns = 0
@@ -53,12 +55,16 @@ class Host:
         if self._opened is not None:
             self._opened.alone.close()
 
-    def _end(self) -> None:
+    def _end(self, _why: str) -> None:
         self._is_over = True
 
-    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+    def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         if kind == packet.EXECUTE:
-            self._execute(self._decode(document), data)
+            batch = self._batches.get(document)
+            if batch is None:
+                batch = self._decode(document)
+                packet.keep(self._batches, document, batch, len(document))
+            self._execute(batch, data, numbers[0])
             return
         released, *told = msgspec.json.decode(document)
         self._link.give(released)
@@ -77,6 +83,7 @@ class Host:
             text = error.message.removeprefix(f"model '{self._model}': ")  # the server adds that
             self._link.send(packet.FAILED, [_INTERNAL, text])
         except BaseException as error:  # noqa: BLE001  frameworks raise what they like
+            traceback.print_exc()  # the server logs what is printed here
             self._link.send(packet.FAILED, [_INTERNAL, foreign_text(error)])
         else:
             gc.collect()
@@ -85,7 +92,7 @@ class Host:
                 self._opened = done
             self._link.send(packet.READY, [done if isinstance(done, str) else None])
 
-    def _execute(self, batch: Batch, data: Any) -> None:
+    def _execute(self, batch: Batch, data: Any, number: int) -> None:
         self._link.give(batch.released)
         requests = [request_of(asked, data, self._model) for asked in batch.requests]
         began_ns = perf_counter_ns()
@@ -94,18 +101,18 @@ class Host:
         first = requests[0]
         times = first.computing_ns or began_ns, first.computed_ns or ended_ns
         del first, requests, data  # what they hold is released, but for what an answer shows
-        numbers = [asked.number for asked in batch.requests]
+        numbers = range(len(batch.requests) - 1, -1, -1)  # how much less than the batch's they are
         payload = Payload()
         documents = [
-            described_answer(number, answer, payload)
-            for number, answer in zip(numbers, answers, strict=True)
+            described_answer(less, answer, payload)
+            for less, answer in zip(numbers, answers, strict=True)
         ]
         try:
-            self._link.send(packet.RESULT, [batch.batch, *times, documents], payload, holds=True)
+            self._link.send(packet.RESULT, [documents], payload, (number, *times), holds=True)
         except ArenaFull as error:
             failed = BackendFailed(f"the outputs are too large: {error}")
-            documents = [described_answer(number, failed, payload) for number in numbers]
-            self._link.send(packet.RESULT, [batch.batch, *times, documents])
+            documents = [described_answer(less, failed, payload) for less in numbers]
+            self._link.send(packet.RESULT, [documents], None, (number, *times))
         del answers, payload
         if ended_ns - self._flushed_ns > HOLD_NS:
             self._flushed_ns = ended_ns

@@ -133,6 +133,7 @@ class HostedBackend:
             },
             make=make,
             start_timeout_s=self._surroundings.load_timeout_s,
+            is_wanted=files.is_wanted,
             timeout_s=_seconds(config),
             ahead=AHEAD,
         )

@@ -38,6 +38,9 @@ AHEAD_NS = 1_000_000
 CREDIT_AT = 8
 """So much of the window must have been taken before the worker is told."""
 
+MAX_AHEAD = 64
+"""No worker that keeps to the window has so many answers of one stream under way."""
+
 
 class Lost(Unavailable):
     """The worker process ended while the request was in it."""
@@ -72,18 +75,20 @@ class _Batch:
 class _Stream:
     """A request to a decoupled model; `deliver` gets its answers."""
 
-    __slots__ = ("deliver", "request", "taken")
+    __slots__ = ("ahead", "deliver", "request", "taken")
 
     def __init__(self, request: InferRequest, deliver: Deliver) -> None:
         self.request = request
         self.deliver = deliver
+        self.ahead = 0  # answers that were not taken yet
         self.taken = 0
 
 
 class WorkerInstance(Supervisor):
     """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
 
-    `receive_other` gets the packets that are neither answers nor the start: kind, document, data.
+    `receive_other` gets the packets that are neither answers nor the start: kind, document, data
+    and the first number.
     `on_end` is called when a process has ended.
     """
 
@@ -92,7 +97,7 @@ class WorkerInstance(Supervisor):
     def __init__(
         self,
         plan: Plan,
-        receive_other: Callable[[int, memoryview, Any], None] | None = None,
+        receive_other: Callable[[int, bytes, Any, int], None] | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(plan)
@@ -107,6 +112,7 @@ class WorkerInstance(Supervisor):
         self.running_count = 0
         self._room = 1  # for so many executions at once
         self._result = msgspec.json.Decoder(Result).decode
+        self._results: dict[bytes, Result] = {}  # those of RESULTs before, by their documents
 
     # --- requests ---
 
@@ -118,16 +124,18 @@ class WorkerInstance(Supervisor):
         number = self._numbers
         for index, request in enumerate(requests):
             number += 1
-            documents.append(describe_request(number, request, payload))
+            documents.append(describe_request(request, payload))
             self._places[number] = batch, index
         self._numbers = number
         self._batches[number] = batch
-        callers = max((request.callers for request in requests), key=len)
+        callers = requests[0].callers
+        if len(requests) > 1:
+            callers = max([request.callers for request in requests], key=len)
         error = self._send_batch(number, batch, (documents, payload), callers)
         if error is not None:
             del self._batches[number]
-            for one in documents:
-                del self._places[one[0]]
+            for one in range(number - len(requests), number):
+                del self._places[one + 1]
             finish(error)
 
     def begin_stream(self, request: InferRequest, deliver: Deliver) -> int:
@@ -138,7 +146,7 @@ class WorkerInstance(Supervisor):
         batch = _Batch((), lambda _: None)
         self._batches[number] = batch
         self._streams[number] = _Stream(request, deliver)
-        documents = [describe_request(number, request, payload)]
+        documents = [describe_request(request, payload)]
         error = self._send_batch(number, batch, (documents, payload), request.callers)
         if error is not None:
             del self._batches[number], self._streams[number]
@@ -156,7 +164,7 @@ class WorkerInstance(Supervisor):
         self.is_free = False
         holds = self.running_count > 0  # it has something to do before it could look
         try:
-            link.send(packet.EXECUTE, [number, packed[0], callers], packed[1], holds=holds)
+            link.send(packet.EXECUTE, [packed[0], callers], packed[1], (number, 0, 0), holds=holds)
         except LinkClosed:
             msg = f"the worker process of model '{plan.model}' has just ended"
             return Untaken(msg)  # it is free again when there is another process
@@ -203,6 +211,7 @@ class WorkerInstance(Supervisor):
         stream = self._streams.get(number)
         if stream is None:
             return
+        stream.ahead -= 1
         stream.taken += share
         if stream.taken >= CREDIT_AT:
             self.send(packet.CREDIT, [[[number, stream.taken]]])
@@ -210,21 +219,24 @@ class WorkerInstance(Supervisor):
 
     # --- packets ---
 
-    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+    def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         link = self._link
         assert link is not None
         if kind == packet.RESULT:
-            result = self._result(document)
+            result = self._results.get(document)
+            if result is None:
+                result = self._result(document)
+                packet.keep(self._results, document, result, len(document))
             if result.released:
                 link.give(result.released)
-            self._take_result(result, data)
+            self._take_result(result, data, numbers)
         elif kind == packet.ANSWER:
             answers = msgspec.json.decode(document, type=Answers)
             link.give(answers.released)
             for answer in answers.answers:
-                self._take_answer(answer, data)
+                self._take_answer(answer.number, answer, data)
         elif not self._receive_common(kind, document) and self._receive_other is not None:
-            self._receive_other(kind, document, data)
+            self._receive_other(kind, document, data, numbers[0])
         link.release()
 
     @property
@@ -245,24 +257,28 @@ class WorkerInstance(Supervisor):
             stream.deliver(Lost(told), 0)
             stream.deliver(None, 0)
 
-    def _take_result(self, result: Result, data: Any) -> None:
-        batch = self._batches.get(result.batch)
-        if batch is None:
+    def _take_result(self, result: Result, data: Any, numbers: tuple[int, ...]) -> None:
+        number, began_ns, ended_ns = numbers
+        batch = self._batches.get(number)
+        if batch is None or not batch.is_executing:
             return
+        if not 0 <= began_ns <= ended_ns <= time.perf_counter_ns():
+            msg = f"an execution from {began_ns} to {ended_ns} ns"
+            raise ValueError(msg)
         self._has_answered = True
         if batch.timer is not None:
             batch.timer.cancel()
         self.running_count -= 1
-        self.note_time(result.ended_ns - result.began_ns)
+        self.note_time(ended_ns - began_ns)
         for request in batch.requests:
-            request.computing_ns = result.began_ns
-            request.computed_ns = result.ended_ns
+            request.computing_ns = began_ns
+            request.computed_ns = ended_ns
         self.is_free = self.running_count < self._room and not self._is_closing
         for answer in result.answers:
-            self._take_answer(answer, data)
+            self._take_answer(number - answer.number, answer, data)
         batch.is_executing = False
         if not batch.missing:
-            del self._batches[result.batch]
+            del self._batches[number]
             if batch.requests:
                 batch.end()
         self.on_change()
@@ -271,22 +287,25 @@ class WorkerInstance(Supervisor):
         """Choose, after an execution of `took_ns`, how many may be sent ahead."""
         self._room = min(self.plan.ahead, AHEAD_NS // (took_ns + 1)) or 1
 
-    def _take_answer(self, answer: Answer, data: Any) -> None:
-        stream = self._streams.get(answer.number)
+    def _take_answer(self, number: int, answer: Answer, data: Any) -> None:
+        stream = self._streams.get(number)
         if stream is not None:
-            self._stream_answer(stream, answer, data)
+            self._stream_answer(number, stream, answer, data)
             return
-        place = self._places.get(answer.number)
+        place = self._places.get(number)
         if place is None:
             return
         batch, index = place
         response = response_of(answer, data, batch.requests[index], self._version)
-        batch.answers[index] = _joined(batch.answers[index], answer, response)
+        before = batch.answers[index]
+        if before is not None or not answer.is_final or answer.outputs is None:
+            response = _joined(before, answer, response)
+        batch.answers[index] = response
         if not answer.is_final and not answer.is_again and answer.error is None:
             if self._link is not None:  # the scheduler sees to it that it is not too far ahead
-                self._link.send(packet.CREDIT, [[[answer.number, answer.share]]])
+                self._link.send(packet.CREDIT, [[[number, answer.share]]])
             return
-        del self._places[answer.number]
+        del self._places[number]
         batch.missing -= 1
         if not batch.missing and not batch.is_executing:
             # The senders were slower than execute.
@@ -295,23 +314,29 @@ class WorkerInstance(Supervisor):
                 del self._batches[number]
             batch.end()
 
-    def _stream_answer(self, stream: _Stream, answer: Answer, data: Any) -> None:
-        if answer.is_again:  # who streams from it gives it no further round
-            answer.is_final = True
+    def _stream_answer(self, number: int, stream: _Stream, answer: Answer, data: Any) -> None:
+        # Who streams from a model that wants the request again gives it no further round.
+        is_final = answer.is_final or answer.is_again
         if answer.outputs is not None or answer.error is not None:
             response = response_of(answer, data, stream.request, self._version)
-            is_nothing = answer.is_final and not isinstance(response, InferdError)
+            is_nothing = is_final and not isinstance(response, InferdError)
             if not (is_nothing and answer.outputs == [] and not answer.parameters):
+                stream.ahead += 1
+                if stream.ahead > MAX_AHEAD:
+                    msg = f"{stream.ahead} answers that nobody has taken"
+                    raise ValueError(msg)
                 stream.deliver(response, answer.share)
-        if answer.is_final:
-            del self._streams[answer.number]
+        if is_final:
+            del self._streams[number]
             stream.deliver(None, 0)
 
-    def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
+    def send(
+        self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
+    ) -> None:
         """Send a packet that is no request, if the process is there. Raises ArenaFull."""
         if self._link is not None:
             with suppress(LinkClosed):
-                self._link.send(kind, document, payload)
+                self._link.send(kind, document, payload, (number, 0, 0))
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that a packet says are released."""
@@ -408,8 +433,6 @@ def _joined(
 ) -> InferResponse | InferdError:
     """Return what `answer`, as a `response`, makes of the answers before it in the same round."""
     if isinstance(response, InferdError):
-        return response
-    if before is None and answer.is_final and answer.outputs is not None:
         return response
     round = before if isinstance(before, Round) else Round(response.model, response.version)
     if answer.outputs is not None:

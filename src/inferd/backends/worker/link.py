@@ -19,6 +19,15 @@ log = logging.getLogger("inferd.model")
 _encode = msgspec.json.Encoder().encode
 _ZEROS = bytes(packet.ALIGN)
 
+MAX_BACKLOG_BYTES = 64 << 20
+"""So much may wait for a worker that does not read."""
+
+_PACKET_BYTES = 128  # that one that waits takes beside its own
+
+CLOSED = "closed its socket"
+GARBLED = "was killed: it sent what no worker sends"
+DEAF = "was killed: it does not read what it is sent"
+
 
 class LinkClosed(Exception):
     """The worker has closed its end: it will read nothing any more."""
@@ -38,16 +47,18 @@ class Payload:
         offset, size = self.size, len(view)
         if size:
             self.parts.append((offset, view))
-            self.size = packet.aligned(offset + size)
+            self.size = offset + -(-size // packet.ALIGN) * packet.ALIGN
         return offset, size
 
 
 class Link:
-    """Sends packets to a worker, and hands those that come to `receive`: kind, document, data.
+    """Sends packets to a worker, and hands those that come to `receive`.
+
+    That gets kind, document and data of each, and the numbers of its header.
 
     Until `attach` whoever needs something calls `wait`, in one thread; afterwards the event loop
-    reads, and all happens there. `lost` is called when the other end is closed, or says what it
-    must not.
+    reads, and all happens there. `lost` is called, with the reason, when the other end is closed,
+    says what it must not, or does not read though more than `most_bytes` wait for it.
     """
 
     def __init__(
@@ -55,8 +66,9 @@ class Link:
         sock: socket.socket,
         arena: Arena,
         received: Received,
-        receive: Callable[[int, memoryview, Any], None],
-        lost: Callable[[], None],
+        receive: Callable[[int, bytes, Any, tuple[int, ...]], None],
+        lost: Callable[[str], None],
+        most_bytes: int = MAX_BACKLOG_BYTES,
     ) -> None:
         sock.setblocking(False)
         self._socket = sock
@@ -64,13 +76,19 @@ class Link:
         self._received = received
         self._receive = receive
         self._lost = lost
+        self._most_bytes = most_bytes
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+
+    def _forget_backlog(self) -> None:
+        self._backlog.clear()
+        self._backlog_bytes = 0
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the event loop read from now on; called there."""
@@ -82,7 +100,7 @@ class Link:
     def close(self) -> None:
         """Read and send no more."""
         self._is_closed = True
-        self._backlog.clear()
+        self._forget_backlog()
         self._held.clear()
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
@@ -108,38 +126,44 @@ class Link:
         except OSError:
             size = 0
         if not size or self._is_closed:
-            self._hang_up()
+            self._hang_up(CLOSED)
             return
         try:
             self._dispatch(size)
-        except (ValueError, msgspec.MsgspecError, LinkClosed):
-            self._hang_up()
+        except LinkClosed:
+            self._hang_up(CLOSED)
+        except (ValueError, msgspec.MsgspecError):
+            self._hang_up(GARBLED)
         except Exception:
             log.exception("a worker process said what nobody understands")
-            self._hang_up()
+            self._hang_up(GARBLED)
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, why: str) -> None:
         if not self._is_closed:
             self.close()
-            self._lost()
+            self._lost(why)
 
     def _dispatch(self, size: int) -> None:
-        header, at = packet.HEADER, 0
+        at = 0
         while at < size and not self._is_closed:
-            kind, document_size, offset, payload_size = header.unpack_from(self._buffer, at)
-            at += header.size
+            if at + packet.HEADER.size > size:  # beyond stands what came before
+                msg = f"a packet ends after {size - at} bytes"
+                raise ValueError(msg)
+            header = packet.HEADER.unpack_from(self._buffer, at)
+            kind, document_size, offset, payload_size = header[:4]
+            at += packet.HEADER.size
             start = packet.aligned(document_size)
             if offset == packet.INLINE:
                 view = self._view[at : min(at + payload_size, size)]
                 at += payload_size
-                document = view[:document_size]
+                document = bytes(view[:document_size])
                 data: Any = bytes(view[start:]) if start < payload_size else b""
             else:
                 block: Any = self._received.block(offset, payload_size)
-                document = memoryview(block)[:document_size]
+                document = bytes(block[:document_size])
                 data = block[start:]
                 del block
-            self._receive(kind, document, data)
+            self._receive(kind, document, data, header[4:])
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that the worker has released."""
@@ -151,6 +175,7 @@ class Link:
         kind: int,
         document: list[Any],
         payload: Payload | None = None,
+        numbers: tuple[int, int, int] = packet.NO_NUMBERS,
         *,
         holds: bool = False,
     ) -> None:
@@ -159,14 +184,14 @@ class Link:
         With `holds` it may wait for others, to travel in one datagram: until the next packet that
         does not wait, the end of this turn of the event loop, or a call of `flush`.
         """
-        released = self._received.released()
+        released = self._received.released() if self._received.fresh else []
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
-        start = packet.aligned(len(text))
+        start = -(-len(text) // packet.ALIGN) * packet.ALIGN
         size = start + tensors if tensors else len(text)
         if size <= packet.INLINE_BYTES:
             parts: list[bytes | memoryview] = [
-                packet.HEADER.pack(kind, len(text), packet.INLINE, size),
+                packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers),
                 text,
             ]
             if tensors:
@@ -185,7 +210,7 @@ class Link:
             block[: len(text)] = text
             for offset, view in payload.parts if payload is not None else ():
                 block[start + offset : start + offset + len(view)] = view
-            whole = packet.HEADER.pack(kind, len(text), at, size)
+            whole = packet.HEADER.pack(kind, len(text), at, size, *numbers)
         if holds:
             self._hold(whole)
         elif self._held:
@@ -215,12 +240,14 @@ class Link:
 
     def release(self) -> None:
         """Tell the worker which of its blocks are free, if that is much."""
-        if self._received.released_count and self._received.is_much:
+        if self._received.fresh and self._received.is_much:
             with suppress(LinkClosed):
                 self.send(packet.RELEASE, [])
 
     def _put(self, whole: bytes) -> None:
-        if not self._backlog and not self._is_closed:
+        if self._is_closed:
+            raise LinkClosed
+        if not self._backlog:
             try:
                 self._socket.send(whole)
             except BlockingIOError:
@@ -230,7 +257,11 @@ class Link:
             else:
                 return
         self._backlog.append(whole)
-        if self._loop is not None and not self._is_closed:
+        self._backlog_bytes += len(whole) + _PACKET_BYTES
+        if self._backlog_bytes > self._most_bytes:
+            self._hang_up(DEAF)
+            raise LinkClosed
+        if self._loop is not None:
             self._loop.add_writer(self._socket, self._write)
 
     def _write(self) -> None:
@@ -240,8 +271,8 @@ class Link:
             except BlockingIOError:
                 return
             except OSError:
-                self._backlog.clear()
+                self._forget_backlog()
                 break
-            self._backlog.popleft()
+            self._backlog_bytes -= len(self._backlog.popleft()) + _PACKET_BYTES
         if self._loop is not None:
             self._loop.remove_writer(self._socket)

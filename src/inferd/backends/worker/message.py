@@ -49,7 +49,10 @@ _NUMBERS = {kind.code: number for number, kind in enumerate(ERRORS)}
 
 
 class Answer(msgspec.Struct, array_like=True, gc=False):
-    """One answer of the worker, to request `number`; `share` is its part of the stream's window."""
+    """One answer of the worker; `share` is its part of the stream's window.
+
+    `number` is that of the request; in a RESULT, how much that is less than the batch's.
+    """
 
     number: int
     outputs: list[Described] | None
@@ -65,12 +68,12 @@ class Answer(msgspec.Struct, array_like=True, gc=False):
 
 
 class Result(msgspec.Struct, array_like=True, gc=False):
-    """RESULT: a batch was executed, between two times of time.perf_counter_ns."""
+    """RESULT: a batch was executed, between two times of time.perf_counter_ns in the header.
+
+    Nobody changes one: that of another packet may be the same.
+    """
 
     released: list[int]
-    batch: int
-    began_ns: int
-    ended_ns: int
     answers: list[Answer]
 
 
@@ -82,9 +85,8 @@ class Answers(msgspec.Struct, array_like=True, gc=False):
 
 
 class Asked(msgspec.Struct, array_like=True, gc=False):
-    """A request of a BATCH, as `describe_request` describes it."""
+    """A request of a Batch, as `describe_request` describes it."""
 
-    number: int
     id: str
     inputs: list[Described]
     outputs: list[str] | None
@@ -93,10 +95,12 @@ class Asked(msgspec.Struct, array_like=True, gc=False):
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):
-    """EXECUTE: requests to be executed together, as numbered batch; `callers` wait for them."""
+    """EXECUTE: requests to be executed together; `callers` wait for them.
+
+    Nobody changes one: that of another packet may be the same.
+    """
 
     released: list[int]
-    batch: int
     requests: list[Asked]
     callers: list[str]
 
@@ -117,10 +121,12 @@ class Called(msgspec.Struct, array_like=True):
 
 
 class Call(msgspec.Struct, array_like=True):
-    """CALL: request `number` of the worker itself, made while `callers` wait for each other."""
+    """CALL: a request of the worker itself, made while `callers` wait for each other.
+
+    Nobody changes one: that of another packet may be the same.
+    """
 
     released: list[int]
-    number: int
     request: Called
     is_decoupled: bool
     callers: list[str]
@@ -180,7 +186,7 @@ def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
 
-def describe_request(number: int, request: InferRequest, payload: Payload) -> tuple[Any, ...]:
+def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]:
     """Return how a packet describes `request`."""
     more: tuple[Any, ...] | None = None
     sequence = request.sequence
@@ -192,7 +198,6 @@ def describe_request(number: int, request: InferRequest, payload: Payload) -> tu
             flags = SEQUENCE_START * sequence.start + SEQUENCE_END * sequence.end
         more = (id, flags, request.timeout_us, request.priority)
     return (
-        number,
         request.id,
         [described(tensor, payload) for tensor in request.inputs],
         [wanted.name for wanted in request.outputs] or None,
@@ -236,7 +241,7 @@ def response_of(
         version,
         request.id,
         tensors_of(answer.outputs or [], data),
-        answer.parameters or {},
+        dict(answer.parameters) if answer.parameters else {},
         answer.is_final,
     )
 
@@ -245,13 +250,14 @@ def request_of(asked: Asked, data: Any, model: str) -> InferRequest:
     """Return the request that a packet describes, its inputs views of the packet's data."""
     wanted = [WantedOutput(name) for name in asked.outputs] if asked.outputs else []
     inputs = tensors_of(asked.inputs, data)
-    return InferRequest(model, "", asked.id, inputs, wanted, asked.parameters or {})
+    parameters = dict(asked.parameters) if asked.parameters else {}
+    return InferRequest(model, "", asked.id, inputs, wanted, parameters)
 
 
 def described_answer(
     number: int, answer: InferResponse | InferdError, payload: Payload
 ) -> tuple[Any, ...]:
-    """Return how a packet describes the answer to request `number`."""
+    """Return how a packet describes the answer to the request it calls `number`."""
     if isinstance(answer, InferdError):
         code = _NUMBERS.get(answer.code, _NUMBERS[Code.INTERNAL])
         return number, None, (code, answer.message), None, True, 1

@@ -4,9 +4,9 @@ A thread of its own starts it, passes on what it prints, and waits for its end. 
 as long as the process: the system kills a worker whose starting thread has ended, so a server
 that is killed leaves none behind.
 
-The worker leads a session of its own, so that a Ctrl-C meant for the server does not reach it,
-and whatever it has started itself is killed with it. It inherits three descriptors: its end of
-the socket and the two arenas.
+The worker leads a session of its own, so that a Ctrl-C meant for the server does not reach it.
+Whatever it has started itself is killed when it has ended, by its group or by its mark. It
+inherits three descriptors: its end of the socket and the two arenas.
 """
 
 import contextlib
@@ -19,11 +19,13 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
+from inferd.backends.worker.descendants import VARIABLE, end_descendants
 from inferd.backends.worker.environment import Environment
 from inferd.errors import BackendFailed, Unsupported
 
@@ -70,6 +72,7 @@ class Process:
         self._environment = environment
         self._sizes = sizes
         self._told = told
+        self._mark = uuid.uuid4().hex
         self._started = threading.Event()
         self._failed: OSError | None = None
         self._popen: subprocess.Popen[bytes] | None = None
@@ -122,6 +125,7 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(popen.pid, signal.SIGKILL)  # what it started and left
             popen.wait()
+        end_descendants(self._mark)
         self.reason = self.reason or _told(popen.returncode)
         self.has_ended.set()
         ended, self.ended = self.ended, _ignore  # it may refer to this process
@@ -146,7 +150,7 @@ class Process:
             stderr=subprocess.PIPE,
             pass_fds=self._fds,
             start_new_session=True,
-            env=environment.all_variables(),
+            env=environment.all_variables() | {VARIABLE: self._mark},
         )
 
     def _follow(self, popen: "subprocess.Popen[bytes]") -> None:

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.link import Link, LinkClosed
+from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.message import Failed, Logged, Started
 from inferd.backends.worker.process import Process
+from inferd.core.interfaces import always
 from inferd.errors import BackendFailed, InferdError, Unavailable
 
 log = logging.getLogger("inferd.model")
@@ -45,8 +46,9 @@ _KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
 class Plan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
 
-    `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start. With `retries` what was
-    lost with a process runs once more. `ahead` is how many executions it may be given at once.
+    `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start, which is given up when
+    it `is_wanted` no more. With `retries` what was lost with a process runs once more. `ahead` is
+    how many executions it may be given at once.
     """
 
     model: str
@@ -54,6 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     make: Callable[[Callable[[str, bool], None]], Process]
     start_timeout_s: float
+    is_wanted: Callable[[], bool] = always
     timeout_s: float = 0.0
     retries: bool = False
     ahead: int = 1
@@ -83,7 +86,7 @@ class Supervisor:
 
     # --- what it is for ---
 
-    def _receive(self, kind: int, document: memoryview, data: Any) -> None:
+    def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         """Take a packet."""
         raise NotImplementedError
 
@@ -133,7 +136,7 @@ class Supervisor:
                     f"{plan.start_timeout_s:g} s; what it does at that time is initialize"
                 )
                 raise BackendFailed(msg)
-            if self._is_closing:
+            if self._is_closing or not plan.is_wanted():
                 msg = f"model '{plan.model}' is being unloaded"
                 raise Unavailable(msg)
             if not link.wait(min(left_s, 0.2)) and process.has_ended.is_set():
@@ -144,29 +147,29 @@ class Supervisor:
         self.is_free = True
         return started.done
 
-    def _lost(self) -> None:
-        """The other end of the line is closed: the process has ended, or will be made to."""
+    def _lost(self, why: str = CLOSED) -> None:
+        """The other end of the line is of no use: the process has ended, or will be made to."""
         process = self._process
         assert process is not None
         if self._started is None:
-            if not process.has_ended.wait(GRACE_S):
-                process.kill("closed its socket")
+            if why != CLOSED or not process.has_ended.wait(GRACE_S):
+                process.kill(why)
                 process.has_ended.wait(FINALIZE_S)
             msg = f"model '{self.plan.model}': its worker process {process.reason} at the start"
             self._started = BackendFailed(msg)
         elif self._loop is not None:
-            self._loop.call_later(GRACE_S, process.kill, "closed its socket")
+            self._loop.call_later(GRACE_S if why == CLOSED else 0, process.kill, why)
 
     def _note_end(self, process: Process) -> None:
         """Called in the process's own thread, at its end."""
-        if self._is_closing:
-            self._closed.set()
         loop = self._loop
         if loop is not None:
-            try:
+            with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._bury, process)
-            except RuntimeError:  # the loop has closed
-                self._closed.set()
+                return
+            process.close()
+        if loop is not None or self._is_closing:
+            self._closed.set()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """See AsyncInstance.attach."""
@@ -181,12 +184,19 @@ class Supervisor:
         else:
             self.on_change()
 
+    @property
+    def reads_on(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that reads what the worker says; None while a thread does."""
+        return self._loop
+
     def close(self) -> None:
         """Have the model finalize; what still runs ends with an error. See Instance.close."""
         self._is_closing = True
         self.is_free = False
         process, link = self._process, self._link
         if process is None or link is None or process.has_ended.is_set():
+            if process is not None and self._loop is None:  # else it is buried
+                process.close()
             self._closed.set()
             return
         if self._is_executing or self._loop is None:
@@ -200,23 +210,29 @@ class Supervisor:
         if not process.has_ended.wait(timeout_s):
             process.kill(f"did not finalize within {timeout_s:g} s")
             process.has_ended.wait()
-        self._closed.set()
         if self._loop is None:
+            self._closed.set()
             process.close()
 
     async def closed(self, timeout_s: float) -> None:
         """See AsyncInstance.closed."""
-        deadline_s = time.monotonic() + timeout_s
         process = self._process
-        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
-            await asyncio.sleep(0.005)
+        await self._closed_within(timeout_s)
         if process is not None and not self._closed.is_set():
             process.kill("did not finalize in time")
+            await self._closed_within(GRACE_S)
+
+    async def _closed_within(self, timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
+            await asyncio.sleep(0.005)
 
     # --- the process has ended ---
 
     def _bury(self, process: Process) -> None:
         """Tell those who wait, and start another one."""
+        if self._is_closing:
+            self._closed.set()
         link = self._link
         if process is not self._process or link is None:
             return  # it was buried before
@@ -282,6 +298,8 @@ class Supervisor:
             return  # it has ended already, and was buried
         if self._is_closing:
             process.kill("was unloaded")
+            if process.has_ended.is_set():
+                self._bury(process)
             return
         log.info("model '%s' has a new worker process", self.plan.model)
         self.trouble = ""
@@ -294,7 +312,7 @@ class Supervisor:
 
     # --- what it says ---
 
-    def _receive_common(self, kind: int, document: memoryview) -> bool:
+    def _receive_common(self, kind: int, document: bytes) -> bool:
         """Take a packet of those that every worker sends; tell whether it was one."""
         link = self._link
         assert link is not None

@@ -123,7 +123,7 @@ class Received:
         self._access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._map = mmap.mmap(fd, size, access=self._access)
         self._alive: dict[int, tuple[int, Any]] = {}
-        self._released: deque[int] = deque()
+        self.fresh: deque[int] = deque()  # released, and not yet told
 
     def block(self, offset: int, size: int) -> np.ndarray[Any, Any]:
         """Return the bytes of a block; it is released when nothing refers to them any more.
@@ -145,26 +145,21 @@ class Received:
     def released(self) -> list[int]:
         """Return the offsets of the blocks released since the last call."""
         offsets: list[int] = []
-        while self._released:
-            offset = self._released.popleft()
+        while self.fresh:
+            offset = self.fresh.popleft()
             self._alive.pop(offset, None)
             offsets.append(offset)
         return offsets
 
     def put_back(self, offsets: list[int]) -> None:
         """Have `offsets`, which could not be told after all, returned again."""
-        self._released.extend(offsets)
-
-    @property
-    def released_count(self) -> int:
-        """How many blocks the next call of `released` returns."""
-        return len(self._released)
+        self.fresh.extend(offsets)
 
     @property
     def is_much(self) -> bool:
         """Whether what was released is worth a packet of its own."""
-        released = [self._alive[offset][0] for offset in tuple(self._released)]
+        released = [self._alive[offset][0] for offset in tuple(self.fresh)]
         return bool(sum(released) * 4 > self._size)
 
     def _release(self, offset: int, _: Any) -> None:
-        self._released.append(offset)  # in whatever thread let go of it last
+        self.fresh.append(offset)  # in whatever thread let go of it last

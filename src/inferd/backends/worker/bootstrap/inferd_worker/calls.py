@@ -107,22 +107,23 @@ class Calls:
             raise TritonModelException("a request that has come cannot be sent; make a new one")
         slot = self._slot(loop)
         payload = Payload()
-        document = [
+        document = (
             request._model,
             request._version,
             request._id,
-            [write_tensor(tensor, payload) for tensor in request._inputs],
-            request._outputs,
+            tuple([write_tensor(tensor, payload) for tensor in request._inputs]),
+            tuple(request._outputs),
             request._parameters or None,
             request._correlation_id,
             request._flags,
             request._timeout,
             request._priority,
-        ]
+        )
         try:
-            worker.line.send(
-                packet.CALL, [slot.number, document, decoupled, worker.callers], payload
-            )
+            whole: Any = (document, decoupled, tuple(worker.callers))
+            if request._parameters:  # a dictionary cannot be hashed
+                whole = list(whole)
+            worker.line.send(packet.CALL, whole, payload, (slot.number, 0, 0))
         except BaseException:
             del self._slots[slot.number]
             raise
@@ -146,9 +147,9 @@ class Calls:
         self._slots[slot.number] = slot
         return slot
 
-    def reply(self, document: list[Any], data: Any) -> None:
+    def reply(self, number: int, document: list[Any], data: Any) -> None:
         """Take what the server answers; called by whoever reads the line."""
-        _, number, is_last, what = document
+        _, is_last, what = document
         slot = self._slots.get(number)
         if slot is None:
             return

@@ -35,6 +35,9 @@ _LENGTH = struct.Struct("<I")
 
 def name_of(dtype: Any) -> str:
     """Return the name of the datatype that holds arrays of `dtype`. Raises TypeError."""
+    name = NAMES.get(dtype)
+    if name is not None:
+        return name
     if dtype.kind in "OSU":
         return "BYTES"
     name = NAMES.get(dtype.newbyteorder("<"))

@@ -21,9 +21,11 @@ from .arena import Arena, ArenaFull, Received
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 _ZEROS = bytes(packet.ALIGN)
+_REPEATED = (packet.EXECUTE, packet.REPLY)
 
 
 class LineClosed(Exception):
@@ -47,15 +49,15 @@ class Payload:
             if view.format != "B" or view.ndim != 1:
                 view = view.cast("B")
             self.parts.append((offset, view))
-            self.size = packet.aligned(offset + size)
+            self.size = offset + -(-size // packet.ALIGN) * packet.ALIGN
         return offset, size
 
 
 class Line:
     """Reads and sends packets; any thread may do either.
 
-    `receive` is called with kind, document and data of each packet, by whoever reads it, one
-    after another; after it `changed` is notified.
+    `receive` is called with kind, document, data and numbers of each packet, by whoever reads it,
+    one after another. A document may be that of a packet before, so nobody changes it.
     """
 
     def __init__(
@@ -63,15 +65,19 @@ class Line:
         sock: socket.socket,
         arena: Arena,
         received: Received,
-        receive: Callable[[int, Any, Any], None],
+        receive: Callable[[int, Any, Any, tuple[int, ...]], None],
     ) -> None:
         self._socket = sock
         self._arena = arena
         self._received = received
         self._receive = receive
         self._sending = threading.Lock()
-        self.changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._sleepers = 0
         self._is_reading = False
+        self._read_before: dict[bytes, list[Any]] = {}
+        self._written_before: dict[Any, bytes] = {}
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._poll = select.poll()
@@ -88,7 +94,7 @@ class Line:
     def wait(self, is_done: Callable[[], Any], timeout_s: float | None = None) -> bool:
         """Read until `is_done()`; tell whether it is. Raises LineClosed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self.changed:
+        with self._lock:
             while not is_done():
                 if self.is_closed:
                     raise LineClosed
@@ -96,21 +102,23 @@ class Line:
                 if left_s is not None and left_s <= 0:
                     return False
                 if self._is_reading:
-                    self.changed.wait(left_s)
+                    self._sleepers += 1
+                    self._changed.wait(left_s)
+                    self._sleepers -= 1
                 else:
                     self._read(left_s)
             return True
 
     def look(self) -> None:
         """Read what has come, without waiting."""
-        with self.changed:
+        with self._lock:
             while not self._is_reading and not self.is_closed and self._read(0):
                 pass
 
     def _read(self, timeout_s: float | None) -> bool:
-        """Read a packet; called with `changed` held, which is let go of meanwhile."""
+        """Read a packet; called with the lock held, which is let go of meanwhile."""
         self._is_reading = True
-        self.changed.release()
+        self._lock.release()
         size = -1
         try:
             if timeout_s is None or self._poll.poll(timeout_s * 1000):
@@ -118,22 +126,29 @@ class Line:
         except OSError:
             size = 0
         finally:
-            self.changed.acquire()
+            self._lock.acquire()
             self._is_reading = False
             if size == 0:
                 self.is_closed = True
-            self.changed.notify_all()
+            if self._sleepers:
+                self._changed.notify_all()
         if size > 0:
             self._dispatch(size)
         return size > 0
 
     def _dispatch(self, size: int) -> None:
-        kind, document_size, offset, payload_size = packet.HEADER.unpack_from(self._buffer)
+        header = packet.HEADER.unpack_from(self._buffer)
+        kind, document_size, offset, payload_size = header[:4]
         if offset == packet.INLINE:
             data: Any = self._view[packet.HEADER.size : size]
         else:
             data = self._received.block(offset, payload_size)
-        document = json.loads(bytes(data[:document_size]))
+        text = bytes(data[:document_size])
+        document = self._read_before.get(text)
+        if document is None:
+            document = json.loads(text)
+            if kind in _REPEATED:
+                packet.keep(self._read_before, text, document, len(text))
         if document[0]:
             with self._sending:
                 for block in document[0]:
@@ -147,29 +162,38 @@ class Line:
                 np.frombuffer(bytearray(data[start:]), np.uint8) if is_inline else data[start:]
             )
         del data
-        self._receive(kind, document, tensors)
+        self._receive(kind, document, tensors, header[4:])
 
-    def send(self, kind: int, document: list[Any], payload: Payload | None = None) -> None:
-        """Send a packet; `document` is without its first element. Raises ArenaFull, LineClosed."""
+    def send(
+        self,
+        kind: int,
+        document: Sequence[Any],
+        payload: Payload | None = None,
+        numbers: tuple[int, ...] = packet.NO_NUMBERS,
+    ) -> None:
+        """Send a packet; `document` is without its first element. Raises ArenaFull, LineClosed.
+
+        A tuple, which then can be hashed, is one whose like is sent again and again.
+        """
         with self._sending:
             if self._is_over:
                 raise LineClosed
-            released = self._received.released()
-            # What is half a character, as in a file's name, is no JSON.
-            text = _encode([released, *document]).encode(errors="replace")
-            start = packet.aligned(len(text))
+            released = self._received.released() if self._received.fresh else []
+            text = self._text(released, document)
+            start = -(-len(text) // packet.ALIGN) * packet.ALIGN
             size = start + payload.size if payload is not None and payload.size else len(text)
             if size <= packet.INLINE_BYTES:
-                parts = [packet.HEADER.pack(kind, len(text), packet.INLINE, size), text]
+                parts = [packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers), text]
                 if payload is not None and payload.size:
                     parts.append(_ZEROS[: start - len(text)])
                     for _offset, view in payload.parts:
                         parts.append(view)
-                        parts.append(_ZEROS[: packet.aligned(len(view)) - len(view)])
+                        parts.append(_ZEROS[: -len(view) % packet.ALIGN])
                 whole = b"".join(parts)
             else:
                 try:
-                    whole = self._in_block(kind, text, size, payload)
+                    offset = self._in_block(text, size, payload)
+                    whole = packet.HEADER.pack(kind, len(text), offset, size, *numbers)
                 except ArenaFull:
                     self._received.put_back(released)
                     raise
@@ -178,17 +202,30 @@ class Line:
             except OSError as error:
                 raise LineClosed from error
 
-    def _in_block(self, kind: int, text: bytes, size: int, payload: Payload | None) -> bytes:
+    def _text(self, released: list[int], document: Sequence[Any]) -> bytes:
+        key = None
+        if type(document) is tuple:
+            key = (*released, document)
+            text = self._written_before.get(key)
+            if text is not None:
+                return text
+        # What is half a character, as in a file's name, is no JSON.
+        text = _encode([released, *document]).encode(errors="replace")
+        if key is not None:
+            packet.keep(self._written_before, key, text, len(text))
+        return text
+
+    def _in_block(self, text: bytes, size: int, payload: Payload | None) -> int:
         offset, block = self._arena.take(size)
         block[: len(text)] = text
         start = packet.aligned(len(text))
         for at, view in payload.parts if payload is not None else ():
             block[start + at : start + at + len(view)] = view
-        return packet.HEADER.pack(kind, len(text), offset, size)
+        return offset
 
     def release(self, *, lazily: bool = False) -> None:
         """Tell the server which of its blocks are free; `lazily` only if that is much."""
-        if self._received.released_count and (not lazily or self._received.is_much):
+        if self._received.fresh and (not lazily or self._received.is_much):
             self.send(packet.RELEASE, [])
 
     def close(self) -> None:

@@ -6,14 +6,24 @@ multiple of ALIGN on the bytes of tensors, whose places the document gives relat
 
 Every document is an array. Its first element lists the blocks of the receiver's arena that the
 sender needs no more.
+
+Numbers that differ from packet to packet lie in the header. So the document of a request is the
+same text as that of another one like it, and each side keeps what it has read or written lately.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
-HEADER = struct.Struct("<BxxxIqQ")
-"""Kind; size of the document; offset of the block, or INLINE; size of the payload."""
+HEADER = struct.Struct("<BxxxIqQQQQ")
+"""Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
+
+The first is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others are the
+times of RESULT: when execute began and ended.
+"""
+
+NO_NUMBERS = (0, 0, 0)
 
 INLINE = -1
 INLINE_BYTES = 16 << 10
@@ -22,13 +32,18 @@ INLINE_BYTES = 16 << 10
 MAX_PACKET = HEADER.size + INLINE_BYTES
 ALIGN = 64
 
+MAX_KEPT = 256
+KEPT_BYTES = 1 << 10
+"""So many documents are kept, none longer than that."""
+
 # --- from the server ---
 
 START = 1
 """[released, settings]: the first packet."""
 
 EXECUTE = 2
-"""[released, batch, [request, ...], callers]"""
+"""[released, [request, ...], callers]; the last request has the batch's number, each before it one
+less."""
 
 RELEASE = 3
 """[released]; both ways."""
@@ -40,7 +55,7 @@ CREDIT = 5
 """[released, [[request number, count], ...]]: so many answers were taken."""
 
 REPLY = 6
-"""[released, call, is last, what]: an answer to CALL or COMMAND."""
+"""[released, is last, what]: an answer to CALL or COMMAND."""
 
 FINALIZE = 7
 """[released]: end in order."""
@@ -54,13 +69,14 @@ FAILED = 17
 """[released, code, message]: START could not be done."""
 
 RESULT = 18
-"""[released, batch, began ns, ended ns, [answer, ...]]: this batch has been executed."""
+"""[released, [answer, ...]]: this batch has been executed. An answer says how much the number of
+its request is less than the batch's."""
 
 ANSWER = 19
-"""[released, [answer, ...]]: answers outside of an execution."""
+"""[released, [answer, ...]]: answers outside of an execution, by the numbers of their requests."""
 
 CALL = 20
-"""[released, call, request, is decoupled, callers]: run a request on another model."""
+"""[released, request, is decoupled, callers]: run a request on another model."""
 
 COMMAND = 21
 """[released, call, verb, arguments]: something else the server shall do."""
@@ -78,3 +94,11 @@ METRIC = 24
 def aligned(size: int) -> int:
     """Return the next multiple of ALIGN."""
     return (size + ALIGN - 1) & -ALIGN
+
+
+def keep(known: dict[Any, Any], key: Any, value: Any, size: int) -> None:
+    """Note `value` for `key`, a document of `size` bytes, unless it is long; forget others."""
+    if size <= KEPT_BYTES:
+        if len(known) >= MAX_KEPT:
+            known.clear()
+        known[key] = value

@@ -95,7 +95,7 @@ class InferenceRequest:
         self._timeout = timeout
         self._priority = 0
         self._preferred = preferred_memory
-        self._trace = trace or InferenceTrace()
+        self._trace: InferenceTrace | None = trace
         self._parameters = checked_parameters(parameters) or {}
         self._open: Open | None = None
         self._sender: InferenceResponseSender | None = None
@@ -105,7 +105,7 @@ class InferenceRequest:
     def _arrived(cls, one: Open, document: list[Any], data: Any) -> InferenceRequest:
         """Return the request that a packet describes."""
         request = cls.__new__(cls)
-        _, request._id, inputs, request._outputs, parameters, more = document
+        request._id, inputs, request._outputs, parameters, more = document
         request._inputs = [read_tensor(described, data) for described in inputs]
         request._parameters = parameters or {}
         if more:
@@ -113,8 +113,7 @@ class InferenceRequest:
         else:
             request._correlation_id = request._flags = request._timeout = request._priority = 0
         request._model, request._version = "", -1
-        request._preferred = None
-        request._trace = InferenceTrace()
+        request._preferred = request._trace = None
         request._open = one
         request._sender = None
         request._release_flags = RELEASE_ALL
@@ -154,9 +153,8 @@ class InferenceRequest:
 
     def requested_output_names(self) -> list[str]:
         """Return the outputs that are wanted: all of them when none were asked for by name."""
-        if self._outputs is None:
-            self._outputs = list(current.worker().output_names)
-        return self._outputs
+        names = current.worker().output_names if self._outputs is None else self._outputs
+        return list(names)
 
     def preferred_memory(self) -> PreferredMemory | None:
         """Return where the outputs should lie."""
@@ -164,6 +162,8 @@ class InferenceRequest:
 
     def trace(self) -> InferenceTrace:
         """Return the trace it belongs to."""
+        if self._trace is None:
+            self._trace = InferenceTrace()
         return self._trace
 
     def is_cancelled(self) -> bool:

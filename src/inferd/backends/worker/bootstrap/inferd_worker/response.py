@@ -40,7 +40,7 @@ class InferenceResponse:
                 f"error of an InferenceResponse is a {type(error).__name__}, expected TritonError"
             )
         self._error = error
-        self._parameters = checked_parameters(parameters)
+        self._parameters = checked_parameters(parameters) if parameters else None
         self.id = self.model_name = self.model_version = ""
 
     def output_tensors(self) -> list[Tensor]:

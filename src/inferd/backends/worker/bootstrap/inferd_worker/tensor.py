@@ -131,13 +131,13 @@ def read_tensor(described: list[Any], data: Any) -> Tensor:
     return tensor
 
 
-def write_tensor(tensor: Tensor, payload: Payload) -> list[Any]:
+def write_tensor(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     """Return how a packet describes `tensor`, whose bytes are added to `payload`."""
-    data: Any = tensor._data
-    array: Any = tensor._array
-    if array is not None and tensor._datatype == "BYTES":
-        data = encode_strings(array)
-    elif array is not None:
-        data = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    offset, size = payload.add(data)
-    return [tensor._name, tensor._datatype, list(tensor._shape), offset, size]
+    data: Any = tensor._array
+    if data is None:
+        data = tensor._data
+    elif tensor._datatype == "BYTES":
+        data = encode_strings(data)
+    elif not data.flags.c_contiguous or data.dtype != NUMPY[tensor._datatype]:
+        data = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
+    return (tensor._name, tensor._datatype, tensor._shape, *payload.add(data))

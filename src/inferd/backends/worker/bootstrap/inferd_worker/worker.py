@@ -56,7 +56,7 @@ class Worker:
         self.folder = ""
         self.callers: list[str] = []  # the models that wait for the latest batch
         self._opens: dict[int, Any] = {}
-        self._inbox: deque[tuple[list[Any], Any]] = deque()
+        self._inbox: deque[tuple[list[Any], Any, int]] = deque()
         self._orphans: deque[int] = deque()
         self._is_ending = False
         self._model: Any = None
@@ -161,11 +161,11 @@ class Worker:
 
     # --- what comes ---
 
-    def _receive(self, kind: int, document: list[Any], data: Any) -> None:
+    def _receive(self, kind: int, document: list[Any], data: Any, numbers: tuple[int, ...]) -> None:
         if kind in (packet.EXECUTE, packet.START):
-            self._inbox.append((document, data))
+            self._inbox.append((document, data, numbers[0]))
         elif kind == packet.REPLY:
-            self.calls.reply(document, data)
+            self.calls.reply(numbers[0], document, data)
         elif kind == packet.FINALIZE:
             self._is_ending = True
         elif kind == packet.CANCEL:
@@ -185,11 +185,13 @@ class Worker:
     # --- executions ---
 
     def _take(self) -> tuple[int, list[Open], list[InferenceRequest]]:
-        (_, batch, documents, self.callers), data = self._inbox.popleft()
+        (_, documents, self.callers), data, batch = self._inbox.popleft()
         opens, requests = [], []
+        number = batch - len(documents)
         for document in documents:
-            one = Open(self, document[0], document[3])
-            self._opens[one.number] = weakref.ref(one)
+            number += 1
+            one = Open(self, number, document[2])
+            self._opens[number] = weakref.ref(one)
             opens.append(one)
             requests.append(InferenceRequest._arrived(one, document, data))
         return batch, opens, requests
@@ -211,7 +213,7 @@ class Worker:
     ) -> None:
         began_ns = time.perf_counter_ns()
         if self.is_decoupled:  # the next one may come
-            self.line.send(packet.RESULT, [batch, began_ns, began_ns, []])
+            self.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))
             batch = 0
         responses: Any = None
         failed = ""
@@ -250,23 +252,26 @@ class Worker:
         for one, response in zip(opens, responses):
             if response is not None and not one.is_closed:
                 one.is_closed = True
-                answers.append(self._answer(one, response, payload, is_final=True))
+                answers.append(self._answer(one, response, payload, is_final=True, batch=batch))
                 self._opens.pop(one.number, None)
         for one in again:
             one.is_closed = True
-            answers.append([one.number, None, None, None, False, 1])
+            answers.append((_told_number(one, batch), None, None, None, False, 1))
             self._opens.pop(one.number, None)
         try:
             self._send_result(batch, times, answers, payload)
         except (ArenaFull, TritonModelException) as error:
-            answers = [[one.number, None, [INTERNAL, str(error)], None, True, 1] for one in opens]
+            told = (INTERNAL, str(error))
+            answers = [(_told_number(one, batch), None, told, None, True, 1) for one in opens]
             self._send_result(batch, times, answers, None)
 
     def _send_result(
         self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
     ) -> None:
         if batch:
-            self.line.send(packet.RESULT, [batch, *times, answers], payload)
+            is_repeated = len(answers) <= MOST_REPEATED and not any(one[3] for one in answers)
+            document = (tuple(answers),) if is_repeated else [answers]
+            self.line.send(packet.RESULT, document, payload, (batch, *times))
         elif answers:
             self.line.send(packet.ANSWER, [answers], payload)
         if self._orphans:
@@ -307,22 +312,27 @@ class Worker:
             what = _odd_item(opens, requests, responses, is_iterative=self._is_iterative)
         return f"{self._place} {what}" if what else ""
 
-    def _answer(self, one: Open, response: Any, payload: Payload, *, is_final: bool) -> list[Any]:
+    def _answer(
+        self, one: Open, response: Any, payload: Payload, *, is_final: bool, batch: int = 0
+    ) -> tuple[Any, ...]:
         """Return how a packet describes an answer; None is one without anything."""
+        number = _told_number(one, batch)
         if response is None:
-            return [one.number, None, None, None, is_final, 1]
+            return number, None, None, None, is_final, 1
         error = response._error
         if error is not None:
-            return [one.number, None, [int(error.code()), error.message()], None, is_final, 1]
+            return number, None, (int(error.code()), error.message()), None, is_final, 1
         size = payload.size
         wanted = one.outputs
-        outputs = [
-            write_tensor(tensor, payload)
-            for tensor in response._tensors
-            if wanted is None or tensor._name in wanted
-        ]
+        outputs = tuple(
+            [
+                write_tensor(tensor, payload)
+                for tensor in response._tensors
+                if wanted is None or tensor._name in wanted
+            ]
+        )
         share = min(1 + (payload.size - size) * WINDOW // WINDOW_BYTES, WINDOW)
-        return [one.number, outputs, None, response._parameters, is_final, share]
+        return number, outputs, None, response._parameters, is_final, share
 
     # --- answers by a sender ---
 
@@ -370,6 +380,14 @@ class Worker:
 
 
 MAX_LOGGED = 64 << 10
+
+MOST_REPEATED = 8
+"""The answers of larger batches are not looked up among those sent before."""
+
+
+def _told_number(one: Open, batch: int) -> int:
+    """Return how a packet calls a request: by its number, or seen from that of the batch."""
+    return batch - one.number if batch else one.number
 
 
 def _odd_item(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from inferd.backends.litert.file import check_file
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array, ArrayInstance, Run
 from inferd.core.interfaces import ModelFiles, Placement
@@ -13,9 +14,6 @@ from inferd.core.pool import Pool
 from inferd.core.signature import Declared, Signature, check_config, complete_config
 from inferd.errors import BackendFailed, InvalidConfig, foreign_text
 from inferd.tensor.dtype import DataType, datatype_of
-
-MAGIC = b"TFL3"
-"""Stands at byte 4 of every such file."""
 
 SERVING = "serving_default"
 
@@ -53,10 +51,7 @@ class LitertBackend:
 
     def _interpreter(self, files: ModelFiles, config: ModelConfig) -> "Interpreter":
         what = f"model '{config.name}', '{files.file.name}'"
-        with files.file.open("rb") as file:
-            if file.read(8)[4:] != MAGIC:
-                msg = f"{what} is no TensorFlow Lite file"
-                raise InvalidConfig(msg)
+        check_file(files.file.read_bytes(), what)
         threads = _threads(config)
         try:
             made = self._litert.Interpreter(model_path=str(files.file), num_threads=threads)

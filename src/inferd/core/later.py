@@ -1,0 +1,94 @@
+"""Coroutines that are driven by hand, and what they wait for.
+
+A handler that never waits costs no task: whoever has it starts it with `send(None)`. One that waits
+for a Later, as most requests do that wait, is gone on with when that is there; for anything else a
+task takes over.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Later(asyncio.Future[T]):
+    """What one waits for, and somebody else on the event loop brings.
+
+    To a task it is a future like any other. Who drives a coroutine sets `then` instead, which is
+    called at once: no task, and no turn of the event loop to wake it.
+    """
+
+    then: Callable[[], None] | None = None
+
+    def bring(self, result: T) -> None:
+        """Give it to who waits."""
+        self.set_result(result)
+        if self.then is not None:
+            self.then()
+
+    def fail(self, error: BaseException) -> None:
+        """Raise `error` where it is waited for."""
+        self.set_exception(error)
+        if self.then is not None:
+            self.then()
+
+
+@coroutine
+def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """Go on with a coroutine that has been started by hand and now waits for `waits_for`."""
+    while True:
+        try:
+            try:
+                got = yield waits_for
+            except BaseException as error:  # noqa: BLE001  a cancellation is passed on as well
+                waits_for = None  # it holds the error, whose traceback holds this frame
+                waits_for = running.throw(error)
+            else:
+                waits_for = running.send(got)
+        except StopIteration as done:
+            return cast("T", done.value)
+
+
+class Paused:
+    """A coroutine that waits for a Later, without a task; `is_due` when that is there.
+
+    `wake` is called then, and whoever paused it calls `go_on` in a while.
+    """
+
+    __slots__ = ("_has_gone_on", "_wake", "is_due", "running")
+
+    def __init__(
+        self, running: Coroutine[Any, Any, Any], later: Later[Any], wake: Callable[[], None]
+    ) -> None:
+        self.running = running
+        self._has_gone_on = False
+        self._wake = wake
+        self.is_due = False
+        later.then = self._be_due
+
+    def _be_due(self) -> None:
+        self.is_due = True
+        self._wake()
+
+    def go_on(self) -> Any:
+        """Go on with it and return what it waits for next. Raises StopIteration, and its errors."""
+        self._has_gone_on = True
+        return self.running.send(None)
+
+    def cancel(self) -> None:
+        """Raise CancelledError in it, unless it has been gone on with."""
+        if self._has_gone_on:
+            return
+        self._has_gone_on = True
+        try:
+            waits_for = self.running.throw(asyncio.CancelledError())
+        except (StopIteration, asyncio.CancelledError):
+            return
+        ending = _end(self.running, waits_for)
+        asyncio.get_running_loop().create_task(ending)
+
+
+async def _end(running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+    await resume(running, waits_for)

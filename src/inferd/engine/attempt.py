@@ -1,0 +1,48 @@
+"""Attempts: loads that are under way, and can be given up: by an unload, or the server's end."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Attempt:
+    """One load, or one change of instances."""
+
+    def __init__(self) -> None:
+        self._is_given_up = False
+
+    def is_wanted(self) -> bool:
+        """Tell, in any thread, whether it may go on."""
+        return not self._is_given_up
+
+    def give_up(self) -> None:
+        """Have it end at its next look."""
+        self._is_given_up = True
+
+
+class Attempts:
+    """The attempts under way, by the name of their model."""
+
+    def __init__(self) -> None:
+        self._running: defaultdict[str, list[Attempt]] = defaultdict(list)
+
+    @contextmanager
+    def running(self, model: str, attempt: Attempt) -> Iterator[None]:
+        """Count `attempt` among those of `model` meanwhile."""
+        self._running[model].append(attempt)
+        try:
+            yield
+        finally:
+            self._running[model].remove(attempt)
+            if not self._running[model]:
+                del self._running[model]
+
+    def give_up(self, model: str) -> None:
+        """Give up those of `model`."""
+        for attempt in self._running.get(model, ()):
+            attempt.give_up()
+
+    def give_up_all(self) -> None:
+        """Give up those of every model."""
+        for model in self._running:
+            self.give_up(model)

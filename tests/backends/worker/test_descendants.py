@@ -1,0 +1,97 @@
+"""What a worker has started and left, and what somebody else has."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from inferd.backends.worker.descendants import VARIABLE, end_descendants
+
+WAITS = "import signal; print(flush=True); signal.pause()"
+
+DAEMON = f"""
+import os
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        print(os.getpid(), flush=True)
+        {WAITS}
+    os._exit(0)
+"""
+
+BREEDS = """
+import os, signal
+print(flush=True)
+for _ in range(6):
+    if os.fork():
+        signal.pause()
+    os.setsid()
+signal.pause()
+"""
+
+
+@pytest.fixture
+def start():
+    """start(program, mark=None) starts it, and returns it when it has printed a line."""
+    started = []
+
+    def begin(program, mark=None):
+        env = dict(os.environ) | ({VARIABLE: mark} if mark else {})
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=env,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
+        started.append(process)
+        process.first = process.stdout.readline()
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.fixture
+def mark():
+    return uuid.uuid4().hex
+
+
+def test_a_process_of_another_session_ends(start, mark):
+    process = start(WAITS, mark)
+    assert end_descendants(mark) == 1
+    assert process.wait(60) == -9
+
+
+def test_one_whose_parents_have_gone_ends(start, mark):
+    parent = start(DAEMON, mark)
+    assert parent.wait(60) == 0
+    assert is_alive(int(parent.first))
+    assert end_descendants(mark) == 1
+    assert not is_alive(int(parent.first))
+
+
+def test_all_of_those_end_that_start_others(start, mark):
+    start(BREEDS, mark)
+    assert end_descendants(mark) >= 1
+    assert end_descendants(mark) == 0
+
+
+def test_others_live(start, mark):
+    unmarked, other = start(WAITS), start(WAITS, mark + "1")
+    assert end_descendants(mark) == 0
+    assert end_descendants("") == 0
+    assert is_alive(unmarked.pid)
+    assert is_alive(other.pid)

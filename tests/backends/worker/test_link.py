@@ -1,0 +1,234 @@
+"""The server's end of the line, against whatever a worker may say, and one that does not listen."""
+
+import asyncio
+import gc
+
+import msgspec
+import pytest
+from line_peer import PATIENCE_S, SIZE, Peer, packed
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.bootstrap.inferd_worker.line import Payload as WorkersPayload
+from inferd.backends.worker.link import CLOSED, DEAF, GARBLED, Link, LinkClosed, Payload
+
+
+class Ends:
+    """A Link, its peer, and what came of it."""
+
+    def __init__(self, most_bytes=1 << 20):
+        self.peer = Peer()
+        self.heard = []
+        self.lost = []
+        self.fails = None
+        peer = self.peer
+        self.link = Link(
+            peer.socket, peer.arena, peer.received, self._receive, self.lost.append, most_bytes
+        )
+
+    def _receive(self, kind, document, data, *_):
+        if self.fails is not None:
+            raise self.fails
+        self.heard.append((kind, bytes(document), data))
+
+
+@pytest.fixture
+def ends():
+    made = []
+
+    def make(**more):
+        made.append(Ends(**more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.link.close()
+        one.heard.clear()
+        one.peer.close()
+
+
+def payload_of(*parts):
+    payload = Payload()
+    for part in parts:
+        payload.add(memoryview(part))
+    return payload
+
+
+# --- what is said in order ---
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, packet.INLINE_BYTES, 200_000, SIZE + 1])
+def test_what_is_sent_arrives(ends, size):
+    one = ends()
+    one.link.send(packet.EXECUTE, ["x"], payload_of(b"a" * size, b"b"))
+    kind, document, data = one.peer.hear()
+    assert (kind, document) == (packet.EXECUTE, ["x"])
+    assert bytes(data[:size]) == b"a" * size
+    assert bytes(data[packet.aligned(size) : packet.aligned(size) + 1]) == b"b"
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_what_the_worker_sends_arrives(ends, size):
+    one = ends()
+    payload = WorkersPayload()
+    payload.add(b"c" * size)
+    one.peer.line.send(packet.RESULT, [7], payload)
+    assert one.link.wait(PATIENCE_S)
+    [(kind, document, data)] = one.heard
+    assert (kind, document) == (packet.RESULT, b"[[],7]")
+    assert bytes(data[:size]) == b"c" * size
+
+
+def test_memory_is_used_again_when_the_worker_has_let_go(ends):
+    one = ends()
+    for _ in range(20):
+        one.link.send(packet.EXECUTE, [], payload_of(b"a" * (SIZE // 2)))
+        one.peer.hear()
+        gc.collect()
+        one.peer.line.release()
+        while not one.heard:
+            assert one.link.wait(PATIENCE_S)
+        one.link.give([0])
+        one.heard.clear()
+    assert one.peer.arena.taken_count == 0
+
+
+def test_what_finds_no_room_is_refused_and_takes_none(ends):
+    one = ends()
+    with pytest.raises(ArenaFull):
+        one.link.send(packet.EXECUTE, [], payload_of(bytes(5 * SIZE)))
+    assert one.peer.arena.taken_count == 0
+    one.link.send(packet.EXECUTE, ["small"])
+    assert one.peer.hear()[1] == ["small"]
+
+
+# --- what no worker says ---
+
+GARBAGE = {
+    "a byte": b"x",
+    "half a header": bytes(packet.HEADER.size - 1),
+    "a header alone": bytes(packet.HEADER.size),
+    "no JSON": packed(packet.RESULT, b"{nothing"),
+    "no document": packed(packet.RESULT, b""),
+    "a packet, then half a header": packed(packet.LOG, [[]]) + b"xyz",
+    "a document longer than its packet": packed(packet.RESULT, [[]], sizes=(1 << 20, None)),
+    "a payload longer than its packet": packed(packet.RESULT, [[], 1], sizes=(None, 1 << 63)),
+    "a block before the arena": packed(packet.RESULT, [[]], offset=-64),
+    "a block behind the arena": packed(packet.RESULT, [[]], offset=SIZE),
+    "a block over the arena's end": packed(
+        packet.RESULT, [[]], offset=SIZE - 64, sizes=(None, 4096)
+    ),
+    "a block of nothing": packed(packet.RESULT, [[]], offset=0, sizes=(None, 0)),
+    "a block of everything": packed(packet.RESULT, [[]], offset=0, sizes=(None, (1 << 64) - 1)),
+    "a block far away": packed(packet.RESULT, [[]], offset=(1 << 62), sizes=(None, 4096)),
+    "a block that is no document": packed(packet.RESULT, [[]], offset=0, sizes=(None, 4096)),
+    "more than a datagram may hold": bytes(packet.MAX_PACKET * 2),
+}
+HARMLESS = {"a document longer than its packet", "a payload longer than its packet"}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_what_no_worker_says_ends_the_line(ends, what):
+    one = ends()
+
+    def decode(kind, document, data, *_):
+        assert len(bytes(document)) + len(data) <= packet.MAX_PACKET
+        one.heard.append(msgspec.json.decode(document))
+
+    one.link._receive = decode
+    one.peer.say(packed(packet.LOG, [[], "before"]))
+    one.peer.say(GARBAGE[what])
+    for _ in range(2):
+        assert one.link.wait(PATIENCE_S)
+    assert one.heard[0] == [[], "before"]
+    assert one.lost == ([] if what in HARMLESS else [GARBLED])
+
+
+def test_the_same_block_twice_ends_the_line(ends):
+    one = ends()
+    payload = WorkersPayload()
+    payload.add(bytes(50_000))
+    one.peer.line.send(packet.RESULT, [1], payload)
+    assert one.link.wait(PATIENCE_S)
+    one.peer.say(packed(packet.RESULT, [[]], offset=0, sizes=(None, 50_000)))
+    assert one.link.wait(PATIENCE_S)
+    assert len(one.heard) == 1
+    assert one.lost == [GARBLED]
+
+
+@pytest.mark.parametrize("offsets", [[1], [-1], [10**30], [0, 0, 0]])
+def test_memory_that_was_not_given_is_not_taken_back(ends, offsets):
+    one = ends()
+    one.link.give(offsets)
+    assert one.peer.arena.taken_count == 0
+    one.link.send(packet.EXECUTE, [], payload_of(bytes(50_000)))
+    assert one.peer.arena.taken_count == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(ValueError(), GARBLED), (KeyError(), GARBLED), (LinkClosed(), CLOSED)]
+)
+def test_what_the_receiver_raises_ends_the_line(ends, caplog, error, why):
+    one = ends()
+    one.fails = error
+    one.peer.say(packed(packet.LOG, [[]]))
+    one.peer.say(packed(packet.LOG, [[]]))
+    assert one.link.wait(PATIENCE_S)
+    assert one.link.wait(PATIENCE_S)
+    assert one.lost == [why]
+    assert bool(caplog.records) is isinstance(error, KeyError)
+    one.fails = None
+
+
+def test_a_closed_end_is_told_once(ends):
+    one = ends()
+    one.peer.other.close()
+    for _ in range(3):
+        assert one.link.wait(PATIENCE_S)
+    assert one.lost == [CLOSED]
+    with pytest.raises(LinkClosed):
+        one.link.send(packet.RELEASE, [])
+
+
+# --- a worker that does not read ---
+
+
+def test_what_waits_for_a_slow_worker_arrives_in_its_order(ends):
+    one = ends()
+
+    async def send():
+        one.link.attach(asyncio.get_running_loop())
+        for number in range(2000):
+            one.link.send(packet.REPLY, [number, "x" * 300])
+        assert one.link._backlog
+        for number in range(2000):
+            while not one.peer.is_told():  # noqa: ASYNC110  it is no task that tells
+                await asyncio.sleep(0.001)
+            assert one.peer.hear()[1][0] == number
+        assert not one.link._backlog
+        assert one.link._backlog_bytes == 0
+        one.link.close()
+
+    asyncio.run(asyncio.wait_for(send(), PATIENCE_S))
+    assert one.lost == []
+
+
+@pytest.mark.parametrize("is_attached", [False, True])
+def test_a_worker_that_never_reads_is_given_up(ends, is_attached):
+    one = ends(most_bytes=1 << 20)
+
+    async def send():
+        if is_attached:
+            one.link.attach(asyncio.get_running_loop())
+        sent_bytes = 0
+        with pytest.raises(LinkClosed):  # noqa: PT012
+            while sent_bytes < 8 << 20:
+                one.link.send(packet.REPLY, ["x" * 10_000])
+                sent_bytes += 10_000
+        assert one.lost == [DEAF]
+        assert not one.link._backlog
+        with pytest.raises(LinkClosed):
+            one.link.send(packet.REPLY, ["late"])
+        assert one.lost == [DEAF]
+
+    asyncio.run(asyncio.wait_for(send(), PATIENCE_S))

@@ -1,0 +1,130 @@
+"""What packets say, read by the server: nothing that a worker writes is believed unseen."""
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+from inferd.backends.worker.link import Payload
+from inferd.backends.worker.message import (
+    ERRORS,
+    Answer,
+    Answers,
+    Call,
+    Command,
+    Described,
+    Failed,
+    Logged,
+    Metered,
+    Note,
+    Result,
+    Started,
+    described,
+    response_of,
+    tensors_of,
+)
+from inferd.core.request import InferRequest
+from inferd.errors import BackendFailed, Code, InferdError
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+KINDS = (Answers, Call, Command, Failed, Logged, Metered, Note, Result, Started)
+
+
+def written(*tensors):
+    """Return how a packet describes `tensors`, and its data."""
+    payload = Payload()
+    documents = [described(tensor, payload) for tensor in tensors]
+    data = bytearray(payload.size)
+    for offset, view in payload.parts:
+        data[offset : offset + len(view)] = view
+    return json.loads(msgspec.json.encode(documents)), bytes(data)
+
+
+def read(documents):
+    return msgspec.json.decode(json.dumps(documents), type=list[Described])
+
+
+def test_tensors_are_read_as_they_were_written():
+    given = [
+        Tensor.from_numpy("a", np.arange(6, dtype=np.float32).reshape(2, 3), DataType.FP32),
+        Tensor("none", DataType.INT8, (0, 7), b""),
+        Tensor("b", DataType.BYTES, (1,), b"\x03\x00\x00\x00abc"),
+        Tensor("scalar", DataType.INT64, (), bytes(8)),
+    ]
+    documents, data = written(*given)
+    found = tensors_of(read(documents), data)
+    assert [(t.name, t.datatype, t.shape, bytes(t.view())) for t in found] == [
+        (t.name, t.datatype, t.shape, bytes(t.view())) for t in given
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        ["x", "INT32", [4], 0, 12],
+        ["x", "INT32", [4], 0, 20],
+        ["x", "INT32", [4], -16, 16],
+        ["x", "INT32", [4], 56, 16],
+        ["x", "INT32", [4], 1 << 70, 16],
+        ["x", "INT32", [4], 0, -16],
+        ["x", "INT32", [-4], 0, -16],
+        ["x", "INT32", [-2, -2], 0, 16],
+        ["x", "INT32", [1 << 40, 0, -1], 0, 0],
+        ["x", "INT32", [1 << 62], 0, 1 << 64],
+        ["x", "BYTES", [1], 0, -1],
+        ["x", "BYTES", [1], 60, 8],
+        ["x", "BYTES", [-1], 0, 8],
+    ],
+)
+def test_bytes_that_are_not_there_or_do_not_fit_are_refused(document):
+    with pytest.raises(ValueError, match="tensor 'x'"):
+        tensors_of(read([document]), bytes(64))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{}", "null", "[]", "[null]", "[[]", "[[]]]", '["x"]', "[[1.5]]", '[["1"]]', "[[[]]]",
+        "[[], {}, {}, {}, {}, {}]", "[[]," * 20_000, "\x00", "[[], \ud800]",
+    ],
+)  # fmt: skip
+def test_what_is_no_document_of_its_kind_is_refused(kind, text):
+    with pytest.raises((msgspec.MsgspecError, RecursionError)):
+        msgspec.json.decode(text.encode(errors="surrogatepass"), type=kind)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [1],
+        ["1", [], None, None, True, 1],
+        [1, [["x", "INT32", [1], 0]], None, None, True, 1],
+        [1, [["x", "NONE", [1], 0, 4]], None, None, True, 1],
+        [1, [["x", "INT32", 1, 0, 4]], None, None, True, 1],
+        [1, [["x", "INT32", [1.5], 0, 4]], None, None, True, 1],
+        [1, [[7, "INT32", [1], 0, 4]], None, None, True, 1],
+        [1, [], [3], None, True, 1],
+        [1, [], ["3", "text"], None, True, 1],
+        [1, [], None, {"a": [1]}, True, 1],
+        [1, [], None, [], True, 1],
+        [1, [], None, None, 1, 1],
+        [1, [], None, None, True, "1"],
+    ],
+)
+def test_what_is_no_answer_is_refused(answer):
+    with pytest.raises(msgspec.MsgspecError):
+        msgspec.json.decode(json.dumps(answer), type=Answer)
+
+
+@pytest.mark.parametrize("code", [*range(len(ERRORS)), -1, 8, 1 << 70])
+def test_an_error_has_the_code_that_the_worker_says_or_a_plain_one(code):
+    answer = Answer(1, None, (code, "so it is"), None, True, 1)
+    error = response_of(answer, b"", InferRequest("m"), "1")
+    assert isinstance(error, InferdError)
+    assert error.message == "so it is"
+    expected = ERRORS[code] if code in range(len(ERRORS)) else BackendFailed
+    assert type(error) is expected
+    assert isinstance(error.code, Code)
