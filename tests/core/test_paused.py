@@ -85,6 +85,15 @@ async def test_one_that_has_gone_on_is_not_cancelled():
 
 
 @on_loop
+async def test_an_error_of_a_cancelled_one_is_nobodys():
+    failing = asyncio.get_running_loop().create_future()
+    failing.set_exception(ValueError("while it ended"))
+    handler = Handler(after=(failing,))
+    handler.pause().cancel()
+    assert handler.seen == ["cancelled"]
+
+
+@on_loop
 async def test_what_a_cancelled_one_still_waits_for_is_waited_for():
     last = asyncio.get_running_loop().create_future()
     handler = Handler(after=(last,))

@@ -84,7 +84,7 @@ class Paused:
         self._has_gone_on = True
         try:
             waits_for = self.running.throw(asyncio.CancelledError())
-        except (StopIteration, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody waits for it any more
             return
         ending = _end(self.running, waits_for)
         asyncio.get_running_loop().create_task(ending)

@@ -131,29 +131,31 @@ class WorkerCalls:
         if self.instance.reads_on is None:  # it is being loaded: a thread waits for each call
             self._do_in_thread(number, job)
             return
-        with suppress(StopIteration):
-            self._wait(number, job, job.send(None), room)
-
-    def _wait(
-        self,
-        number: int,
-        job: Coroutine[Any, Any, None],
-        waits_for: Any,
-        room: asyncio.Semaphore | None,
-    ) -> None:
-        if type(waits_for) is Later:
-            self._running[number] = Paused(job, waits_for, partial(self._go_on, number)), room
+        if room is not None:
+            self._go_on_in_task(number, job, room)
             return
-        task = asyncio.get_running_loop().create_task(resume(job, waits_for))
-        self._running[number] = task, room
-        task.add_done_callback(lambda _: self._running.pop(number, None))
+        with suppress(StopIteration):
+            self._wait(number, job, job.send(None))
+
+    def _wait(self, number: int, job: Coroutine[Any, Any, None], waits_for: Any) -> None:
+        if type(waits_for) is Later:
+            self._running[number] = Paused(job, waits_for, partial(self._go_on, number)), None
+        else:
+            self._go_on_in_task(number, resume(job, waits_for), None)
 
     def _go_on(self, number: int) -> None:
         """Go on with a call: what it has waited for is there."""
-        paused, room = self._running.pop(number, (None, None))
+        paused, _ = self._running.pop(number, (None, None))
         if isinstance(paused, Paused):
             with suppress(StopIteration):
-                self._wait(number, paused.running, paused.go_on(), room)
+                self._wait(number, paused.running, paused.go_on())
+
+    def _go_on_in_task(
+        self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(job)
+        self._running[number] = task, room
+        task.add_done_callback(lambda _: self._running.pop(number, None))
 
     def _do_in_thread(self, number: int, job: Coroutine[object, object, None]) -> None:
         loop = self._surroundings.loop

@@ -5,7 +5,7 @@ import logging
 import select
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,11 @@ log = logging.getLogger("inferd.model")
 
 _encode = msgspec.json.Encoder().encode
 _ZEROS = bytes(packet.ALIGN)
+
+_AT_END = object()
+
+PIECE_BYTES = 4 << 20
+"""So much is copied at once: about a millisecond, if the memory is new."""
 
 MAX_BACKLOG_BYTES = 64 << 20
 """So much may wait for a worker that does not read."""
@@ -50,6 +55,14 @@ class Payload:
             self.size = offset + -(-size // packet.ALIGN) * packet.ALIGN
         return offset, size
 
+    def padded(self) -> list[memoryview | bytes]:
+        """Return the parts, each with what is missing to the next."""
+        parts: list[memoryview | bytes] = []
+        for _, view in self.parts:
+            parts.append(view)
+            parts.append(_ZEROS[: -len(view) % packet.ALIGN])
+        return parts
+
 
 class Link:
     """Sends packets to a worker, and hands those that come to `receive`.
@@ -80,6 +93,8 @@ class Link:
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._backlog: deque[bytes] = deque()
+        # A packet whose tensors are still copied, and those behind it, which wait for it.
+        self._behind: deque[tuple[bytes, Iterator[None] | None]] = deque()
         self._backlog_bytes = 0
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -102,6 +117,7 @@ class Link:
         self._is_closed = True
         self._forget_backlog()
         self._held.clear()
+        self._behind.clear()
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
@@ -182,38 +198,61 @@ class Link:
         """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed.
 
         With `holds` it may wait for others, to travel in one datagram: until the next packet that
-        does not wait, the end of this turn of the event loop, or a call of `flush`.
+        does not wait, the end of this turn of the event loop, or a call of `flush`. Many bytes are
+        copied in pieces, between which others on the event loop have their turns.
         """
         released = self._received.released() if self._received.fresh else []
         text = _encode([released, *document])
         tensors = payload.size if payload is not None else 0
         start = -(-len(text) // packet.ALIGN) * packet.ALIGN
         size = start + tensors if tensors else len(text)
+        copying: Iterator[None] | None = None
         if size <= packet.INLINE_BYTES:
-            parts: list[bytes | memoryview] = [
-                packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers),
-                text,
-            ]
+            whole = packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers) + text
             if tensors:
                 assert payload is not None
-                parts.append(_ZEROS[: start - len(text)])
-                for _, view in payload.parts:
-                    parts.append(view)
-                    parts.append(_ZEROS[: -len(view) & (packet.ALIGN - 1)])
-            whole = b"".join(parts)
+                whole = b"".join((whole, _ZEROS[: start - len(text)], *payload.padded()))
         else:
             try:
                 at, block = self._arena.take(size)
             except BaseException:
                 self._received.put_back(released)
                 raise
-            block[: len(text)] = text
-            for offset, view in payload.parts if payload is not None else ():
-                block[start + offset : start + offset + len(view)] = view
             whole = packet.HEADER.pack(kind, len(text), at, size, *numbers)
-        if holds:
+            block[: len(text)] = text
+            if payload is not None:
+                copying = self._copy(payload, block[start:])
+        if copying is not None or self._behind:
+            self._behind.append((whole, copying))
+            if len(self._behind) == 1:
+                self._copy_on()
+        elif holds:
             self._hold(whole)
-        elif self._held:
+        else:
+            self._put_behind_held(whole)
+
+    def _copy(self, payload: Payload, block: memoryview) -> Iterator[None] | None:
+        """Copy tensors into `block`, or return what does it piece by piece."""
+        copying = _pieces(payload, block)
+        if self._loop is not None and payload.size > PIECE_BYTES:
+            return copying
+        deque(copying, 0)
+        return None
+
+    def _copy_on(self) -> None:
+        """Copy a piece of the first packet that waits, or send it and look at the next."""
+        while self._behind:
+            whole, copying = self._behind[0]
+            if copying is not None and next(copying, _AT_END) is not _AT_END:
+                assert self._loop is not None
+                self._loop.call_soon(self._copy_on)
+                return
+            self._behind.popleft()
+            with suppress(LinkClosed):  # that the other end is closed is read, too
+                self._put_behind_held(whole)
+
+    def _put_behind_held(self, whole: bytes) -> None:
+        if self._held:
             self._hold(whole)
             self.flush()
         else:
@@ -276,3 +315,16 @@ class Link:
             self._backlog_bytes -= len(self._backlog.popleft()) + _PACKET_BYTES
         if self._loop is not None:
             self._loop.remove_writer(self._socket)
+
+
+def _pieces(payload: Payload, block: memoryview) -> Iterator[None]:
+    """Copy tensors to their places in `block`; yield whenever PIECE_BYTES have been copied."""
+    copied_bytes = 0
+    for offset, view in payload.parts:
+        for begin in range(0, len(view), PIECE_BYTES):
+            piece = view[begin : begin + PIECE_BYTES]
+            block[offset + begin : offset + begin + len(piece)] = piece
+            copied_bytes += len(piece)
+            if copied_bytes >= PIECE_BYTES:
+                copied_bytes = 0
+                yield
