@@ -60,7 +60,7 @@ JSON_HOPS = [
     "json_data.encode_data",
 ]
 BINARY_INPUT = [
-    "v2_rest.V2Rest._input",
+    "v2_rest.V2Rest._described_input",
     "v2_binary.Blobs.take",
 ]
 BINARY_OUTPUT = ["tensor.Tensor.view", "tensor.flat_view"]

@@ -52,6 +52,29 @@ def test_a_request_runs_alone_and_gets_its_answer(place, echo, request_of):
     assert (type(answer), answer.id, echo.seen[-1]) == (InferResponse, "7", "7")
 
 
+@pytest.mark.parametrize("is_short", [True, False])
+def test_what_runs_on_the_loop_is_answered_without_waiting(echo, request_of, is_short):
+    async def serve():
+        scheduler = DirectScheduler(
+            Execution(
+                "m",
+                [echo],
+                may_run_inline=is_short,
+                counts=Counts(echo.clock),
+                gauges=Gauges(echo.clock, lambda: 0),
+            )
+        )
+        assert scheduler.run_now(request_of()) is None
+        for _ in range(FIRST_RUNS):
+            await scheduler.run(request_of())
+        answer = scheduler.run_now(request_of("7"))
+        await scheduler.close(PATIENCE_S)
+        return answer
+
+    answer = asyncio.run(serve())
+    assert (answer.id, echo.seen[-1]) == ("7", "7") if is_short else answer is None
+
+
 def test_an_error_that_is_the_answer_is_raised(place, echo, request_of):
     async def serve(scheduler):
         echo.outcome = [InvalidRequest("not this one")]

@@ -88,6 +88,8 @@ class AtOnce:
     def answer_soon(self, connection):
         connection.take_turn()
 
+    answer_read = answer_soon
+
     def write_soon(self, connection):
         connection.write_pending()
 

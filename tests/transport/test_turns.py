@@ -96,14 +96,24 @@ async def test_who_was_alone_and_comes_again_is_answered_at_once():
     turns, log = Turns(), []
     first, second = Recorder("a", turns, log), Recorder("b", turns, log)
     await after_turns(turns, first)
-    turns.answer_soon(first)
+    turns.answer_read(first)
     assert log == ["answer a", "write a"] * 2
     del log[:]
-    turns.answer_soon(second)
-    turns.answer_soon(first)
+    turns.answer_read(second)
+    turns.answer_read(first)
     assert log == []
     await asyncio.sleep(0)
     assert log == ["answer b", "answer a", "write b", "write a"]
+
+
+async def test_only_who_has_read_is_answered_at_once():
+    turns, log = Turns(), []
+    first = Recorder("a", turns, log)
+    await after_turns(turns, first)
+    turns.answer_soon(first)
+    assert log == ["answer a", "write a"]
+    await asyncio.sleep(0)
+    assert log == ["answer a", "write a"] * 2
 
 
 async def test_the_loop_is_looked_for_once(monkeypatch):

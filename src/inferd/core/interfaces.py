@@ -270,6 +270,18 @@ class Scheduler(Protocol):
 
 
 @runtime_checkable
+class PromptScheduler(Scheduler, Protocol):
+    """A scheduler that often has an answer without waiting for anything."""
+
+    def run_now(self, request: InferRequest) -> InferResponse | None:
+        """Return the one answer of `request`, None when `run` must be asked. Raises InferdError.
+
+        A coroutine that has nothing to wait for would cost a small model a twentieth.
+        """
+        ...
+
+
+@runtime_checkable
 class GatheringScheduler(Scheduler, Protocol):
     """A scheduler that may let requests wait for others."""
 

@@ -57,12 +57,14 @@ class Keeper:
         if not served.config.response_cache:
             return
         served.identity.settle()
-        served.scheduler = CachingScheduler(
-            served.scheduler,
-            self._store,
-            served.identity,
-            served.check_response,
-            served.counts,
+        served.run_by(
+            CachingScheduler(
+                served.scheduler,
+                self._store,
+                served.identity,
+                served.check_response,
+                served.counts,
+            )
         )
         served.is_cached = True
 

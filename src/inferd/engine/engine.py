@@ -126,7 +126,10 @@ class Engine:
         capacity.request_count += 1
         capacity.held_bytes += request.copied_bytes
         try:
-            response = await served.scheduler.run(request)
+            prompt = served.prompt
+            response = prompt.run_now(request) if prompt is not None else None
+            if response is None:
+                response = await served.scheduler.run(request)
             served.check_response(request, response)
             if request.has_top_k:
                 await served.classify(request, response)

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.core.interfaces import AsyncInstance, Scheduler
+from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.engine.identity import Identity, Unknown
@@ -69,6 +69,7 @@ class Served:
     instance on a GPU. `nesting` counts the ensembles inside each other, this one included, and
     `run_count` the runs of models that one request takes; `way` says where most of these are.
     `instances` opens more instances, and closes some; an ensemble has none.
+    `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
     (inferd.engine.caching).
     """
@@ -86,7 +87,7 @@ class Served:
         self.name = config.name
         self.version = str(version)
         self.platform = platform
-        self.scheduler = scheduler
+        self.run_by(scheduler)
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
@@ -109,6 +110,11 @@ class Served:
         self._names = frozenset(self._inputs)
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
+
+    def run_by(self, scheduler: Scheduler) -> None:
+        """Have `scheduler` run the requests from now on."""
+        self.scheduler = scheduler
+        self.prompt = scheduler if isinstance(scheduler, PromptScheduler) else None
 
     @property
     def trouble(self) -> str:

@@ -26,18 +26,30 @@ class DirectScheduler:
         """See Scheduler.pending_count."""
         return self._execution.pending_count
 
-    async def run(self, request: InferRequest) -> InferResponse:
-        """See Scheduler.run."""
-        execution = self._execution
-        answers = execution.run_inline((request,))
+    def run_now(self, request: InferRequest) -> InferResponse | None:
+        """See PromptScheduler.run_now."""
+        answers = self._execution.run_inline((request,))
         if answers is None:
-            answers = await execution.run_in_thread((request,), self._policy)
+            return None
         [answer] = answers
         if isinstance(answer, InferdError):
             try:
                 raise answer
             finally:
                 del answer, answers  # its traceback holds this frame, and that the request
+        return answer
+
+    async def run(self, request: InferRequest) -> InferResponse:
+        """See Scheduler.run."""
+        response = self.run_now(request)
+        if response is not None:
+            return response
+        [answer] = await self._execution.run_in_thread((request,), self._policy)
+        if isinstance(answer, InferdError):
+            try:
+                raise answer
+            finally:
+                del answer  # as above
         return answer
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:

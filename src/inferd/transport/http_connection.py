@@ -134,8 +134,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._task is None and not self._is_paused:
             if self._end == len(self._buffer):
                 self._advance()  # a large request: its body is to go where it stays
-            else:
-                self._take_turn_soon()
+            elif not self._is_due:
+                self._is_due = True
+                self._server.turns.answer_read(self)
         elif self._end == len(self._buffer):
             self._stop_reading()
 

@@ -47,14 +47,21 @@ class Turns:
         self._alone = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def answer_read(self, connection: Connection) -> None:
+        """Give a turn to `connection`, which has just read: at once, if it has been alone.
+
+        Only what the event loop itself calls may ask for this: nothing else is half done then.
+        """
+        if id(connection) == self._alone and not self._is_running:
+            self._readers.append(connection)
+            self.run()
+        else:
+            self.answer_soon(connection)
+
     def answer_soon(self, connection: Connection) -> None:
         """Give `connection` a turn in this loop iteration, when all others have read too."""
         self._readers.append(connection)
-        if self._is_running:
-            return
-        if id(connection) == self._alone:
-            self.run()
-        elif len(self._readers) == 1:
+        if len(self._readers) == 1 and not self._is_running:
             self._alone = 0
             self._run_soon()
 

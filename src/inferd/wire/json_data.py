@@ -63,14 +63,14 @@ Shape = tuple[int, ...]
 
 
 def decode_flat(one: Input) -> Tensor | None:
-    """Return the tensor of an input in its commonest form: a flat array of text, no parameters.
+    """Return the tensor of an input without parameters in its commonest form: text, a flat array.
 
     None when it has another form. struct.pack checks every range. Raises NotFast when the exact
     reader must be asked.
     """
     data = one.data
     flat = _FLAT.get(one.datatype)
-    if flat is None or type(data) is not msgspec.Raw or one.parameters:
+    if flat is None or type(data) is not msgspec.Raw:
         return None
     datatype, read, code = flat
     try:

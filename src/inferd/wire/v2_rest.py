@@ -146,8 +146,10 @@ class V2Rest:
     def _request(self, model: str, version: str, document: Document, blobs: Blobs) -> InferRequest:
         inputs = []
         for one in document.inputs:
-            flat = None if one.parameters else decode_flat(one)
-            inputs.append(flat or self._input(one, blobs))
+            if parameters := one.parameters:
+                inputs.append(self._described_input(one, parameters, blobs))
+            else:
+                inputs.append(decode_flat(one) or self._input(one, blobs))
         if blobs.offset != len(blobs.body):
             blobs.check_used_up()
         request = InferRequest(model, version, document.id or "", inputs)
@@ -161,32 +163,35 @@ class V2Rest:
         return request
 
     def _input(self, document: Input, blobs: Blobs) -> Tensor:
-        name = document.name
+        """Return an input whose elements are in its `data`."""
+        name, data = document.name, document.data
         datatype = DATATYPES.get(document.datatype) or datatype_named(document.datatype, name)
-        shape = document.shape
-        parameters = document.parameters
-        if not parameters:
-            if document.data is _UNSET:
-                raise _no_data(name)
-            if datatype in _HALVES:
-                self._check_halves(name, datatype, document.data)
-            if datatype is DataType.BYTES and blobs.on_loop and _is_large(document.data):
-                raise NotFast
-            return decode_data(name, datatype, shape, document.data)
+        if data is _UNSET:
+            raise _no_data(name)
+        if datatype in _HALVES:
+            self._check_halves(name, datatype, data)
+        if datatype is DataType.BYTES and blobs.on_loop and _is_large(data):
+            raise NotFast
+        return decode_data(name, datatype, document.shape, data)
+
+    def _described_input(self, document: Input, parameters: dict[str, Any], blobs: Blobs) -> Tensor:
+        """Return an input with parameters, which may say that its elements are elsewhere."""
+        name, shape = document.name, document.shape
+        datatype = DATATYPES.get(document.datatype) or datatype_named(document.datatype, name)
         size = parameters.get("binary_data_size")
+        if size is not None and len(parameters) == 1 and document.data is _UNSET:
+            return blobs.take(name, datatype, shape, size)
         if parameters.get(REGION) is not None:
             if size is not None or document.data is not _UNSET:
                 raise _two_sources(name)
             tensor = self._shared_input(Tensor(name, datatype, shape, b""), parameters, blobs)
         elif size is None:
-            document.parameters = None
             tensor = self._input(document, blobs)
         elif document.data is not _UNSET:
             raise _two_sources(name)
         else:
             tensor = blobs.take(name, datatype, shape, size)
-        if len(parameters) > 1 or size is None:
-            tensor.parameters = scalars(parameters)
+        tensor.parameters = scalars(parameters)
         return tensor
 
     def _shared_input(self, tensor: Tensor, parameters: dict[str, Any], blobs: Blobs) -> Tensor:
