@@ -10,7 +10,7 @@ import pytest
 
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import guard
-from inferd.shm.system import MAX_REMEMBERED, SURE_NS, SystemRegion, check_key
+from inferd.shm.system import MAX_REMEMBERED, SystemRegion, check_key
 
 PAGE = mmap.PAGESIZE
 
@@ -167,22 +167,6 @@ def test_an_object_that_was_removed_is_told_even_if_another_took_its_name(shared
     given.path.write_bytes(bytes(4096))
     with pytest.raises(InvalidRequest, match="'r' has been removed"):
         made.span(0, 4).look()
-
-
-def test_an_object_that_was_there_is_not_looked_at_again_for_a_millisecond(shared):
-    given = shared(2 * PAGE)
-    now_ns = 5
-    made = SystemRegion("r", given.key, 0, 2 * PAGE, clock=lambda: now_ns)
-    made.span(0, 4).look()
-    given.resize(PAGE)
-    now_ns += SURE_NS - 1
-    made.span(0, 4).look()
-    now_ns += 1
-    for _ in range(2):  # one that is wrong is looked at each time
-        with pytest.raises(InvalidRequest, match="'r' has shrunk"):
-            made.span(0, 4).look()
-    given.resize(2 * PAGE)
-    made.span(0, 4).look()
 
 
 def test_memory_lost_while_in_use_is_told_by_the_span_and_ever_after(shared):

@@ -5,8 +5,6 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Callable
-from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -24,10 +22,6 @@ MAX_KEY_BYTES = 255
 MAX_REMEMBERED = 64
 """So many spans of a region are kept: clients use the same places again and again."""
 
-SURE_NS = 1_000_000
-"""An object that was there so short a time ago is not looked at: the system call costs a request
-several microseconds. What is read and written meanwhile is still what the client registered."""
-
 _FOLDER = "/dev/shm"  # where Linux keeps what shm_open makes
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -35,24 +29,14 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class SystemRegion:
     """`size_bytes` from `offset` of the object `key`, under the client's name for it.
 
-    `clock` counts nanoseconds.
-
     Raises InvalidRequest for a key or range that cannot be, RegionFailed when there is no such
     object or it is too small, and Unavailable when the process has no files or memory left.
     """
 
-    def __init__(
-        self,
-        name: str,
-        key: str,
-        offset: int,
-        size_bytes: int,
-        clock: Callable[[], int] = perf_counter_ns,
-    ) -> None:
+    def __init__(self, name: str, key: str, offset: int, size_bytes: int) -> None:
         check_key(key)
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
         self._mapping: _Mapping | None = _open_mapping(key, offset, size_bytes)
-        self._clock = clock
         self._spans: dict[tuple[int, int], SystemSpan] = {}
 
     def span(self, offset: int, size_bytes: int) -> "SystemSpan":
@@ -66,7 +50,7 @@ class SystemRegion:
             if mapping is None:  # unregistered this very moment, by another thread
                 msg = f"shared memory region '{self.status.name}' is no longer registered"
                 raise InvalidRequest(msg)
-            span = SystemSpan(mapping, self.status, offset, size_bytes, self._clock)
+            span = SystemSpan(mapping, self.status, offset, size_bytes)
             if len(self._spans) >= MAX_REMEMBERED:
                 self._spans.clear()
             self._spans[offset, size_bytes] = span
@@ -81,17 +65,12 @@ class SystemRegion:
 class SystemSpan:
     """See Span: `view` is the shared memory itself."""
 
-    __slots__ = ("_clock", "_name", "extent", "region", "view")
+    __slots__ = ("_name", "extent", "region", "view")
 
     is_copy = False
 
     def __init__(
-        self,
-        mapping: "_Mapping",
-        status: SystemRegionStatus,
-        offset: int,
-        size_bytes: int,
-        clock: Callable[[], int],
+        self, mapping: "_Mapping", status: SystemRegionStatus, offset: int, size_bytes: int
     ) -> None:
         at = mapping.skipped + offset
         self.view = memoryview(mapping)[at : at + size_bytes]
@@ -99,14 +78,10 @@ class SystemSpan:
         self.extent = (mapping.memory, start, start + size_bytes)
         self.region = mapping
         self._name = status.name
-        self._clock = clock
 
     def look(self) -> None:
         """See Span.look."""
-        now_ns = self._clock()
-        if now_ns >= self.region.sure_until_ns:
-            self.region.check(self._name)
-            self.region.sure_until_ns = now_ns + SURE_NS
+        self.region.check(self._name)
 
     def fetch(self) -> None:
         """See Span.fetch: nothing to do."""
@@ -124,7 +99,6 @@ class _Mapping(mmap.mmap):
     """A guarded mapping; every view of it keeps it alive, and its file open."""
 
     fd = -1  # until the memory is mapped, and whoever opened the file need not close it
-    sure_until_ns = 0  # until then the object need not be looked at again
     watch: Watch
     memory: tuple[int, ...]
     skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
