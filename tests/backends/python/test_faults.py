@@ -95,21 +95,18 @@ def test_an_initialize_that_hangs_is_given_up(serve):
         assert "its worker process was not ready within 1 s" in reason_of(asked, "hangs")
 
 
-@pytest.mark.slow
-def test_an_initialize_that_waits_for_its_own_load_is_given_up(serve):
-    source = """
+@pytest.mark.parametrize("verb", ["load", "unload"])
+def test_an_initialize_cannot_change_the_model_it_belongs_to(serve, verb):
+    source = f"""
         class TritonPythonModel:
             def initialize(self, args):
-                pb_utils.load_model("itself")
+                pb_utils.{verb}_model("itself")
             def execute(self, requests): ...
     """
-    options = {
-        "backend_config": ("python,stub-timeout-seconds=1",),
-        "model_control_mode": "explicit",
-        "load_model": ("itself",),
-    }
+    options = {"model_control_mode": "explicit", "load_model": ("itself",)}
     with serve(options, itself=source) as asked:
-        assert "its worker process was not ready within 1 s" in reason_of(asked, "itself")
+        reason = f"model 'itself' is being loaded, and cannot {verb} itself (1/model.py, line 7"
+        assert reason in reason_of(asked, "itself")
 
 
 ANSWERS = {

@@ -304,6 +304,10 @@ class WorkerCalls:
             if control is None:
                 msg = "there is no server here that could load models"
                 raise Unsupported(msg)
+            assert self.instance is not None
+            if command.arguments[0] == self._model and self.instance.reads_on is None:
+                msg = f"model '{self._model}' is being loaded, and cannot {command.verb} itself"
+                raise InvalidRequest(msg)
             if command.verb == "unload":
                 name, dependents = command.arguments
                 await control.unload(UnloadRequest(name, dependents))
