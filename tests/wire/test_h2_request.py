@@ -81,9 +81,10 @@ def test_malformed_heads_are_refused(fields):
 
 def is_allowed(name, value):
     """Section 8.2.1, character by character."""
-    is_token = all(chr(c) in "!#$%&'*+-.^_`|~" or chr(c).isdigit() or 97 <= c <= 122 for c in name)
+    is_token = all(c in b"!#$%&'*+-.^_`|~0123456789" or 97 <= c <= 122 for c in name)
     is_clean = not any(c in b"\0\r\n" for c in value)
-    return bool(name) and is_token and is_clean and value == value.strip(b" \t")
+    is_for_us = name != b"te"  # what is asked for there is none of VALUES
+    return bool(name) and is_token and is_for_us and is_clean and value == value.strip(b" \t")
 
 
 NAMES = st.binary(min_size=0, max_size=3) | st.sampled_from([b"x", b"a-b", b"x" * 100, b"X" * 100])
