@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,6 +32,9 @@ from inferd.backends.worker.supervisor import Plan, Supervisor
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InferdError, Unavailable
+
+if TYPE_CHECKING:
+    from inferd.observe.trace import Trace
 
 Deliver = Callable[[InferResponse | InferdError | None, int], None]
 """Takes an answer and its share of the stream's window, in the end None."""
@@ -92,7 +95,7 @@ class WorkerInstance(Supervisor):
     """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
 
     `receive_other` gets the packets that are neither answers nor the start: kind, document, data
-    and the first number.
+    and numbers.
     `on_end` is called when a process has ended.
     """
 
@@ -101,7 +104,7 @@ class WorkerInstance(Supervisor):
     def __init__(
         self,
         plan: Plan,
-        receive_other: Callable[[int, bytes, Any, int], None] | None = None,
+        receive_other: Callable[[int, bytes, Any, tuple[int, ...]], None] | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(plan)
@@ -222,6 +225,13 @@ class WorkerInstance(Supervisor):
             self.send(packet.CREDIT, [[[number, stream.taken]]])
             stream.taken = 0
 
+    def trace_of(self, number: int) -> "Trace | None":
+        """Return the trace of a request that is executed, if it is traced."""
+        if stream := self._streams.get(number):
+            return stream.request.trace
+        place = self._places.get(number)
+        return place[0].requests[place[1]].trace if place is not None else None
+
     async def says_ready(self) -> bool:
         """See AsyncInstance.says_ready."""
         self.attach(asyncio.get_running_loop())
@@ -253,7 +263,7 @@ class WorkerInstance(Supervisor):
             link.give(said.released)
             self._readiness.say(is_ready=said.is_ready)
         elif not self._receive_common(kind, document) and self._receive_other is not None:
-            self._receive_other(kind, document, data, numbers[0])
+            self._receive_other(kind, document, data, numbers)
         link.release()
 
     @property
