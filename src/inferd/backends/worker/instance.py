@@ -310,6 +310,8 @@ class WorkerInstance(Supervisor):
             if batch.requests:
                 batch.end()
         self.on_change()
+        if self._waiting:
+            self._change()
 
     def note_time(self, took_ns: int) -> None:
         """Choose, after an execution of `took_ns`, how many may be sent ahead."""
@@ -390,13 +392,12 @@ class WorkerInstance(Supervisor):
     def _begin_when_free(
         self, requests: Sequence[InferRequest], done: "concurrent.futures.Future[Outcome]"
     ) -> None:
-        assert self._loop is not None
         if self.is_free:
             self.begin(requests, done.set_result)
         elif self.trouble or self._is_closing:
             done.set_result(Unavailable(self.trouble or "the model is being unloaded"))
         else:
-            self._loop.call_later(0.005, self._begin_when_free, requests, done)
+            self._waiting.append(partial(self._begin_when_free, requests, done))
 
     def _read_until(self, is_done: Callable[[], bool]) -> None:
         link, process, timeout_s = self._link, self._process, self.plan.timeout_s
@@ -444,7 +445,9 @@ class WorkerInstance(Supervisor):
         while not self.is_free:
             if self.trouble or self._is_closing:
                 raise Unavailable(self.trouble or "the model is being unloaded")
-            await asyncio.sleep(0.005)
+            changed = asyncio.Event()
+            self._waiting.append(changed.set)
+            await changed.wait()
         return self.begin_stream(request, deliver)
 
     def _from_thread(self, function: Callable[..., None], *arguments: Any) -> None:
