@@ -20,7 +20,7 @@ from inferd.backends.worker.link import CLOSED, Link, LinkClosed
 from inferd.backends.worker.message import Failed, Logged, Started
 from inferd.backends.worker.process import Process
 from inferd.core.interfaces import always
-from inferd.errors import BackendFailed, InferdError, Unavailable
+from inferd.errors import BackendFailed, InferdError, Unavailable, foreign_text
 
 log = logging.getLogger("inferd.model")
 
@@ -296,6 +296,8 @@ class Supervisor:
             self.start()
         except InferdError as failed:
             error = failed
+        except Exception as failed:  # noqa: BLE001  no descriptors are left, say: a later start may have some
+            error = BackendFailed(f"model '{self.plan.model}': {foreign_text(failed)}")
         finally:
             self._loop = loop
         try:
