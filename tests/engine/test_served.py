@@ -470,6 +470,49 @@ def test_an_output_of_variable_dims_may_have_any_size():
     assert text.endswith("'Y' as FP32 [1, 2], its configuration says FP32 [-1, -1, 2]")
 
 
+def lax(*inputs, **more):
+    served = model(*inputs, **more)
+    served.is_lax = True
+    return served
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 4), ()])
+def test_a_lax_model_may_give_any_shape_which_is_told_once(shape, caplog):
+    served = lax(A)
+    for _ in range(2):
+        given = checked(served, ask(tensor("A")), tensor("SUM", shape), tensor("DIFF"))
+        assert given == ["SUM", "DIFF"]
+    [record] = caplog.records
+    assert record.getMessage() == (
+        f"model 'm' produced output 'SUM' with shape {list(shape)}, its configuration says [4]: "
+        f"clients get it as it is"
+    )
+
+
+@pytest.mark.parametrize("wanted", [(), ("SUM", "DIFF")])
+def test_a_lax_model_may_leave_outputs_out(wanted):
+    assert checked(lax(A), ask(tensor("A"), wanted=wanted), tensor("DIFF")) == ["DIFF"]
+    assert checked(lax(A), ask(tensor("A"), wanted=wanted)) == []
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        (tensor("SUM", datatype=INT32), tensor("DIFF")),
+        (tensor("SUM"), tensor("DIFF"), tensor("OTHER")),
+    ],
+)
+def test_a_lax_model_keeps_to_datatypes_and_names(outputs):
+    assert failure(lax(A), ask(tensor("A")), *outputs)
+
+
+@pytest.mark.parametrize("outputs", [(tensor("SUM", ()),), ()])
+def test_classes_are_made_of_what_the_configuration_says(outputs):
+    request = ask(tensor("A"), wanted=["SUM"])
+    request.has_top_k = True
+    assert failure(lax(A), request, *outputs)
+
+
 def test_an_output_of_an_array_is_taken_as_it_is():
     array = np.ones((4,), np.float32)
     served = model(A, outputs=[("Y", FP32, (4,))])

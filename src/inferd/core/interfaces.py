@@ -187,7 +187,8 @@ class Backend(Protocol):
     one instance may execute in several threads at once. A backend that also says `joins = True`
     gets the requests of a batch as one, joined along the batch dim, ragged inputs and batch_input
     as the configuration says; others get a batch as several requests. One that says
-    `completes_alone` needs no framework to complete a configuration.
+    `completes_alone` needs no framework to complete a configuration. One that is `lax` has models
+    whose authors have always been free to leave outputs out and to give them any shape.
     """
 
     bounded: bool

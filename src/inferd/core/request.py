@@ -151,6 +151,12 @@ class InferResponse(msgspec.Struct, gc=False):
     final: bool = True
 
 
+def wanted_of(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
+    """Return of the outputs that `request` names those that `response` has, in its order."""
+    names = {tensor.name for tensor in response.outputs}
+    return [one for one in request.outputs if one.name in names]
+
+
 class Round(InferResponse, gc=False):
     """What one execution made of a request that may take several (Triton, Iterative Sequences).
 

@@ -224,6 +224,7 @@ class Loader:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
         served.instances = instances
+        served.is_lax = getattr(backend, "lax", False)
         served.is_on_gpu = any(place.gpu for place in instances.places)
         return served
 

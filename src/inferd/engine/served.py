@@ -1,6 +1,7 @@
 """Served: one loaded version of a model, and the check of a request against its configuration."""
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
@@ -22,6 +23,8 @@ from inferd.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from inferd.engine.instances import Instances
+
+log = logging.getLogger("inferd.model")
 
 _BATCH = (-1,)
 
@@ -71,7 +74,8 @@ class Served:
     `instances` opens more instances, and closes some; an ensemble has none.
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
-    (inferd.engine.caching).
+    (inferd.engine.caching). What a model that `is_lax` gives may have other shapes than its
+    configuration says, and be less.
     """
 
     def __init__(
@@ -98,6 +102,8 @@ class Served:
         self.instances: Instances | None = None
         self.identity: Identity = Unknown()
         self.is_cached = False
+        self.is_lax = False
+        self._told: set[str] = set()  # the outputs whose odd shapes are in the log
         self.labels = labels or {}
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
@@ -185,7 +191,8 @@ class Served:
     def check_response(self, request: InferRequest, response: InferResponse) -> None:
         """Check what the model made of `request`, and keep the wanted outputs in model order.
 
-        Raises BackendFailed: a model that breaks its own configuration is the server's fault.
+        Raises BackendFailed: a model that breaks its own configuration is the server's fault. One
+        that is lax may give other shapes, and leave outputs out, which are wanted no more then.
         """
         expected: Sequence[WantedOutput | _Rule] = request.outputs or self._all_outputs
         outputs = response.outputs
@@ -196,7 +203,9 @@ class Served:
             rule = self._outputs[tensor.name]
             shape = tensor.shape
             if tensor.datatype is not rule.datatype or (
-                shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape)
+                shape[batch_dims:] != rule.fixed_dims
+                and not rule.fits(shape)
+                and not self._passes(request, tensor, rule)
             ):
                 msg = (
                     f"model '{self.name}' produced output '{tensor.name}' as "
@@ -225,15 +234,35 @@ class Served:
             return work()
         return await asyncio.to_thread(work)
 
+    def _passes(self, request: InferRequest, tensor: Tensor, rule: _Rule) -> bool:
+        """Tell whether an output may have its shape though the configuration says another."""
+        if not self.is_lax or request.has_top_k:
+            return False
+        if tensor.name not in self._told:
+            self._told.add(tensor.name)
+            log.warning(
+                "model '%s' produced output '%s' with shape %s, its configuration says %s: "
+                "clients get it as it is",
+                self.name,
+                tensor.name,
+                list(tensor.shape),
+                list(rule.shape),
+            )
+        return True
+
     def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
         """Put the outputs of `response` in order and drop those nobody asked for; return them.
 
         One may be missing only when an optional input is, on which it may hang, and nobody asked
-        for it by name.
+        for it by name; or any, if the model is lax.
         """
         got = {tensor.name: tensor for tensor in response.outputs}
         names = [one.name for one in request.outputs or self._all_outputs]
         may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
+        if self.is_lax and not request.has_top_k:
+            may_miss = True
+            if not self.config.decoupled:  # else another answer may have the rest
+                request.outputs = [one for one in request.outputs if one.name in got]
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
             msg = (
                 f"model '{self.name}' gave outputs {_quoted(got.keys())}, expected {_quoted(names)}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput, wanted_of
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.tensor.tensor import Tensor
 
@@ -31,7 +31,7 @@ async def place_outputs(request: InferRequest, response: InferResponse) -> None:
     spans = request.spans
     assert spans is not None
     outputs = response.outputs
-    wanted = request.outputs or [WantedOutput(tensor.name) for tensor in outputs]
+    wanted = wanted_of(request, response) or [WantedOutput(tensor.name) for tensor in outputs]
     views = [tensor.view() for tensor in outputs]
     size_bytes = 0
     for one, view in zip(wanted, views, strict=True):

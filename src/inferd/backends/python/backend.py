@@ -69,6 +69,7 @@ class PythonBackend:
 
     bounded = False
     concurrent = False
+    lax = True
 
     def __init__(self) -> None:
         self._surroundings = Surroundings()

@@ -19,7 +19,7 @@ from typing import Any
 
 from inferd.backends.worker.process import BOOTSTRAP
 
-API = "triton_python_backend_utils"
+API = ("triton_python_backend_utils", "c_python_backend_utils")
 
 
 class PrivateModules:
@@ -78,7 +78,7 @@ class PrivateModules:
         level: int = 0,
     ) -> Any:
         """Do what an `import` statement in the model says."""
-        if level == 0 and name == API:
+        if level == 0 and name in API:
             return self.ours("api")
         top = name.partition(".")[0]
         is_file = level == 0 and f"{self._files}.{top}" in sys.modules

@@ -21,7 +21,8 @@ def main(arguments: list[str]) -> None:
     They are the numbers: socket, arena to read, arena to write, their size, the most bytes beyond
     it, the server's process, the most bytes of data (0: any).
     """
-    sys.modules["triton_python_backend_utils"] = api
+    sys.modules["triton_python_backend_utils"] = sys.modules["c_python_backend_utils"] = api
+    sys.argv = [""]  # those of this program are none of the model's
     worker = Worker(*inherit(arguments))
     current.set_worker(worker)
     worker.run()
