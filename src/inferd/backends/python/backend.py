@@ -19,6 +19,7 @@ from inferd.backends.worker.environments import (
 from inferd.backends.worker.hosting import PROCESS_PARAMETER
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.kept import DEFAULT_COUNT
+from inferd.backends.worker.loads import Loads
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
@@ -67,6 +68,7 @@ class PythonBackend:
 
     def __init__(self) -> None:
         self._surroundings = Surroundings()
+        self._loads = Loads()
 
     def connect(self, surroundings: Surroundings) -> None:
         """See ConnectedBackend.connect."""
@@ -106,7 +108,7 @@ class PythonBackend:
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
         """See Backend.open. Raises InferdError with file and line of what the model raises."""
         _check_file(files)
-        calls = WorkerCalls(config.name, self._surroundings)
+        calls = WorkerCalls(config.name, self._surroundings, self._loads)
         plan = self._plan(files, config, placement, "run")
         instance = WorkerInstance(plan, calls.receive, calls.end)
         calls.instance = instance

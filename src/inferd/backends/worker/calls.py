@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import msgspec
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
 from inferd.backends.worker.link import Payload
+from inferd.backends.worker.loads import Loads
 from inferd.backends.worker.message import (
     ERRORS,
     SEQUENCE_END,
@@ -64,11 +65,15 @@ _CODES = {code: number for number, code in enumerate(kind.code for kind in ERROR
 
 
 class WorkerCalls:
-    """The calls of one worker of `model`. `instance` is set when there is one."""
+    """The calls of one worker of `model`. `instance` is set when there is one.
 
-    def __init__(self, model: str, surroundings: Surroundings) -> None:
+    `loads` are those that models of this backend wait for while they start.
+    """
+
+    def __init__(self, model: str, surroundings: Surroundings, loads: Loads) -> None:
         self.instance: WorkerInstance | None = None
         self._model = model
+        self._loads = loads
         self._surroundings = surroundings
         self._running: dict[int, tuple[asyncio.Task[None] | Paused, asyncio.Semaphore | None]] = {}
         self._calls: dict[bytes, Call] = {}  # those before, by their documents
@@ -305,7 +310,8 @@ class WorkerCalls:
                 msg = "there is no server here that could load models"
                 raise Unsupported(msg)
             assert self.instance is not None
-            if command.arguments[0] == self._model and self.instance.reads_on is None:
+            is_starting = self.instance.reads_on is None
+            if command.arguments[0] == self._model and is_starting:
                 msg = f"model '{self._model}' is being loaded, and cannot {command.verb} itself"
                 raise InvalidRequest(msg)
             if command.verb == "unload":
@@ -314,7 +320,9 @@ class WorkerCalls:
             else:
                 name, config, files = command.arguments
                 sent = {path: bytes.fromhex(content) for path, content in files.items()}
-                await control.load(LoadRequest(name, config or None, sent))
+                request = LoadRequest(name, config or None, sent)
+                with self._loads.waiting(self._model, name) if is_starting else nullcontext():
+                    await control.load(request)
         except InferdError as error:
             self._refuse(command.number, error)
         except Exception as error:  # noqa: BLE001  else the model would wait for ever

@@ -10,6 +10,7 @@ import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,9 +22,12 @@ from inferd.backends.worker.message import (
     Answer,
     Answers,
     Result,
+    Said,
+    Started,
     describe_request,
     response_of,
 )
+from inferd.backends.worker.readiness import Readiness
 from inferd.backends.worker.supervisor import Plan, Supervisor
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse, Round
@@ -113,6 +117,7 @@ class WorkerInstance(Supervisor):
         self._room = 1  # for so many executions at once
         self._result = msgspec.json.Decoder(Result).decode
         self._results: dict[bytes, Result] = {}  # those of RESULTs before, by their documents
+        self._readiness = Readiness(partial(self.send, packet.ASK, []))
 
     # --- requests ---
 
@@ -217,6 +222,14 @@ class WorkerInstance(Supervisor):
             self.send(packet.CREDIT, [[[number, stream.taken]]])
             stream.taken = 0
 
+    async def says_ready(self) -> bool:
+        """See AsyncInstance.says_ready."""
+        self.attach(asyncio.get_running_loop())
+        started = self._started
+        if not isinstance(started, Started) or not started.can_say or self._link is None:
+            return True  # whether there is a process is asked elsewhere
+        return await self._readiness.ask(is_busy=self._is_executing)
+
     # --- packets ---
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
@@ -235,6 +248,10 @@ class WorkerInstance(Supervisor):
             link.give(answers.released)
             for answer in answers.answers:
                 self._take_answer(answer.number, answer, data)
+        elif kind == packet.SAID:
+            said = msgspec.json.decode(document, type=Said)
+            link.give(said.released)
+            self._readiness.say(is_ready=said.is_ready)
         elif not self._receive_common(kind, document) and self._receive_other is not None:
             self._receive_other(kind, document, data, numbers[0])
         link.release()
@@ -245,6 +262,7 @@ class WorkerInstance(Supervisor):
 
     def _lose(self, told: str) -> None:
         self._on_end()
+        self._readiness.say(is_ready=True)
         batches, streams = self._batches, self._streams
         self._batches, self._streams = {}, {}
         self._places.clear()

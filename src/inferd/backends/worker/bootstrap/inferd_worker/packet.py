@@ -60,10 +60,13 @@ REPLY = 6
 FINALIZE = 7
 """[released]: end in order."""
 
+ASK = 8
+"""[released]: does the model call itself ready?"""
+
 # --- from the worker ---
 
 READY = 16
-"""[released, what START asked for]"""
+"""[released, what START asked for, whether the model has something to say to ASK]"""
 
 FAILED = 17
 """[released, code, message]: START could not be done."""
@@ -89,6 +92,9 @@ LOG = 23
 
 METRIC = 24
 """[released, verb, arguments]"""
+
+SAID = 25
+"""[released, whether it is ready]: the answer to ASK."""
 
 
 def aligned(size: int) -> int:
