@@ -105,6 +105,7 @@ class SimulatedExecution:
     """
 
     has_turns = False
+    may_run_inline = True
 
     def __init__(self, count=1, takes_ms=10, *, is_quick=False):
         self.instance_count = count

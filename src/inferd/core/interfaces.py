@@ -276,7 +276,9 @@ class Scheduler(Protocol):
 
 @runtime_checkable
 class PromptScheduler(Scheduler, Protocol):
-    """A scheduler that often has an answer without waiting for anything."""
+    """A scheduler that often has an answer without waiting for anything, if it `may_be_prompt`."""
+
+    may_be_prompt: bool
 
     def run_now(self, request: InferRequest) -> InferResponse | None:
         """Return the one answer of `request`, None when `run` must be asked. Raises InferdError.

@@ -120,7 +120,9 @@ class Served:
     def run_by(self, scheduler: Scheduler) -> None:
         """Have `scheduler` run the requests from now on."""
         self.scheduler = scheduler
-        self.prompt = scheduler if isinstance(scheduler, PromptScheduler) else None
+        self.prompt: PromptScheduler | None = None
+        if isinstance(scheduler, PromptScheduler) and scheduler.may_be_prompt:
+            self.prompt = scheduler
 
     @property
     def trouble(self) -> str:

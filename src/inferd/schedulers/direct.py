@@ -20,6 +20,7 @@ class DirectScheduler:
         self._execution = execution
         self._levels = levels or Levels(None)
         self._policy = self._levels.policy(0)
+        self.may_be_prompt = execution.may_run_inline
 
     @property
     def pending_count(self) -> int:
@@ -41,9 +42,10 @@ class DirectScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
-        response = self.run_now(request)
-        if response is not None:
-            return response
+        if self.may_be_prompt:
+            response = self.run_now(request)
+            if response is not None:
+                return response
         [answer] = await self._execution.run_in_thread((request,), self._policy)
         if isinstance(answer, InferdError):
             try:

@@ -90,7 +90,7 @@ class Execution:
         self._joined = joined or instances
         self._counts = counts or Counts()
         self.instance_count = len(instances)
-        self._may_run_inline = may_run_inline
+        self.may_run_inline = may_run_inline
         self.clock = self._counts.clock
         gauges = gauges or Gauges()
         self.cpu_clock = gauges.cpu_ns
@@ -167,7 +167,7 @@ class Execution:
             requests[0].answered_ns = self.clock()
             self._abandon(job, timer)
         # A failure may come before the model has done its work: its time says nothing.
-        if self._may_run_inline and not isinstance(answers[0], InferdError):
+        if self.may_run_inline and not isinstance(answers[0], InferdError):
             self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
         return answers
 
@@ -189,7 +189,7 @@ class Execution:
             if len(requests) > 1 and requests[0].started_ns:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
             answer = outcome if isinstance(outcome, InferdError) else outcome[0]
-            if self._may_run_inline and not isinstance(answer, InferdError):
+            if self.may_run_inline and not isinstance(answer, InferdError):
                 self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
             finish(outcome)
 
@@ -246,7 +246,7 @@ class Execution:
         instance has taken yet fail as Unavailable, and its close may wake an instance that hangs.
         """
         self._is_closed = True
-        self._may_run_inline = False
+        self.may_run_inline = False
         self._inline = [False] * _SIZE_CLASSES
         self._end_threads()
         with ExitStack() as at_the_end:
@@ -284,7 +284,7 @@ class Execution:
         other = Execution(
             self.name,
             [instance.alone],
-            may_run_inline=self._may_run_inline,
+            may_run_inline=self.may_run_inline,
             joined=[instance.together],
             counts=self._counts,
         )

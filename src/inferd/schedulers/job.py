@@ -44,10 +44,12 @@ class Job:
     """Requests that one thread is to run, or an instance that needs none.
 
     For the latter `when_abandoned` is set while they run, and called when nobody waits any longer.
+    `is_finished` tells that who awaits one has been given the outcome.
     `level` is its priority, the lowest number comes first.
     """
 
     level = 0
+    is_finished = False
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         self.requests = requests
@@ -122,6 +124,7 @@ class AwaitedJob(Job):
         done, self._done = self._done, None
         if done is None or done.done():
             return
+        self.is_finished = True
         if isinstance(outcome, InferdError):
             done.fail(outcome)
         else:

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import Answer, AsyncInstance, Opened, Outcome
 from inferd.core.request import InferRequest
 from inferd.errors import Cancelled, InferdError, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution import Execution
-from inferd.schedulers.job import Job, StreamJob, miscounted, twin
+from inferd.schedulers.job import AwaitedJob, Job, StreamJob, miscounted, twin
+from inferd.schedulers.policy import UNSET
 
 END_S = 5.0
 """So long an instance may take to end, though the one who closes it has no more time."""
@@ -39,6 +41,32 @@ class RemoteExecution(Execution):
     def run_inline(self, requests: Sequence[InferRequest]) -> None:
         """See Execution.run_inline: nothing runs on the event loop."""
         del requests
+
+    async def run_in_thread(
+        self, requests: Sequence[InferRequest], policy: QueuePolicy = UNSET
+    ) -> Sequence[Answer]:
+        """See Execution.run_in_thread. A free instance takes the requests at once, if none wait."""
+        free = None
+        if self._job_count == len(self._running) and not self._is_closed and self._home is not None:
+            free = self._freest()
+        if free is None:
+            return await super().run_in_thread(requests, policy)
+        assert self._home is not None
+        job = AwaitedJob(requests, self._home)
+        done = job.waited_for()
+        self._job_count += 1
+        request = requests[0]
+        now_ns = self.clock()
+        request.queued_ns = request.queued_ns or now_ns
+        self._give(job, free, now_ns)
+        try:
+            answers = await done
+        finally:
+            del done  # it may hold an error, whose traceback leads here
+            request.answered_ns = self.clock()
+            if not job.is_finished:
+                self._abandon(job, None)
+        return answers
 
     def cancel(self, request: InferRequest) -> None:
         """See Execution.cancel. Its instance is told, the others of its batch run on."""
@@ -127,7 +155,7 @@ class RemoteExecution(Execution):
     def _advance(self, newest: Job | None = None) -> None:
         """Give free instances what waits, of which `newest` may have come just now."""
         jobs = self._jobs
-        while jobs:
+        while self._job_count > len(self._running) and jobs:
             freest = self._freest()
             if freest is None:
                 self._look_for_trouble(newest)
@@ -175,11 +203,17 @@ class RemoteExecution(Execution):
             self.note_ended()
             job.finish(Cancelled("nobody waits for the request"))
             return
-        job.requests[0].started_ns = self.clock()
-        self._running[job] = instance
+        now_ns = self.clock()
         if isinstance(job, _RemoteStreamJob):
+            job.requests[0].started_ns = now_ns
+            self._running[job] = instance
             job.begin(instance)
             return
+        self._give(job, instance, now_ns)
+
+    def _give(self, job: Job, instance: AsyncInstance, now_ns: int) -> None:
+        job.requests[0].started_ns = now_ns
+        self._running[job] = instance
         job.when_abandoned = partial(instance.cancel, job.requests)
         instance.begin(job.requests, partial(self._finish, job, instance))
 
@@ -197,7 +231,7 @@ class RemoteExecution(Execution):
         elif len(outcome) != len(job.requests):
             outcome = miscounted(self.name, len(outcome), len(job.requests))
         job.requests[0].ended_ns = self.clock()
-        self.note_ended()
+        self._job_count -= 1
         job.finish(outcome)
         if self._quiet is not None:
             self._advance()

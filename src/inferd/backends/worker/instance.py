@@ -69,14 +69,14 @@ class _Batch:
     def __init__(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         self.requests = requests
         self.finish = finish
-        self.answers: list[InferResponse | InferdError | None] = [None] * len(requests)
+        self.answers: list[Any] = [None] * len(requests)  # an InferResponse or InferdError each
         self.missing = len(requests)
         self.is_executing = True
         self.timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
         """Hand over the answers, of which none is missing."""
-        self.finish([answer for answer in self.answers if answer is not None])
+        self.finish(self.answers)
 
 
 class _Stream:
@@ -297,7 +297,8 @@ class WorkerInstance(Supervisor):
         if batch.timer is not None:
             batch.timer.cancel()
         self.running_count -= 1
-        self.note_time(ended_ns - began_ns)
+        if self.plan.ahead > 1:
+            self.note_time(ended_ns - began_ns)
         for request in batch.requests:
             request.computing_ns = began_ns
             request.computed_ns = ended_ns

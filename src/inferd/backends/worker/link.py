@@ -60,7 +60,8 @@ class Payload:
         parts: list[memoryview | bytes] = []
         for _, view in self.parts:
             parts.append(view)
-            parts.append(_ZEROS[: -len(view) % packet.ALIGN])
+            if missing := -len(view) % packet.ALIGN:
+                parts.append(_ZEROS[:missing])
         return parts
 
 
@@ -168,7 +169,7 @@ class Link:
             header = packet.HEADER.unpack_from(self._buffer, at)
             kind, document_size, offset, payload_size = header[:4]
             at += packet.HEADER.size
-            start = packet.aligned(document_size)
+            start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
             if offset == packet.INLINE:
                 view = self._view[at : min(at + payload_size, size)]
                 at += payload_size
@@ -222,7 +223,9 @@ class Link:
             block[: len(text)] = text
             if payload is not None:
                 copying = self._copy(payload, block[start:])
-        if copying is not None or self._behind:
+        if not holds and copying is None and not self._held and not self._behind:
+            self._put(whole)
+        elif copying is not None or self._behind:
             self._behind.append((whole, copying))
             if len(self._behind) == 1:
                 self._copy_on()

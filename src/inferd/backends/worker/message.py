@@ -205,13 +205,12 @@ def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]
             id = sequence.id
             flags = SEQUENCE_START * sequence.start + SEQUENCE_END * sequence.end
         more = (id, flags, request.timeout_us, request.priority)
-    return (
-        request.id,
-        [described(tensor, payload) for tensor in request.inputs],
-        [wanted.name for wanted in request.outputs] or None,
-        request.parameters or None,
-        more,
-    )
+    inputs = []
+    for tensor in request.inputs:  # as `described` does
+        place = payload.add(tensor.view())
+        inputs.append((tensor.name, tensor.datatype._value_, tensor.shape, *place))
+    outputs = [wanted.name for wanted in request.outputs] if request.outputs else None
+    return request.id, inputs, outputs, request.parameters or None, more
 
 
 def tensors_of(outputs: list[Described], data: Any) -> list[Tensor]:

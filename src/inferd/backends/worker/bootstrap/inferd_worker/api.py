@@ -46,16 +46,17 @@ TRITONSERVER_MEMORY_GPU = MEMORY_GPU
 
 def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Tensor | None:
     """Return the input called `name`, or None."""
-    for tensor in inference_request.inputs():
-        if tensor.name() == name:
+    tensor: Tensor
+    for tensor in inference_request._inputs:
+        if tensor._name == name:
             return tensor
     return None
 
 
 def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) -> Tensor | None:
     """Return the output called `name`, or None."""
-    for tensor in inference_response.output_tensors():
-        if tensor.name() == name:
+    for tensor in inference_response._tensors:
+        if tensor._name == name:
             return tensor
     return None
 

@@ -14,8 +14,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-import numpy as np
-
 from . import packet
 from .arena import Arena, ArenaFull, Received
 
@@ -43,12 +41,16 @@ class Payload:
 
     def add(self, data: Any) -> tuple[int, int]:
         """Add a buffer; return its offset and size."""
-        view = memoryview(data)
-        offset, size = self.size, view.nbytes
+        offset = self.size
+        if type(data) is bytes:
+            size = len(data)
+        else:
+            data = memoryview(data)
+            size = data.nbytes
+            if size and (data.format != "B" or data.ndim != 1):
+                data = data.cast("B")
         if size:
-            if view.format != "B" or view.ndim != 1:
-                view = view.cast("B")
-            self.parts.append((offset, view))
+            self.parts.append((offset, data))
             self.size = offset + -(-size // packet.ALIGN) * packet.ALIGN
         return offset, size
 
@@ -153,14 +155,11 @@ class Line:
             with self._sending:
                 for block in document[0]:
                     self._arena.give(block)
-        start = packet.aligned(document_size)
+        start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
         tensors = None
         if start < payload_size:
             # The buffer is written again by the next packet; a block is nobody else's.
-            is_inline = offset == packet.INLINE
-            tensors = (
-                np.frombuffer(bytearray(data[start:]), np.uint8) if is_inline else data[start:]
-            )
+            tensors = bytearray(data[start:]) if offset == packet.INLINE else data[start:]
         del data
         self._receive(kind, document, tensors, header[4:])
 
@@ -188,7 +187,8 @@ class Line:
                     parts.append(_ZEROS[: start - len(text)])
                     for _offset, view in payload.parts:
                         parts.append(view)
-                        parts.append(_ZEROS[: -len(view) % packet.ALIGN])
+                        if missing := -len(view) % packet.ALIGN:
+                            parts.append(_ZEROS[:missing])
                 whole = b"".join(parts)
             else:
                 try:

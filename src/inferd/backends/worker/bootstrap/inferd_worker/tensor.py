@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .datatype import NUMBERS, NUMPY, decode_strings, encode_strings, name_of
+from .datatype import NAMES, NUMBERS, NUMPY, decode_strings, encode_strings, name_of
 from .dlpack import CPU, from_capsule, to_capsule
 from .error import TritonModelException
 
 if TYPE_CHECKING:
     from .line import Payload
+
+
+SMALL = 4 << 10
+"""So few bytes are sooner copied than looked at through a view."""
 
 
 class Tensor:
@@ -21,7 +25,7 @@ class Tensor:
     becomes a tensor of strings.
     """
 
-    __slots__ = ("_array", "_data", "_datatype", "_name", "_shape")
+    __slots__ = ("_array", "_data", "_datatype", "_name", "_offset", "_shape", "_size")
 
     def __init__(self, name: str, numpy_array: Any) -> None:
         if not name or not isinstance(name, str):
@@ -30,20 +34,25 @@ class Tensor:
             raise TritonModelException(
                 f"Tensor '{name}' needs a numpy array, got {type(numpy_array).__name__}"
             )
-        try:
-            self._datatype = name_of(numpy_array.dtype)
-        except TypeError as error:
-            raise TritonModelException(f"Tensor '{name}': {error}") from None
+        datatype = NAMES.get(numpy_array.dtype)
+        if datatype is None:
+            try:
+                datatype = name_of(numpy_array.dtype)
+            except TypeError as error:
+                raise TritonModelException(f"Tensor '{name}': {error}") from None
+        self._datatype = datatype
         self._name = name
         self._array: Any = numpy_array
         self._shape: tuple[int, ...] = numpy_array.shape
         self._data: Any = None
+        self._offset = self._size = 0
 
     @classmethod
     def _of(cls, name: str, datatype: str, array: Any) -> Tensor:
         tensor = cls.__new__(cls)
         tensor._name, tensor._datatype, tensor._array = name, datatype, array
         tensor._shape, tensor._data = array.shape, None
+        tensor._offset = tensor._size = 0
         return tensor
 
     def name(self) -> str:
@@ -76,15 +85,19 @@ class Tensor:
     def _elements(self) -> Any:
         if self._array is None:
             if self._datatype == "BYTES":
-                elements = decode_strings(self._data)
+                elements = decode_strings(self._bytes())
                 array = np.empty(len(elements), dtype=object)
                 array[:] = elements
                 self._array = array.reshape(self._shape)
             else:
-                data = self._data if len(self._data) else b""
-                self._array = np.ndarray(self._shape, NUMPY[self._datatype], data)
+                datatype = NUMPY[self._datatype]
+                self._array = np.ndarray(self._shape, datatype, self._data, self._offset)
             self._data = None
         return self._array
+
+    def _bytes(self) -> Any:
+        """Return what has come, while it is not an array yet."""
+        return self._data[self._offset : self._offset + self._size]
 
     def to_dlpack(self) -> Any:
         """Return a DLPack capsule over the same memory. Not for strings."""
@@ -124,9 +137,9 @@ class Tensor:
 def read_tensor(described: list[Any], data: Any) -> Tensor:
     """Return the tensor that a packet describes, over the `data` of the packet."""
     tensor = Tensor.__new__(Tensor)
-    tensor._name, tensor._datatype, shape, offset, size = described
+    tensor._name, tensor._datatype, shape, tensor._offset, tensor._size = described
     tensor._shape = tuple(shape)
-    tensor._data = data[offset : offset + size] if size else b""
+    tensor._data = data if tensor._size else b""
     tensor._array = None
     return tensor
 
@@ -135,9 +148,13 @@ def write_tensor(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     """Return how a packet describes `tensor`, whose bytes are added to `payload`."""
     data: Any = tensor._array
     if data is None:
-        data = tensor._data
+        data = tensor._bytes()
     elif tensor._datatype == "BYTES":
         data = encode_strings(data)
-    elif not data.flags.c_contiguous or data.dtype != NUMPY[tensor._datatype]:
+    elif data.dtype != NUMPY[tensor._datatype]:
         data = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
+    elif data.nbytes <= SMALL:
+        data = data.tobytes()
+    elif not data.flags.c_contiguous:
+        data = np.ascontiguousarray(data)
     return (tensor._name, tensor._datatype, tensor._shape, *payload.add(data))

@@ -20,7 +20,7 @@ from .line import Line, LineClosed, Payload
 from .model import ModelFailed, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
 from .ready import ask, ask_async
-from .request import RELEASE_RESCHEDULE, InferenceRequest
+from .request import RELEASE_ALL, RELEASE_RESCHEDULE, InferenceRequest
 from .response import InferenceResponse
 from .tensor import write_tensor
 
@@ -268,13 +268,16 @@ class Worker:
         failed: str,
     ) -> None:
         """Send what became of a batch. Requests whose sender was taken are answered by that."""
-        failed = failed or self._complaint(opens, requests, responses)
-        if failed:
-            failed = f"model '{self._name}' failed: {failed}"
-            responses = [InferenceResponse(error=TritonError(failed)) for _ in opens]
-        elif responses is None:
-            responses = [None] * len(opens)
-        again = [] if failed else self._wanted_again(opens, requests)
+        again: list[Open] = []
+        if failed or not self._is_usual(opens, requests, responses):
+            failed = failed or self._complaint(opens, requests, responses)
+            if failed:
+                failed = f"model '{self._name}' failed: {failed}"
+                responses = [InferenceResponse(error=TritonError(failed)) for _ in opens]
+            elif responses is None:
+                responses = [None] * len(opens)
+            if self._is_iterative and not failed:
+                again = _wanted_again(opens, requests)
         requests.clear()  # what they hold is released, unless the model keeps it
         payload = Payload()
         answers = []
@@ -306,15 +309,18 @@ class Worker:
         if self._orphans:
             self._tell_orphans()
 
-    def _wanted_again(self, opens: list[Open], requests: list[InferenceRequest]) -> list[Open]:
-        """Return those of an iterative model that it is not done with."""
-        if not self._is_iterative:
-            return []
-        return [
-            one
-            for one, request in zip(opens, requests)
-            if request._release_flags == RELEASE_RESCHEDULE and not one.is_closed
-        ]
+    def _is_usual(
+        self, opens: list[Open], requests: list[InferenceRequest], responses: Any
+    ) -> bool:
+        """Tell at one glance that there is one response to one request."""
+        return (
+            type(responses) is list
+            and len(responses) == len(opens) == 1
+            and type(responses[0]) is InferenceResponse
+            and not self.is_decoupled
+            and not opens[0].is_closed
+            and requests[0]._release_flags == RELEASE_ALL
+        )
 
     def _complaint(
         self, opens: list[Open], requests: list[InferenceRequest], responses: Any
@@ -345,7 +351,7 @@ class Worker:
         self, one: Open, response: Any, payload: Payload, *, is_final: bool, batch: int = 0
     ) -> tuple[Any, ...]:
         """Return how a packet describes an answer; None is one without anything."""
-        number = _told_number(one, batch)
+        number = batch - one.number if batch else one.number
         if response is None:
             return number, None, None, None, is_final, 1
         error = response._error
@@ -353,15 +359,12 @@ class Worker:
             return number, None, (int(error.code()), error.message()), None, is_final, 1
         size = payload.size
         wanted = one.outputs
-        outputs = tuple(
-            [
-                write_tensor(tensor, payload)
-                for tensor in response._tensors
-                if wanted is None or tensor._name in wanted
-            ]
-        )
+        outputs = []
+        for tensor in response._tensors:
+            if wanted is None or tensor._name in wanted:
+                outputs.append(write_tensor(tensor, payload))  # noqa: PERF401  no call of its own
         share = min(1 + (payload.size - size) * WINDOW // WINDOW_BYTES, WINDOW)
-        return number, outputs, None, response._parameters, is_final, share
+        return number, tuple(outputs), None, response._parameters, is_final, share
 
     # --- answers by a sender ---
 
@@ -417,6 +420,15 @@ MOST_REPEATED = 8
 def _told_number(one: Open, batch: int) -> int:
     """Return how a packet calls a request: by its number, or seen from that of the batch."""
     return batch - one.number if batch else one.number
+
+
+def _wanted_again(opens: list[Open], requests: list[InferenceRequest]) -> list[Open]:
+    """Return those of an iterative model that it is not done with."""
+    return [
+        one
+        for one, request in zip(opens, requests)
+        if request._release_flags == RELEASE_RESCHEDULE and not one.is_closed
+    ]
 
 
 def _odd_item(
