@@ -24,7 +24,7 @@ from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
 from inferd.schedulers.held import HeldPace
-from inferd.schedulers.overrun import Gauges
+from inferd.schedulers.overrun import Gauges, Usage
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import RequestQueue
@@ -698,7 +698,11 @@ class Echoes:
 def real(instance, *, quick=False, keeps_order=False, **batching):
     clock = lambda: 0  # noqa: E731
     execution = Execution(
-        "m", [instance], may_run_inline=quick, counts=Counts(clock), gauges=Gauges(clock, lambda: 0)
+        "m",
+        [instance],
+        may_run_inline=quick,
+        counts=Counts(clock),
+        gauges=Gauges(clock, lambda: Usage(0, 0, 0)),
     )
     parts = parts_of(DynamicBatching(**batching))
     return DynamicScheduler(execution, *parts, keeps_order=keeps_order)

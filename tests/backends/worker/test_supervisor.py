@@ -19,13 +19,14 @@ READY = packed(packet.READY, [[], None])
 class Scene:
     """A WorkerInstance whose processes are played by `peers`, one after another.
 
-    `at_start` is what each says first.
+    `at_start` is what each says first, `refusals` why the next ones cannot be made.
     """
 
     def __init__(self, at_start=READY, **more):
         self.peers = []
         self.processes = []
         self.at_start = at_start
+        self.refusals = []
         self.changes = 0
         self.made = threading.Event()
         plan = {"start_timeout_s": PATIENCE_S} | more
@@ -34,6 +35,8 @@ class Scene:
 
     def _make(self, told):
         del told
+        if self.refusals:
+            raise self.refusals.pop()
         self.peers.append(Peer())
         self.processes.append(PeerProcess(self.peers[-1]))
         if self.at_start is not None:
@@ -343,6 +346,20 @@ def test_a_worker_that_fails_again_and_again_is_tried_later(scene):
         one.at_start = READY
         await until(lambda: not one.instance.trouble)
         assert one.instance.is_free
+
+    played(play, one)
+
+
+@pytest.mark.slow  # it is tried again after a quarter of a second
+def test_a_worker_that_cannot_even_be_made_is_tried_again(scene):
+    one = scene()
+    one.instance.start()
+    one.refusals = [OSError(24, "Too many open files")]
+
+    async def play():
+        one.process.end("was killed by signal 9 (SIGKILL)")
+        await until(lambda: one.instance.is_free and len(one.processes) == 2)
+        assert not one.refusals
 
     played(play, one)
 
