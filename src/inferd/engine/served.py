@@ -170,7 +170,9 @@ class Served:
                 raise self._bad_datatype(tensor, rule)
             shape = tensor.shape
             if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
-                raise self._bad_shape(tensor, rule)
+                if shape or rule.shape != (1,):
+                    raise self._bad_shape(tensor, rule)
+                tensor.shape = (1,)  # a scalar, as configurations say it, which have no dims []
             if batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._max_batch_size:
                     raise self._bad_batch(tensor, batch_size)
