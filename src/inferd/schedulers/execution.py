@@ -161,14 +161,14 @@ class Execution:
         done = job.waited_for()
         timer = self._submit_to_wait(job, policy)
         try:
-            answers, cpu_ns = await done
+            answers = await done
         finally:
             del done  # it may hold an error, whose traceback leads here
             requests[0].answered_ns = self.clock()
             self._abandon(job, timer)
         # A failure may come before the model has done its work: its time says nothing.
         if self._may_run_inline and not isinstance(answers[0], InferdError):
-            self._note_thread_run(_size_class(requests), cpu_ns)
+            self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
         return answers
 
     def start(
@@ -183,14 +183,14 @@ class Execution:
         thread before, says so. `finish` is called, whatever happens.
         """
 
-        def finished(outcome: Outcome, cpu_ns: int) -> None:
+        def finished(outcome: Outcome) -> None:
             requests[0].answered_ns = self.clock()
             failed = isinstance(outcome, InferdError)
             if len(requests) > 1 and requests[0].started_ns:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
             answer = outcome if isinstance(outcome, InferdError) else outcome[0]
             if self._may_run_inline and not isinstance(answer, InferdError):
-                self._note_thread_run(_size_class(requests), cpu_ns)
+                self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
             finish(outcome)
 
         loop = self._home or asyncio.get_running_loop()
