@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.errors import MAX_FOREIGN, foreign_text
+from inferd.errors import MAX_FOREIGN, InvalidRequest, foreign_text
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,21 @@ def test_long_texts_are_cut_in_the_middle():
     found = foreign_text(ValueError("a" * 10**6 + "z"))
     assert found.startswith("ValueError: aaa") and found.endswith("az")
     assert len(found) < MAX_FOREIGN + 10
+
+
+class Mute(Exception):
+    """Cannot say what is wrong."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+def test_an_exception_that_has_no_text_is_told_by_its_type():
+    assert foreign_text(Mute()) == "Mute"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("half \udc80", "half \\udc80"), ("é", "é"), ("whole", "whole")]
+)
+def test_half_a_character_is_told_in_a_way_that_every_protocol_takes(text, told):
+    assert InvalidRequest(text).message == told

@@ -40,8 +40,9 @@ class InferdError(Exception):
 
     @property
     def message(self) -> str:
-        """The text, as sent to the client."""
-        return str(self.args[0]) if self.args else self.code.value
+        """The text, as sent to the client; half a character, which no protocol takes, escaped."""
+        text = str(self.args[0]) if self.args else self.code.value
+        return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 class InvalidRequest(InferdError):
@@ -171,7 +172,11 @@ def foreign_text(error: BaseException) -> str:
 
     Of paths only the last name is kept, and of a long text both ends.
     """
-    text = _PATH.sub("", f"{type(error).__name__}: {error}")
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  one that cannot even say what is wrong
+        text = type(error).__name__
+    text = _PATH.sub("", text)
     if len(text) > MAX_FOREIGN:
         text = f"{text[: MAX_FOREIGN // 2]} ... {text[-MAX_FOREIGN // 2 :]}"
     return text

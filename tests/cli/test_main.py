@@ -29,7 +29,12 @@ def test_help_names_the_verbs(capsys, arguments):
 
 def test_an_unknown_verb_is_wrong_usage(capsys):
     assert main(["severe"]) == 2
-    assert capsys.readouterr().err == "inferd: there is no 'severe'; see inferd --help\n"
+    assert capsys.readouterr().err == "inferd: there is no command 'severe'; see inferd --help\n"
+
+
+def test_a_path_without_a_verb_is_told_which_one_serves_it(capsys, tmp_path):
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.endswith(f"; to serve it: inferd serve {tmp_path}\n")
 
 
 @pytest.mark.parametrize(

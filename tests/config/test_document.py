@@ -79,6 +79,7 @@ def test_every_spelling_of_a_right_value_is_let_through(sound):
     [
         ({"max_batch_size": 2**31}, "max_batch_size: expected a whole number from -2147483648 to "),
         ({"max_batch_size": True}, "got true"),
+        ({"max_batch_size": "1" * 5000}, "max_batch_size: expected a whole number"),
         (
             {"input": [{"dims": ["\N{FULLWIDTH DIGIT ONE}"]}]},
             "input[0].dims[0]: expected a whole number",

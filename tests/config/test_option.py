@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -118,6 +119,8 @@ def test_toml_values_are_read_by_kind(name, given, value):
         ("count", 7.0),
         ("count", 0),
         ("delay", True),
+        ("delay", math.nan),
+        ("delay", math.inf),
         ("name", 3),
         ("many", [1]),
         ("many", {"a": "b"}),

@@ -104,6 +104,10 @@ REFUSED = {
         "max_batch_size: 3000000000",
         "1:17: max_batch_size: 3000000000 is out of range",
     ),
+    "number of thousands of digits": (
+        "max_batch_size: " + "1" * 5000,
+        f"1:17: max_batch_size: expected a whole number, got {'1' * 60}",
+    ),
     "negative unsigned": (
         "dynamic_batching { priority_levels: -1 }",
         "1:37: priority_levels: -1 is out of range",

@@ -5,6 +5,7 @@ import pytest
 
 from inferd.config.option import options_of
 from inferd.config.server import GROUPS, ServerConfig
+from inferd.errors import InvalidConfig
 
 OPTIONS = options_of(ServerConfig)
 
@@ -49,3 +50,14 @@ def test_the_configuration_never_changes():
 
 def test_the_declaration_covers_every_field():
     assert list(OPTIONS) == [each.name for each in fields(ServerConfig)]
+
+
+def test_no_time_is_longer_than_the_systems_timers_take():
+    words = ("SECONDS", "MILLISECONDS")
+    times = [one for one in OPTIONS.values() if one.word in words]
+    assert len(times) > 15
+    for one in times:
+        with pytest.raises(InvalidConfig, match="the most is 2147483647"):
+            one.read_text("9999999999", one.flag)
+        with pytest.raises(InvalidConfig, match="is too small"):
+            one.read_text("-1", one.flag)

@@ -172,6 +172,28 @@ def test_metrics_settings_are_checked():
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("rate_limit_resource", "R", "--rate-limit-resource is 'R', expected NAME:COUNT"),
+        ("host_policy", "x", "--host-policy is 'x', expected POLICY,SETTING=VALUE"),
+        ("cache_config", "x", "--cache-config is 'x', expected CACHE,SETTING=VALUE"),
+        ("backend_config", "x", "--backend-config is 'x', expected SETTING=VALUE or BACKEND,"),
+        ("backend_config", "a,b,c=d", "--backend-config is 'a,b,c=d', expected"),
+        ("backend_config", "=1", "--backend-config is '=1', expected"),
+    ],
+)
+def test_settings_in_texts_are_read_before_the_server_is_made(name, text, complaint):
+    with pytest.raises(InvalidConfig) as caught:
+        read_settings([flag(name, text)], {})
+    assert caught.value.message.startswith(complaint)
+
+
+@pytest.mark.parametrize("text", ["process=server", "python,shm=1", "mxnet,library=/a,b=c", "x="])
+def test_settings_of_backends_are_taken_as_they_are(text):
+    assert read_settings([flag("backend_config", text)], {}).config.backend_config == (text,)
+
+
+@pytest.mark.parametrize(
     ("control", "complaint"),
     [
         ({"load_model": ("m",)}, "--load-model needs --model-control-mode=explicit"),

@@ -77,4 +77,5 @@ def test_no_request_asks_for_the_event_loop():
     assert [answer.partition(b"\r\n")[0] for answer in answers] == (
         [b"HTTP/1.1 200 OK"] * REQUEST_COUNT
     )
-    assert asked == []
+    # Once a second the server looks at its clocks: on a slow machine, during these requests too.
+    assert set(asked) <= {"HttpServer._keep_sweeping"}

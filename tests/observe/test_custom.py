@@ -1,5 +1,7 @@
 """Metrics that models count themselves."""
 
+import math
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -71,8 +73,8 @@ def test_labels_and_buckets_that_cannot_be_are_refused():
     for labels in ({"le": "1"}, {"a-b": "1"}, {"": "1"}):
         with pytest.raises(InvalidRequest, match="no name of a label"):
             metrics.metric("sizes", labels, [1.0])
-    for bounds in ([2.0, 1.0], [1.0, 1.0]):
-        with pytest.raises(InvalidRequest, match="are not in order"):
+    for bounds in ([2.0, 1.0], [1.0, 1.0], [1.0, math.inf], [math.nan]):
+        with pytest.raises(InvalidRequest, match="are not finite numbers in order"):
             metrics.metric("sizes", {}, bounds)
 
 

@@ -19,7 +19,14 @@ def test_a_label_may_have_any_value(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(2**64, str(2**64)), (0.1, "0.1"), (math.nan, "NaN"), (math.inf, "+Inf")]
+    ("value", "text"),
+    [
+        (2**64, str(2**64)),
+        (0.1, "0.1"),
+        (math.nan, "NaN"),
+        (math.inf, "+Inf"),
+        (-math.inf, "-Inf"),
+    ],
 )
 def test_numbers_keep_all_their_digits(value, text):
     assert number(value) == text

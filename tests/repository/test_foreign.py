@@ -141,6 +141,11 @@ def test_version_folders_come_first(folder):
             InvalidConfig,
             "lies outside of its folder",
         ),
+        (
+            {"implementation": "mlserver_xgboost.X", "max_batch_time": "inf"},
+            InvalidConfig,
+            "not as MLServer has it: OverflowError",
+        ),
         ({"implementation": "mlserver_xgboost.X"}, InvalidConfig, "there is no file 'model.ubj'"),
         ({"implementation": "mlserver_mlflow.X"}, InvalidConfig, "has no file MLmodel"),
         ({"name": "rose", "implementation": "mlserver_xgboost.X"}, InvalidConfig, "model.ubj"),

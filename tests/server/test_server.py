@@ -143,6 +143,18 @@ def test_a_unix_socket_that_cannot_be_made_is_named(config, tmp_path):
         pass
 
 
+def test_a_unix_socket_that_another_server_has_stays_its_own(config, tmp_path):
+    settings = config(http_unix_socket=str(tmp_path / "http.sock"))
+    with server_in_thread(settings):
+        with (
+            pytest.raises(InvalidConfig, match="address already in use"),
+            server_in_thread(settings),
+        ):
+            pass
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(settings.http_unix_socket)
+
+
 def test_https_needs_the_right_certificate_authority(config, certificates, ask):
     secure = config(
         http_use_ssl=True,

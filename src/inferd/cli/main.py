@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(texts.MAIN)
         return 0
     if verb not in VERBS:
-        sys.stderr.write(f"inferd: there is no {verb!r}; see inferd --help\n")
+        hint = f"to serve it: inferd serve {verb}" if os.path.exists(verb) else "see inferd --help"
+        sys.stderr.write(f"inferd: there is no command {verb!r}; {hint}\n")
         return 2
     try:
         code: int = importlib.import_module(f"inferd.cli.{verb}").run(words[1:])

@@ -5,6 +5,7 @@ What is unknown, given twice or beside what it excludes is left to it.
 """
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ MAX_SHOWN = 60
 
 _WORDS = ("NaN", "Infinity", "-Infinity", "inf", "-inf", "nan")
 _FLOAT_MAX = 3.4028235677973366e38
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,100}")  # int() refuses thousands of digits its own way
 
 
 def check_document(value: Any, message: Any, where: str = "") -> None:
@@ -78,8 +80,7 @@ def _check_enum(value: Any, enum: Any, where: str) -> None:
 def _is_whole(least: int, most: int) -> Callable[[Any], bool]:
     def is_right(value: Any) -> bool:
         if isinstance(value, str):  # JSON's numbers are too short for 64 bits
-            digits = value.removeprefix("-")
-            value = int(value) if digits.isascii() and digits.isdecimal() else None
+            value = int(value) if _WHOLE_NUMBER.fullmatch(value) else None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most

@@ -93,7 +93,9 @@ class Option:
             return tuple(texts)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind is float and number:
-            return self._checked(float(str(value)), where)
+            if not math.isfinite(finite := float(str(value))):
+                raise self._wrong(value, where)
+            return self._checked(finite, where)
         if self.kind is int and self.bare and isinstance(value, bool):
             return int(value)
         if type(value) is not self.kind:

@@ -219,15 +219,15 @@ _WORDS: list[tuple[str, Any]] = [
     ),
     (
         r"(?:Couldn't parse integer|invalid literal for int.*): (.*)",
-        lambda got, field: f"{field}: expected a whole number, got {got}",
+        lambda got, field: f"{field}: expected a whole number, got {got[:MAX_SHOWN]}",
     ),
     (
         r"Value out of range: (.*)",
-        lambda got, field: f"{field}: {got} is out of range",
+        lambda got, field: f"{field}: {got[:MAX_SHOWN]} is out of range",
     ),
     (
         r"Couldn't parse float: (.*)",
-        lambda got, field: f"{field}: expected a number, got {got}",
+        lambda got, field: f"{field}: expected a number, got {got[:MAX_SHOWN]}",
     ),
     (
         r"Expected string but found: '(.*)'",

@@ -25,9 +25,10 @@ GROUPS = (
 )
 
 _PORT = {"minimum": 0, "maximum": 65535, "word": "PORT"}
-_SECONDS = {"minimum": 0, "word": "SECONDS"}
-_TIMEOUT = {"minimum": 0.1, "word": "SECONDS"}
-_MILLISECONDS = {"word": "MILLISECONDS"}
+_LONGEST = 2**31 - 1  # what the system's timers take, and Triton's options
+_SECONDS = {"minimum": 0, "maximum": _LONGEST, "word": "SECONDS"}
+_TIMEOUT = {"minimum": 0.1, "maximum": _LONGEST, "word": "SECONDS"}
+_MILLISECONDS = {"minimum": 0, "maximum": _LONGEST, "word": "MILLISECONDS"}
 _COUNT = {"minimum": 1}
 _HEAD = {"minimum": 1024}  # what clients send at least has some hundred bytes
 
@@ -126,8 +127,7 @@ class ServerConfig:
         30,
         "After SIGTERM the process ends within this time; requests not finished by then are cut.",
         group="Server",
-        minimum=1,
-        word="SECONDS",
+        **(_SECONDS | _COUNT),
     )
     max_inflight_requests: int = option(
         20000,
@@ -481,8 +481,7 @@ class ServerConfig:
         2000,
         "How often the devices are asked.",
         group="Metrics and traces",
-        minimum=1,
-        **_MILLISECONDS,
+        **(_MILLISECONDS | _COUNT),
     )
     metrics_config: tuple[str, ...] = option(
         (),

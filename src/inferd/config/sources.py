@@ -3,14 +3,18 @@ default.
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inferd.config.cache import read_cache_config
+from inferd.config.host_policy import read_host_policies
 from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of
 from inferd.config.origin import read_origins
+from inferd.config.rate_limit import read_resources
 from inferd.config.restriction import read_restrictions
 from inferd.config.server import ServerConfig
 from inferd.config.trace import read_trace_config
@@ -91,6 +95,13 @@ def check_server_config(config: ServerConfig) -> None:
     read_origins(config.http_cors_origin)
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
     read_metrics_config(config.metrics_config)
+    read_resources(config.rate_limit_resource)
+    read_host_policies(config.host_policy)
+    read_cache_config(config.cache_config)
+    for text in config.backend_config:
+        if not re.fullmatch(r"([^,=]+,)?[^,=]+=.*", text, re.DOTALL):
+            msg = f"--backend-config is '{text}', expected SETTING=VALUE or BACKEND,SETTING=VALUE"
+            raise InvalidConfig(msg)
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

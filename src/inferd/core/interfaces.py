@@ -139,6 +139,10 @@ class AsyncInstance(Instance, Protocol):
         """Want no more answers of that stream."""
         ...
 
+    async def says_ready(self) -> bool:
+        """Return what the model says of itself, if it can be asked; else True."""
+        ...
+
     async def closed(self, timeout_s: float) -> None:
         """Wait, after close(), until it has ended; after `timeout_s` make it end."""
         ...

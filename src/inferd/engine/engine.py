@@ -226,6 +226,12 @@ class Engine:
         """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
         return self._catalog.is_ready(name, version)
 
+    async def says_ready(self, name: str, version: str) -> bool:
+        """Tell whether a model answers, and says so if it can be asked. Raises ModelNotFound."""
+        if not self.is_model_ready(name, version):
+            return False
+        return await self._catalog.find(name, version).says_ready()
+
     def check_model(self, name: str, version: str) -> None:
         """Raise as `infer` does when that model, or that version of it, cannot be asked."""
         self._find(name, version)

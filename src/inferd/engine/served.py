@@ -122,6 +122,10 @@ class Served:
         troubles = [instance.trouble for instance in self.remote]
         return troubles[0] if troubles and all(troubles) else ""
 
+    async def says_ready(self) -> bool:
+        """Return whether all its instances that can be asked call themselves ready."""
+        return all(await asyncio.gather(*(one.says_ready() for one in self.remote)))
+
     def inputs(self) -> list[TensorMetadata]:
         """Return the inputs as V2 metadata, batch dim included."""
         return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._inputs.values()]

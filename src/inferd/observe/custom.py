@@ -8,6 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from math import isfinite
 
 from inferd.errors import InvalidRequest
 from inferd.observe.family import Family, escaped, number
@@ -119,8 +120,9 @@ class CustomMetrics:
             if not _LABEL.fullmatch(label) or label == "le":
                 msg = f"metric family '{family}': '{label[:100]}' is no name of a label"
                 raise InvalidRequest(msg)
-        if list(bounds) != sorted(set(bounds)):
-            msg = f"metric family '{family}': the buckets {list(bounds)} are not in order"
+        if list(bounds) != sorted(set(bounds)) or not all(map(isfinite, bounds)):
+            told = f"the buckets {list(bounds)} are not finite numbers in order"
+            msg = f"metric family '{family}': {told}"
             raise InvalidRequest(msg)
         key = ",".join(f'{name}="{escaped(labels[name])}"' for name in sorted(labels))
         if key not in metrics:

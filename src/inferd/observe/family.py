@@ -31,7 +31,9 @@ def number(value: float) -> str:
     """Return a value as text: all its digits, NaN for what there is not, +Inf for no limit."""
     if isfinite(value):
         return repr(value)
-    return "NaN" if isnan(value) else "+Inf"
+    if isnan(value):
+        return "NaN"
+    return "+Inf" if value > 0 else "-Inf"
 
 
 def escaped(value: str) -> str:

@@ -99,7 +99,7 @@ def _read_settings(folder: Path) -> tuple[ModelConfig, str]:
         raise InvalidConfig(msg) from error
     try:
         return _settings(folder, settings)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         msg = f"{place} is not as MLServer has it: {type(error).__name__} {error}"
         raise InvalidConfig(msg) from error
 

@@ -1,7 +1,6 @@
 """Server: an engine with its ports; built, opened, loaded, drained, closed."""
 
 import asyncio
-import contextlib
 import functools
 import os
 import socket
@@ -172,9 +171,6 @@ class Server:
         if self._http:
             self._http.close()
             self._http = None
-            if self.config.http_unix_socket:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.config.http_unix_socket)
         if self._grpc:
             await self._grpc.stop(0.0)
             self._grpc = None

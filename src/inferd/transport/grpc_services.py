@@ -160,7 +160,7 @@ class _V2:
     async def model_ready(self, data: bytes, call: Call) -> list[Any]:
         name, version = v2_grpc_metadata.decode_model_request("ModelReady", data)
         try:
-            ready = self._engine.is_model_ready(name, version)
+            ready = await self._engine.says_ready(name, version)
         except ModelNotFound:
             ready = False  # Triton's answer; clients ask before they load a model
         return [v2_grpc_metadata.encode_ready("ModelReady", ready=ready)]

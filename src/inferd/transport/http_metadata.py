@@ -44,7 +44,7 @@ class MetadataRoutes:
     async def model_ready(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
         """V2 Model Ready."""
         try:
-            if self._engine.is_model_ready(model, version):
+            if await self._engine.says_ready(model, version):
                 return HttpAnswer(200, [wire.encode_model_ready(model, ready=True)])
             status, text = self._not_ready_status, f"model '{model}' is not ready"
         except ModelNotFound as error:

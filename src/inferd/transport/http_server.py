@@ -17,6 +17,7 @@ from inferd.transport.http_cors import CorsRoutes
 from inferd.transport.http_routes import HttpRoutes
 from inferd.transport.trtis import Trtis
 from inferd.transport.turns import Turns
+from inferd.transport.unix_socket import UnixSocket
 from inferd.wire.v2_rest import JsonRules
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class HttpServer:
         self._clock = clock
         self._handshake_timeout_s = options.header_timeout_s if options.ssl_context else None
         self._servers: list[asyncio.Server] = []
+        self._unix_socket: UnixSocket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
 
@@ -101,11 +103,12 @@ class HttpServer:
         return cast("int", server.sockets[0].getsockname()[1])
 
     async def start_unix(self, path: str) -> None:
-        """Listen on a unix socket as well. Raises OSError."""
+        """Listen on a unix socket as well. Raises OSError, as UnixSocket does."""
         loop = asyncio.get_running_loop()
+        self._unix_socket = UnixSocket(path)
         server = await loop.create_unix_server(
             self.connect,
-            path,
+            sock=self._unix_socket.socket,
             ssl=self.options.ssl_context,
             backlog=1024,
             ssl_handshake_timeout=self._handshake_timeout_s,
@@ -139,6 +142,8 @@ class HttpServer:
     def close(self) -> None:
         """Cut what is left."""
         self.stop_accepting()
+        if self._unix_socket is not None:
+            self._unix_socket.remove()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self.connections):

@@ -109,6 +109,27 @@ def test_an_initialize_cannot_change_the_model_it_belongs_to(serve, verb):
         assert reason in reason_of(asked, "itself")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["worker", "server"])
+def test_models_that_load_each_other_as_they_are_loaded_are_told_so(serve, place):
+    def loads(other):
+        source = f"""
+            class TritonPythonModel:
+                def initialize(self, args):
+                    pb_utils.load_model("{other}")
+                def execute(self, requests): ...
+        """
+        return source, ONE_CONFIG + parameter("inferd_process", place)
+
+    options = {"model_control_mode": "explicit"}
+    with serve(options, a=loads("b"), b=loads("c"), c=loads("a")) as asked:
+        with pytest.raises(InferenceServerException) as caught:
+            asked.http.load_model("a")
+        for reason in (str(caught.value), reason_of(asked, "c")):
+            assert "initialize loads the next wait for each other: c -> a -> b -> c" in reason
+        assert "c -> a -> b -> c" in reason_of(asked, "a")
+
+
 ANSWERS = {
     "None": ("None", "line 6, returned None, expected a list of 1 InferenceResponse"),
     "too few": ("[]", "returned 0 responses to 1 requests"),

@@ -10,6 +10,7 @@ import pytest
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.calls import WorkerCalls
+from inferd.backends.worker.loads import Loads
 from inferd.core.interfaces import Surroundings
 
 LOAD = msgspec.json.encode([[], 7, "load", ["other", None, {}]])
@@ -24,7 +25,7 @@ def loop():
 
 def ask_to_load(loop):
     """Receive a command in this thread, as while a model is loaded; return what was warned of."""
-    calls = WorkerCalls("m", Surroundings(loop=loop))
+    calls = WorkerCalls("m", Surroundings(loop=loop), Loads())
     plan = SimpleNamespace(start_timeout_s=0.01)
     calls.instance = SimpleNamespace(plan=plan, give=None, reads_on=None)
     with warnings.catch_warnings(record=True) as warned:

@@ -89,6 +89,34 @@ def test_all_of_those_end_that_start_others(start, mark):
     assert end_descendants(mark) == 0
 
 
+def test_one_that_shows_no_variables_yet_is_looked_at_again(mark):
+    following = [sys.executable, "-c", WAITS]
+    variables = {VARIABLE: mark}
+    program = f"import os, sys; input(); os.execve(sys.executable, {following}, {variables})"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    pauses = []
+
+    def pause(_):
+        if not pauses:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            process.stdout.readline()
+        pauses.append(process)
+
+    try:
+        assert end_descendants(mark, pause) == 1
+        assert process.wait(60) == -9
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_others_live(start, mark):
     unmarked, other = start(WAITS), start(WAITS, mark + "1")
     assert end_descendants(mark) == 0

@@ -19,24 +19,29 @@ READY = packed(packet.READY, [[], None])
 class Scene:
     """A WorkerInstance whose processes are played by `peers`, one after another.
 
-    `at_start` is what each says first.
+    `at_start` is what each says first, `refusals` why the next ones cannot be made.
     """
 
     def __init__(self, at_start=READY, **more):
         self.peers = []
         self.processes = []
         self.at_start = at_start
+        self.refusals = []
         self.changes = 0
+        self.made = threading.Event()
         plan = {"start_timeout_s": PATIENCE_S} | more
         self.instance = WorkerInstance(Plan("m", 1, {"a": 1}, self._make, **plan))
         self.instance.on_change = self._note
 
     def _make(self, told):
         del told
+        if self.refusals:
+            raise self.refusals.pop()
         self.peers.append(Peer())
         self.processes.append(PeerProcess(self.peers[-1]))
         if self.at_start is not None:
             self.peers[-1].say(self.at_start)
+        self.made.set()
         return self.processes[-1]
 
     def _note(self):
@@ -132,7 +137,12 @@ def test_a_start_that_fails_says_why_and_ends_the_process(scene, said, expected)
 
 def test_a_worker_that_ends_while_it_starts_is_told(scene):
     one = scene(None)
-    threading.Timer(0.01, lambda: one.process.end("was killed by signal 9 (SIGKILL)")).start()
+
+    def end():
+        one.made.wait(PATIENCE_S)
+        one.process.end("was killed by signal 9 (SIGKILL)")
+
+    threading.Thread(target=end).start()
     expected = r"its worker process was killed by signal 9 \(SIGKILL\) at the start"
     with pytest.raises(BackendFailed, match=expected):
         one.instance.start()
@@ -340,6 +350,20 @@ def test_a_worker_that_fails_again_and_again_is_tried_later(scene):
     played(play, one)
 
 
+@pytest.mark.slow  # it is tried again after a quarter of a second
+def test_a_worker_that_cannot_even_be_made_is_tried_again(scene):
+    one = scene()
+    one.instance.start()
+    one.refusals = [OSError(24, "Too many open files")]
+
+    async def play():
+        one.process.end("was killed by signal 9 (SIGKILL)")
+        await until(lambda: one.instance.is_free and len(one.processes) == 2)
+        assert not one.refusals
+
+    played(play, one)
+
+
 def test_a_worker_that_closes_its_socket_has_a_moment_to_end(scene):
     one = scene()
     one.instance.start()
@@ -399,5 +423,51 @@ def test_a_worker_that_outlives_the_servers_loop_leaves_no_socket(scene):
     asyncio.run(play())
     one.process.end()
     assert one.process.is_closed
+
+    played(play, one)
+
+
+# --- whether it is ready ---
+
+CAN_SAY = packed(packet.READY, [[], None, True])
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_a_model_that_can_be_asked_whether_it_is_ready_is_asked(scene, is_ready):
+    one = scene(CAN_SAY)
+    one.instance.start()
+    one.peer.hear()
+
+    async def play():
+        asking = asyncio.ensure_future(one.instance.says_ready())
+        await asyncio.sleep(0)
+        assert one.peer.hear()[0] == packet.ASK
+        one.peer.say(packed(packet.SAID, [[], is_ready]))
+        assert await asking is is_ready
+
+    played(play, one)
+
+
+def test_a_model_that_cannot_be_asked_is_ready(scene):
+    one = scene()
+    one.instance.start()
+    one.peer.hear()
+
+    async def play():
+        assert await one.instance.says_ready()
+        assert not one.peer.is_told()
+
+    played(play, one)
+
+
+def test_who_asks_a_worker_that_ends_meanwhile_waits_no_longer(scene):
+    one = scene(CAN_SAY)
+    one.instance.start()
+
+    async def play():
+        asking = asyncio.ensure_future(one.instance.says_ready())
+        await asyncio.sleep(0)
+        one.process.end("ended with code 1")
+        assert await asking
 
     played(play, one)

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import msgspec
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
 from inferd.backends.worker.link import Payload
+from inferd.backends.worker.loads import Loads
 from inferd.backends.worker.message import (
     ERRORS,
     SEQUENCE_END,
@@ -64,11 +65,15 @@ _CODES = {code: number for number, code in enumerate(kind.code for kind in ERROR
 
 
 class WorkerCalls:
-    """The calls of one worker of `model`. `instance` is set when there is one."""
+    """The calls of one worker of `model`. `instance` is set when there is one.
 
-    def __init__(self, model: str, surroundings: Surroundings) -> None:
+    `loads` are those that models of this backend wait for while they start.
+    """
+
+    def __init__(self, model: str, surroundings: Surroundings, loads: Loads) -> None:
         self.instance: WorkerInstance | None = None
         self._model = model
+        self._loads = loads
         self._surroundings = surroundings
         self._running: dict[int, tuple[asyncio.Task[None] | Paused, asyncio.Semaphore | None]] = {}
         self._calls: dict[bytes, Call] = {}  # those before, by their documents
@@ -81,8 +86,10 @@ class WorkerCalls:
         self._running.clear()
         self._metrics.clear()
 
-    def receive(self, kind: int, document: bytes, data: Any, number: int = 0) -> None:
-        """Take a packet; `number` is that of a call."""
+    def receive(
+        self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...] = packet.NO_NUMBERS
+    ) -> None:
+        """Take a packet; `numbers` are those of its header."""
         if kind == packet.CALL:
             call = self._calls.get(document)
             if call is None:
@@ -90,7 +97,7 @@ class WorkerCalls:
                 packet.keep(self._calls, document, call, len(document))
             self._give(call.released)
             room = asyncio.Semaphore(AHEAD) if call.is_decoupled else None
-            self._begin(number, self._call(number, call, data, room), room)
+            self._begin(numbers[0], self._call(numbers, call, data, room), room)
         elif kind == packet.COMMAND:
             command = msgspec.json.decode(document, type=Command)
             self._give(command.released)
@@ -180,14 +187,17 @@ class WorkerCalls:
     # --- requests ---
 
     async def _call(
-        self, number: int, call: Call, data: Any, room: asyncio.Semaphore | None
+        self, numbers: tuple[int, ...], call: Call, data: Any, room: asyncio.Semaphore | None
     ) -> None:
+        number, made_for, _ = numbers
         try:
             models = self._surroundings.models
             if models is None:
                 msg = "there are no models here that could be called"
                 raise Unsupported(msg)
             request = self._request(call, data)
+            if made_for and self.instance is not None:
+                request.trace = self.instance.trace_of(made_for)
             if room is not None:
                 await self._stream(number, models.stream(request), room)
             else:
@@ -305,7 +315,8 @@ class WorkerCalls:
                 msg = "there is no server here that could load models"
                 raise Unsupported(msg)
             assert self.instance is not None
-            if command.arguments[0] == self._model and self.instance.reads_on is None:
+            is_starting = self.instance.reads_on is None
+            if command.arguments[0] == self._model and is_starting:
                 msg = f"model '{self._model}' is being loaded, and cannot {command.verb} itself"
                 raise InvalidRequest(msg)
             if command.verb == "unload":
@@ -314,7 +325,9 @@ class WorkerCalls:
             else:
                 name, config, files = command.arguments
                 sent = {path: bytes.fromhex(content) for path, content in files.items()}
-                await control.load(LoadRequest(name, config or None, sent))
+                request = LoadRequest(name, config or None, sent)
+                with self._loads.waiting(self._model, name) if is_starting else nullcontext():
+                    await control.load(request)
         except InferdError as error:
             self._refuse(command.number, error)
         except Exception as error:  # noqa: BLE001  else the model would wait for ever

@@ -8,6 +8,8 @@ variables, which all inherit that do not leave their environment behind.
 import os
 import select
 import signal
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,17 +19,28 @@ VARIABLE = "INFERD_WORKER"
 _PROCESSES = Path("/proc")
 _END_MS = 1000
 _ROUNDS = 20  # of looks, for those that start others meanwhile
+_PAUSES = 5  # for those that have no variables yet
+_PAUSE_S = 0.01
 
 
-def end_descendants(mark: str) -> int:
-    """Kill every process that has `mark`; return how many there were."""
+def end_descendants(mark: str, pause: Callable[[float], object] = time.sleep) -> int:
+    """Kill every process that has `mark`; return how many there were.
+
+    One that is just becoming another program shows no variables, but has them: those who show none
+    are looked at again, some `pause`s later.
+    """
     wanted = f"{VARIABLE}={mark}".encode()
-    ended_count = 0
+    ended_count = pause_count = 0
     for _ in range(_ROUNDS):
-        found = sum(_end(int(name), wanted) for name in os.listdir(_PROCESSES) if name.isdigit())
-        if not found:
-            break
+        pids = [int(name) for name in os.listdir(_PROCESSES) if name.isdigit()]
+        found = sum(_end(pid, wanted) for pid in pids)
         ended_count += found
+        if found:
+            continue
+        if pause_count == _PAUSES or not any(map(_shows_none, pids)):
+            break
+        pause_count += 1
+        pause(_PAUSE_S)
     return ended_count
 
 
@@ -51,6 +64,16 @@ def _end(pid: int, wanted: bytes) -> bool:
         return True
     finally:
         os.close(process)
+
+
+def _shows_none(pid: int) -> bool:
+    """Tell whether `pid` shows no variables, though it has memory: the system's own have none."""
+    folder = _PROCESSES / str(pid)
+    try:
+        has_memory = not (folder / "statm").read_text().startswith("0 ")
+        return has_memory and not (folder / "environ").read_bytes()
+    except OSError:
+        return False
 
 
 def _is_marked(pid: int, wanted: bytes) -> bool:

@@ -166,10 +166,18 @@ class Metered(msgspec.Struct, array_like=True):
 
 
 class Started(msgspec.Struct, array_like=True):
-    """READY, and RELEASE."""
+    """READY, and RELEASE. `can_say` tells whether the model can be asked if it is ready."""
 
     released: list[int]
     done: str | None = None
+    can_say: bool = False
+
+
+class Said(msgspec.Struct, array_like=True):
+    """SAID: whether the model calls itself ready."""
+
+    released: list[int]
+    is_ready: bool
 
 
 class Failed(msgspec.Struct, array_like=True):

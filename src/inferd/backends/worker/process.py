@@ -80,11 +80,18 @@ class Process:
         self.reason = ""
         self.ended: Callable[[str], None] = _ignore
         self.has_ended = threading.Event()
-        self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours, theirs = _memory(name, sizes.arena), _memory(name, sizes.arena)
+        with contextlib.ExitStack() as undo:  # there may be no more descriptors, or no memory
+            self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undo.callback(self._other.close)
+            undo.callback(self.socket.close)
+            ours = _memory(name, sizes.arena)
+            undo.callback(os.close, ours)
+            theirs = _memory(name, sizes.arena)
+            undo.callback(os.close, theirs)
+            self.arena = Arena(ours, sizes.arena, sizes.most)
+            self.received = Received(theirs, sizes.arena, writable=False)
+            undo.pop_all()
         self._fds: tuple[int, ...] = (self._other.fileno(), ours, theirs)
-        self.arena = Arena(ours, sizes.arena, sizes.most)
-        self.received = Received(theirs, sizes.arena, writable=False)
 
     def start(self) -> None:
         """Start it. Raises BackendFailed when there is no such interpreter."""
@@ -115,6 +122,7 @@ class Process:
             popen = self._spawn()
         except OSError as error:
             self._failed = error
+            self.has_ended.set()
             self._started.set()
             return
         self._popen = popen

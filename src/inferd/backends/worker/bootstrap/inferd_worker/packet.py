@@ -20,7 +20,8 @@ HEADER = struct.Struct("<BxxxIqQQQQ")
 """Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
 
 The first is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others are the
-times of RESULT: when execute began and ended.
+times of RESULT: when execute began and ended. The second of CALL is the request it is made for, 0
+if that is not known.
 """
 
 NO_NUMBERS = (0, 0, 0)
@@ -60,10 +61,13 @@ REPLY = 6
 FINALIZE = 7
 """[released]: end in order."""
 
+ASK = 8
+"""[released]: does the model call itself ready?"""
+
 # --- from the worker ---
 
 READY = 16
-"""[released, what START asked for]"""
+"""[released, what START asked for, whether the model has something to say to ASK]"""
 
 FAILED = 17
 """[released, code, message]: START could not be done."""
@@ -89,6 +93,9 @@ LOG = 23
 
 METRIC = 24
 """[released, verb, arguments]"""
+
+SAID = 25
+"""[released, whether it is ready]: the answer to ASK."""
 
 
 def aligned(size: int) -> int:

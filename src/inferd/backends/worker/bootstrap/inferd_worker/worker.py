@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
 from .arena import Arena, ArenaFull, Received
-from .calls import Calls
+from .calls import Calls, executing
 from .config import ModelConfig, using_decoupled_model_transaction_policy
 from .error import TritonError, TritonModelException
 from .line import Line, LineClosed, Payload
 from .model import ModelFailed, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
+from .ready import ask, ask_async
 from .request import RELEASE_RESCHEDULE, InferenceRequest
 from .response import InferenceResponse
 from .tensor import write_tensor
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Coroutine
 
 INTERNAL = int(TritonError.INTERNAL)
 CANCELLED = int(TritonError.CANCELLED)
@@ -59,6 +61,7 @@ class Worker:
         self._inbox: deque[tuple[list[Any], Any, int]] = deque()
         self._orphans: deque[int] = deque()
         self._is_ending = False
+        self._is_asked = False
         self._model: Any = None
         self._place = ""
         self._name = ""
@@ -96,7 +99,7 @@ class Worker:
             self._fail(told(error, self.folder), full(error))
             return False
         self.is_starting = False
-        self.line.send(packet.READY, [done])
+        self.line.send(packet.READY, [done, callable(getattr(self._model, "is_ready", None))])
         return True
 
     def _fail(self, text: str, trace: str) -> None:
@@ -122,11 +125,15 @@ class Worker:
             return
         line, inbox = self.line, self._inbox
         while True:
-            line.wait(lambda: inbox or self._is_ending)
-            if self._is_ending and not inbox:
+            line.wait(lambda: inbox or self._is_ending or self._is_asked)
+            if self._is_asked:
+                self._is_asked = False
+                self._say_ready(ask(self._model))
+            elif inbox:
+                self._execute()
+                line.release(lazily=True)
+            else:
                 return
-            self._execute()
-            line.release(lazily=True)
 
     async def _serve_async(self) -> None:
         loop = asyncio.get_running_loop()
@@ -134,12 +141,18 @@ class Worker:
         tasks: set[asyncio.Task[None]] = set()
         self.calls.loop = loop
 
+        def begin(job: Coroutine[Any, Any, None]) -> None:
+            task = loop.create_task(job)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
         def wake() -> None:
             self.line.look()
             while self._inbox:
-                task = loop.create_task(self._execute_async(*self._take()))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
+                begin(self._execute_async(*self._take()))
+            if self._is_asked:
+                self._is_asked = False
+                begin(self._say_ready_async())
             if self._is_ending or self.line.is_closed:
                 ended.set()
 
@@ -149,6 +162,15 @@ class Worker:
         loop.remove_reader(self.line.fileno())
         for task in tasks:
             task.cancel()
+
+    async def _say_ready_async(self) -> None:
+        self._say_ready(await ask_async(self._model))
+
+    def _say_ready(self, said: tuple[bool, str]) -> None:
+        is_ready, complaint = said
+        if complaint:
+            self.log(ERROR_LEVEL, complaint)
+        self.line.send(packet.SAID, [is_ready])
 
     def _finalize(self) -> None:
         if self._model is None or not hasattr(self._model, "finalize"):
@@ -168,15 +190,20 @@ class Worker:
             self.calls.reply(numbers[0], document, data)
         elif kind == packet.FINALIZE:
             self._is_ending = True
+        elif kind == packet.ASK:
+            self._is_asked = True
         elif kind == packet.CANCEL:
-            for number in document[1]:
-                if (one := self._open(number)) is not None:
-                    one.is_cancelled = True
-                    one.room = WINDOW
+            self._cancel(document[1])
         elif kind == packet.CREDIT:
             for number, count in document[1]:
                 if (one := self._open(number)) is not None:
                     one.room += count
+
+    def _cancel(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if (one := self._open(number)) is not None:
+                one.is_cancelled = True
+                one.room = WINDOW
 
     def _open(self, number: int) -> Open | None:
         reference = self._opens.get(number)
@@ -198,6 +225,7 @@ class Worker:
 
     def _execute(self) -> None:
         batch, opens, requests = self._take()
+        executing.set(batch if len(opens) == 1 else 0)
         began_ns = time.perf_counter_ns()
         responses: Any = None
         failed = ""
@@ -211,6 +239,7 @@ class Worker:
     async def _execute_async(
         self, batch: int, opens: list[Open], requests: list[InferenceRequest]
     ) -> None:
+        executing.set(batch if len(opens) == 1 else 0)
         began_ns = time.perf_counter_ns()
         if self.is_decoupled:  # the next one may come
             self.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))

@@ -1,0 +1,47 @@
+"""What a model says of itself when the server asks whether it is ready: its is_ready, if any."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import numpy as np
+
+from .model import full
+
+
+def ask(model: Any) -> tuple[bool, str]:
+    """Return whether `model` is ready, and what is to be logged if it cannot tell."""
+    try:
+        said = model.is_ready()
+        if inspect.isawaitable(said):
+            said = asyncio.run(_result(said))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a model raises
+        return _failed(error)
+    return _told(said)
+
+
+async def ask_async(model: Any) -> tuple[bool, str]:
+    """Return the same, on the event loop where the model executes."""
+    try:
+        said = model.is_ready()
+        if inspect.isawaitable(said):
+            said = await said
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        return _failed(error)
+    return _told(said)
+
+
+async def _result(said: Any) -> Any:
+    return await said
+
+
+def _failed(error: BaseException) -> tuple[bool, str]:
+    return False, "is_ready failed: " + full(error)
+
+
+def _told(said: Any) -> tuple[bool, str]:
+    if isinstance(said, (bool, np.bool_)):
+        return bool(said), ""
+    return False, f"is_ready returned a {type(said).__name__}, expected True or False"

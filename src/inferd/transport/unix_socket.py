@@ -1,0 +1,48 @@
+"""UnixSocket: a socket with a place in the file system, taken only where nobody listens."""
+
+import errno
+import os
+import socket
+import stat
+from contextlib import suppress
+
+
+class UnixSocket:
+    """The socket bound at `path`. Raises OSError, among others when a server listens there.
+
+    What a server that was killed has left there is replaced.
+    """
+
+    def __init__(self, path: str) -> None:
+        _remove_deserted(path)
+        self._path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self.socket.bind(path)
+            self._file = _file_at(path)
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def remove(self) -> None:
+        """Take its name away, unless somebody else has put another socket there meanwhile."""
+        with suppress(OSError):
+            if _file_at(self._path) == self._file:
+                os.unlink(self._path)
+
+
+def _remove_deserted(path: str) -> None:
+    """Remove a socket at `path` to which nobody listens. Raises OSError when somebody does."""
+    with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return  # binding will say what is wrong
+        probe.setblocking(False)  # whoever has too much to do to answer listens all the same
+        if probe.connect_ex(path) == errno.ECONNREFUSED:
+            os.unlink(path)
+            return
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def _file_at(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino

@@ -1,0 +1,88 @@
+"""What the pages say of the code is there: links, names in the tour, files, options."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from inferd.config.option import options_of
+from inferd.config.server import ServerConfig
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page
+    for page in ROOT.rglob("*.md")
+    if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+NAMED_LINK = re.compile(r"\[`([A-Za-z_.]+)`\]\((\S+\.py)\)")
+FILE = re.compile(r"`((?:[a-z0-9_]+/)+[a-z0-9_]+\.py)`")
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)(?!\w)")
+FOREIGN_FLAGS = {
+    "pip": {"no-deps", "index-url"},
+    "perf_analyzer": {"streaming", "shared-memory", "collect-metrics"},
+    "mlserver infer": {"binary-data"},
+}
+OURS_BESIDE_OPTIONS = {"help", "version", "config"}
+
+
+def anchors(page):
+    """The names GitHub gives the headings of `page`."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def defined_in(file):
+    """The names a module defines, those of methods and attributes as Class.name."""
+    names = set()
+    for node in ast.parse(file.read_text()).body:
+        names.update(target.id for target in ast.walk(node) if isinstance(target, ast.Name))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names.update(
+                f"{node.name}.{inner.name}"
+                for inner in node.body
+                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_link_leads_somewhere(page):
+    for link in LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_tour_names_what_is_there():
+    tour = ROOT / "docs/tour.md"
+    named = NAMED_LINK.findall(tour.read_text())
+    assert len(named) > 30
+    for name, link in named:
+        file = tour.parent / link
+        assert name.endswith(".py") or name in defined_in(file), f"{name} in {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_file_that_is_named_is_there(page):
+    for name in FILE.findall(page.read_text()):
+        places = (ROOT, ROOT / "src/inferd", ROOT / "src/inferd/backends/worker", page.parent)
+        assert any((place / name).exists() for place in places), name
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs/guide").glob("*.md")), ids=lambda page: page.name
+)
+def test_each_option_a_guide_names_is_one(page):
+    options = options_of(ServerConfig).values()
+    known = OURS_BESIDE_OPTIONS.union(*FOREIGN_FLAGS.values())
+    known |= {name for one in options for name in (one.key, *one.aliases, *one.old_flags)}
+    for flag in FLAG.findall(page.read_text()):
+        is_group = flag.endswith("-") and any(name.startswith(flag) for name in known)
+        assert flag in known or is_group, flag
