@@ -49,6 +49,28 @@ def test_another_timeout_is_a_fault(text):
     assert grpc_messages.decode_grpc_head(head((b"grpc-timeout", text))).fault.status == 13
 
 
+def test_another_deadline_renews_a_head_and_keeps_the_rest():
+    fields = [(b"grpc-timeout", b"1S"), (b"grpc-encoding", b"gzip"), (b"id", b"1")]
+    grpc = grpc_messages.decode_grpc_head(head(*fields))
+    fresh = grpc_messages.renew_grpc_head(grpc, [(b"grpc-timeout", b"20m"), (b"id", b"2")])
+    assert (fresh.timeout_s, fresh.encoding, fresh.fault) == (0.02, b"gzip", None)
+    assert grpc.timeout_s == 1
+
+
+@pytest.mark.parametrize("text", [b"", b"S", b"123456789S", b"\xb2S"])
+def test_another_deadline_that_is_none_is_a_fault(text):
+    grpc = grpc_messages.decode_grpc_head(head((b"grpc-timeout", b"0S")))
+    fresh = grpc_messages.renew_grpc_head(grpc, [(b"grpc-timeout", text)])
+    assert fresh.timeout_s is None and fresh.fault.status == 13
+    assert grpc.fault is None
+
+
+@pytest.mark.parametrize("name", [b"grpc-encoding", b"grpc-accept-encoding", b"content-type"])
+def test_another_encoding_or_type_is_decoded_anew(name):
+    grpc = grpc_messages.decode_grpc_head(head((name, b"gzip")))
+    assert grpc_messages.renew_grpc_head(grpc, [(name, b"deflate")]) is None
+
+
 def test_encodings_are_told():
     fields = [(b"grpc-encoding", b"gzip"), (b"grpc-accept-encoding", b"deflate, identity")]
     grpc = grpc_messages.decode_grpc_head(head(*fields))
