@@ -126,7 +126,7 @@ class GrpcCall(GrpcInput):
                 handler = self._grpc.handler
                 self._drive(handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
-        self._read(data, [(start, stop)])
+        self._read(data, (start,), stop - start)
         if ends and not self.is_local_done:
             self.on_end()
 

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -216,6 +216,26 @@ class MessageReader:
             else:
                 self._is_compressed = flag == 1
                 self._begin(length)
+
+    def feed_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+        """Take `length` bytes of `data` from each of `starts`, evenly spaced; else as `feed`."""
+        while starts:
+            count = 1
+            if len(starts) > 1:
+                count = max(1, min(len(starts), self.missing_bytes // length))
+            if count > 1:
+                self._copy_run(data, starts[:count], length)
+            else:
+                self.feed(data, starts[0], starts[0] + length)
+            starts = starts[count:]
+
+    def _copy_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+        """Copy pieces of the message that is coming: at once, not each by itself."""
+        shape = len(starts), length
+        there = np.ndarray(shape, np.uint8, data, starts[0], (starts[1] - starts[0], 1))
+        here = np.ndarray(shape, np.uint8, self._message, self._filled)
+        here[:] = there
+        self.filled(shape[0] * length)
 
     def room(self) -> memoryview | None:
         """Return what is still to be filled of the message that is coming, None for nothing."""
