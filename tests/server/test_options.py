@@ -62,6 +62,7 @@ GRPC = {
     "grpc_max_concurrent_streams": ("max_streams", 10),
     "grpc_max_metadata_bytes": ("max_metadata_bytes", 11),
     "grpc_max_inflated_bytes": ("max_inflated_bytes", 14),
+    "grpc_message_timeout_secs": ("message_timeout_s", 3.5),
     "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
     "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
     "grpc_header_forward_pattern": ("header_forward_pattern", "x-"),

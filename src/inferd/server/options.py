@@ -130,6 +130,7 @@ def grpc_options(
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
         max_inflated_bytes=config.grpc_max_inflated_bytes,
+        message_timeout_s=config.grpc_message_timeout_secs,
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,
