@@ -28,6 +28,13 @@ def test_a_head_becomes_a_request():
     assert request.body == b""
 
 
+@pytest.mark.parametrize("second", ["b", "a", ""])
+def test_a_second_host_is_refused(second):
+    with pytest.raises(HttpError, match="more than one Host") as caught:
+        parse_head(head("Host: a", f"HOST: {second}"))
+    assert caught.value.status == 400
+
+
 @pytest.mark.parametrize(
     ("version", "lines", "kept"),
     [

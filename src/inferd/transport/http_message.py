@@ -127,6 +127,8 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     if version not in ("1.1", "1.0"):
         raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
     headers = collected.headers
+    if b", " in headers.get(b"host", b""):  # RFC 9112, section 3.2; none at all is Triton's habit
+        raise HttpError(400, "the request has more than one Host")
     is_http_10 = version == "1.0"
     is_kept_alive = not is_http_10
     # The parser's own should_keep_alive forgets the header once the message is complete.
