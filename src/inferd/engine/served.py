@@ -58,10 +58,10 @@ class _Rule:
         """Tell whether `shape`, batch dim included, is one the configuration allows."""
         if len(shape) != len(self.dims) + self.batch_dims:
             return False
-        inner = shape[self.batch_dims :]
-        return all(
-            got >= 0 and want in (got, -1) for want, got in zip(self.dims, inner, strict=True)
-        )
+        for want, got in zip(self.dims, shape[self.batch_dims :], strict=True):
+            if got < 0 or want not in (got, -1):  # without all(), a call for each dim
+                return False
+        return True
 
 
 class Served:

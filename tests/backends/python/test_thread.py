@@ -60,7 +60,7 @@ def _nothing_is_left(eventually):
 
 
 def private_names():
-    return [name for name in sys.modules if name.startswith("inferd_model_")]
+    return [name for name in list(sys.modules) if name.startswith("inferd_model_")]
 
 
 def model_threads():

@@ -32,7 +32,7 @@ from inferd.backends.worker.message import (
     described,
     tensors_of,
 )
-from inferd.core.interfaces import Models, Surroundings
+from inferd.core.interfaces import Surroundings
 from inferd.core.later import Later, Paused, resume
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
@@ -95,7 +95,8 @@ class WorkerCalls:
             if call is None:
                 call = msgspec.json.decode(document, type=Call)
                 packet.keep(self._calls, document, call, len(document))
-            self._give(call.released)
+            if call.released:
+                self._give(call.released)
             room = asyncio.Semaphore(AHEAD) if call.is_decoupled else None
             self._begin(numbers[0], self._call(numbers, call, data, room), room)
         elif kind == packet.COMMAND:
@@ -141,8 +142,11 @@ class WorkerCalls:
         if room is not None:
             self._go_on_in_task(number, job, room)
             return
-        with suppress(StopIteration):
-            self._wait(number, job, job.send(None))
+        try:  # without suppress(), which costs three calls each time
+            waits_for = job.send(None)
+        except StopIteration:
+            return
+        self._wait(number, job, waits_for)
 
     def _wait(self, number: int, job: Coroutine[Any, Any, None], waits_for: Any) -> None:
         if type(waits_for) is Later:
@@ -154,8 +158,11 @@ class WorkerCalls:
         """Go on with a call: what it has waited for is there."""
         paused, _ = self._running.pop(number, (None, None))
         if isinstance(paused, Paused):
-            with suppress(StopIteration):
-                self._wait(number, paused.running, paused.go_on())
+            try:
+                waits_for = paused.go_on()
+            except StopIteration:
+                return
+            self._wait(number, paused.running, waits_for)
 
     def _go_on_in_task(
         self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None
@@ -201,7 +208,7 @@ class WorkerCalls:
             if room is not None:
                 await self._stream(number, models.stream(request), room)
             else:
-                await self._infer(number, models, request)
+                self._answer(number, await models.infer(request), is_last=True)
         except InferdError as error:
             self._refuse(number, error)
         except Exception as error:
@@ -209,9 +216,6 @@ class WorkerCalls:
                 "model '%s': a call of model '%s' failed", self._model, call.request.model
             )
             self._refuse(number, BackendFailed(foreign_text(error)))
-
-    async def _infer(self, number: int, models: Models, request: InferRequest) -> None:
-        self._answer(number, await models.infer(request), is_last=True)
 
     async def _stream(
         self, number: int, responses: AsyncGenerator[InferResponse, None], room: asyncio.Semaphore
@@ -237,11 +241,11 @@ class WorkerCalls:
             "" if version in ("-1", "") else version,
             asked.id,
             tensors_of(asked.inputs, data),
-            [WantedOutput(name) for name in asked.outputs or ()],
+            [WantedOutput(name) for name in asked.outputs] if asked.outputs else [],
             dict(asked.parameters) if asked.parameters else {},
             priority=max(0, asked.priority),
             timeout_us=max(0, asked.timeout_us),
-            sequence=_sequence(asked),
+            sequence=_sequence(asked) if asked.correlation_id else None,
             callers=callers,
         )
 
@@ -336,9 +340,7 @@ class WorkerCalls:
             self._reply(command.number, [True, ["value", None]])
 
 
-def _sequence(asked: Called) -> Sequence | None:
-    if not asked.correlation_id:
-        return None
+def _sequence(asked: Called) -> Sequence:
     return Sequence(
         asked.correlation_id,
         start=bool(asked.flags & SEQUENCE_START),
