@@ -1,3 +1,4 @@
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from inferd.server.options import (
     metrics_port,
     tracer,
 )
+from inferd.wire.v2_trace import encode_trace_settings
 
 HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),
@@ -127,6 +129,14 @@ def test_what_is_traced_is_what_the_options_say():
     assert spans.settings("m").collector.url == "http://there/v1/traces"
     assert spans.is_on
     assert spans.follows_clients
+
+
+def test_the_collector_of_the_environment_is_told(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:word@there:4318")
+    spans = tracer(ServerConfig(trace_config=("mode=opentelemetry",)))
+    told = json.loads(encode_trace_settings(spans.settings()))
+    assert told["url"] == "http://there:4318/v1/traces"
+    assert told["bsp_schedule_delay"] == "5000"
 
 
 def test_clients_may_put_the_log_where_the_options_say():

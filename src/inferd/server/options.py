@@ -13,7 +13,7 @@ from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
 from inferd.config.rate_limit import read_resources
 from inferd.config.server import ServerConfig
-from inferd.config.trace import OPENTELEMETRY, read_trace_config
+from inferd.config.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.spans import SpanSender
@@ -59,7 +59,7 @@ def tracer(config: ServerConfig) -> Tracer:
     folder = Path(config.trace_directory) if config.trace_directory else None
     allowed = AllowedFolder(folder, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
-        settings = replace(settings, collector=collector)
+        settings = replace(settings, collector=in_effect(collector, os.environ))
         return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
     return Tracer(settings, TraceWriter(settings.file), allowed)
 
