@@ -105,6 +105,7 @@ def test_texts_and_bytes_are_filled_in(run, kind, values, wanted):
         ("Conv", {"kernel": 3, "legacy_pad": 9}, 2, "of an unknown kind"),
         ("Conv", {"kernel": 3, "dilation": 2, "legacy_pad": 2}, 2, "does not go with dilation"),
         ("Conv", {"kernel": 1.5}, 2, "'kernel' should be a whole number"),
+        ("Conv", {"kernel": float("inf")}, 2, "'kernel' should be a whole number"),
         ("Conv", {"kernel": "three"}, 2, "'kernel' should be a whole number"),
         ("Conv", {"kernel": 3}, 1, "it has 1 inputs, and needs 2"),
         ("ConvTranspose", {"kernel": 3, "legacy_pad": 2}, 2, "NOTSET or VALID"),
