@@ -127,6 +127,7 @@ def test_texts_and_bytes_are_filled_in(run, kind, values, wanted):
         ("ChannelShuffle", {"group": 0}, 1, "at least 1"),
         ("TopK", {"k": 0}, 1, "'k' should be at least 1"),
         ("ResizeNearest", {"width_scale": -1.0}, 1, "scales should be above 0"),
+        ("PadImage", {"pads": [1, 1]}, 1, "expected four numbers"),
         ("PadImage", {"mode": "odd"}, 1, "not constant, reflect or edge"),
         ("ReduceBackMean", {"num_reduce_dim": 9}, 1, "num_reduce_dim is 9"),
         ("ReduceBackSum", {}, 2, "second input, lengths"),
