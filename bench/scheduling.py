@@ -10,16 +10,20 @@
 - An ensemble of three such steps against one of one step: CPU time per further step.
 
 The rows are measured by turns; a figure is made of the medians. Batches on a CPU with few cores
-share them with the load, so CPU time is compared and not requests per second.
+share them with the load, so CPU time is compared and not requests per second. It is divided by
+what the server's own statistics say was executed, from rest to rest: when the load stops a batch
+is still running, and a bare loop has all its images counted, too.
 """
 
 import argparse
+import http.client
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +31,7 @@ from batching import MODELS, binary_request
 from cases import Case, Request
 from load import Row, measure
 from make_models import ONE_THREAD, write_model
-from servers import run_inferd
+from servers import HOST, Server, cpu_seconds, run_inferd
 
 HERE = Path(__file__).resolve().parent
 CLIENTS = (1, 4, 16, 64)
@@ -38,6 +42,9 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
 instance_group { kind: KIND_CPU count: 1 }
 """
+LOOK_S, AT_REST_S = 0.3, 0.02
+"""A server that uses less than this CPU time from one look to the next is at rest."""
+
 BATCHED = "dynamic_batching { preferred_batch_size: 16 max_queue_delay_microseconds: 2000 }"
 
 
@@ -89,6 +96,21 @@ def write_models(repository: Path) -> Path:
     return repository / _served("convnet batched") / "1" / "model.onnx"
 
 
+def executed_count(server: Server, model: str) -> int:
+    """Return how many items a model has executed, once the server is at rest."""
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
+    last = -1, -1.0
+    while True:
+        connection.request("GET", f"/v2/models/{model}/stats")
+        [row] = json.load(connection.getresponse())["model_stats"]
+        now = row["inference_count"], cpu_seconds(server.pid)
+        if now[0] == last[0] and now[1] - last[1] < AT_REST_S:
+            connection.close()
+            return int(now[0])
+        last = now
+        time.sleep(LOOK_S)
+
+
 class Bench:
     """What was measured: a list of each field, by the name of its row."""
 
@@ -125,8 +147,13 @@ class Bench:
         command += [str(self._seconds / 2), str(size)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    def _measure(self, server: object, name: str, request: Request, clients: int) -> None:
+    def _measure(self, server: Server, name: str, request: Request, clients: int) -> None:
+        count_before = executed_count(server, _served(name))
+        before = cpu_seconds(server.pid)
         row, _ = measure(server, Case("bin", "scheduling"), [request], clients, self._seconds)
+        count = executed_count(server, _served(name)) - count_before
+        used = cpu_seconds(server.pid) - before
+        row = replace(row, cpu_us=used / max(1, count) * 1e6, requests=count)
         self.rows.setdefault(f"{name}, {clients} at once", []).append(row)
 
     def median(self, name: str, field: str) -> float:

@@ -100,7 +100,8 @@ class SimulatedExecution:
     """See Execution. A batch takes `takes_ms(requests)`; with `is_quick` it runs on the loop.
 
     `started` holds (when, ids) of each batch, `cancelled` ids. An answer has its request's
-    id; `outcome`, if set, makes another outcome of the requests.
+    id; `outcome`, if set, makes another outcome of the requests. With `tells_little` the backend
+    does not say when the framework had done its work. `cpu_share` of the time is CPU time.
     """
 
     has_turns = False
@@ -110,6 +111,8 @@ class SimulatedExecution:
         self.takes_ms = takes_ms if callable(takes_ms) else lambda _requests: takes_ms
         self.is_quick = is_quick
         self.outcome = None
+        self.tells_little = False
+        self.cpu_share = 0.0
         self.running = 0
         self.started = []
         self.cancelled = []
@@ -127,7 +130,10 @@ class SimulatedExecution:
         outcome, took_ms = self._outcome_of(requests, raises=False), self.takes_ms(requests)
         loop = asyncio.get_running_loop()
         requests[0].started_ns = loop.now_ns()
-        requests[0].computed_ns = requests[0].ended_ns = loop.now_ns() + round(took_ms * MS)
+        requests[0].ended_ns = loop.now_ns() + round(took_ms * MS)
+        if not self.tells_little:
+            requests[0].computed_ns = requests[0].ended_ns
+        requests[0].cpu_ns = round(self.cpu_share * took_ms * MS)
         loop.call_later(took_ms / 1e3, self._finish, finish, outcome)
 
     def cancel(self, request):

@@ -14,6 +14,7 @@ from inferd.schedulers.adaptive import (
     FIRST_PROBE,
     HANDED_OVER_NS,
     LAST_LOOK,
+    LASTING,
     MIN_WAIT_NS,
     QUEUED_NS,
     TRIAL_NS,
@@ -231,11 +232,16 @@ def constant(us):
     return lambda size: us
 
 
-def test_a_model_whose_time_grows_with_the_batch_runs_requests_one_by_one():
+def test_a_model_whose_time_grows_with_the_batch_answers_as_fast_as_one_by_one():
     own = World(linear(4000), clients=8).run(4000)
     usual = World(linear(4000), clients=8, pace=alone()).run(4000)
     assert own.per_s > 0.97 * usual.per_s
-    assert statistics.mean(own.sizes) < 1.2
+    assert own.mean_ms < 1.03 * usual.mean_ms
+
+
+def test_a_model_whose_time_grows_with_the_batch_runs_requests_one_by_one_unless_they_never_end():
+    often = World(linear(4000), clients=3, returns_us=8000).run(4000)
+    assert statistics.mean(often.sizes) < 1.2
 
 
 @pytest.mark.parametrize("instances", [1, 2])
@@ -465,6 +471,21 @@ def test_neighbours_of_the_best_size_are_tried_again_ever_more_rarely():
     assert len(tried) == 3
     gaps = [later - earlier for earlier, later in pairwise(tried)]
     assert gaps == [2 * FIRST_PROBE, 4 * FIRST_PROBE]
+
+
+def test_who_never_rests_takes_the_largest_of_the_good_sizes_and_after_a_rest_the_smallest():
+    # From two on an item costs the same; a tenth does not make more than one worth while.
+    pace = after_trial(n2=2 * TRIAL_NS, n4=4 * TRIAL_NS, n8=8 * TRIAL_NS, n16=16 * TRIAL_NS)
+    sizes = []
+    for _ in range(LASTING + 2):
+        pace.started(1)
+        pace.came(16)
+        sizes.append(pace.choose(queue_of(16), 1)[0])
+        pace.ended(1, 1, 0)
+    assert sizes[-1] == 8
+    assert sizes[1] < 8
+    pace.came(16)
+    assert pace.choose(queue_of(16), 1)[0] == sizes[1]
 
 
 def test_a_look_that_sees_several_has_them_batched_and_looks_get_rare():

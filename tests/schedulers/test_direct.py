@@ -12,7 +12,7 @@ from inferd.errors import InferdError, InvalidRequest, Overloaded, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
-from inferd.schedulers.overrun import Gauges
+from inferd.schedulers.overrun import Gauges, Usage
 from inferd.schedulers.policy import Levels
 
 PATIENCE_S = 30
@@ -30,7 +30,7 @@ def place(request, echo, request_of):
                     [echo],
                     may_run_inline=request.param == "loop",
                     counts=Counts(echo.clock),
-                    gauges=Gauges(echo.clock, lambda: 0),
+                    gauges=Gauges(echo.clock, lambda: Usage(0, 0, 0)),
                 )
             )
             for _ in range(FIRST_RUNS):
@@ -61,7 +61,7 @@ def test_what_runs_on_the_loop_is_answered_without_waiting(echo, request_of, is_
                 [echo],
                 may_run_inline=is_short,
                 counts=Counts(echo.clock),
-                gauges=Gauges(echo.clock, lambda: 0),
+                gauges=Gauges(echo.clock, lambda: Usage(0, 0, 0)),
             )
         )
         assert scheduler.run_now(request_of()) is None

@@ -24,7 +24,7 @@ from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.dynamic import DynamicScheduler
 from inferd.schedulers.execution import FIRST_RUNS, Execution
 from inferd.schedulers.held import HeldPace
-from inferd.schedulers.overrun import Gauges
+from inferd.schedulers.overrun import Gauges, Usage
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import RequestQueue
@@ -295,13 +295,15 @@ class Noting(FixedPace):
         self.told.append(("ran", count, size, took_ns))
 
 
-def noted(*requests, outcome=None, quick=False):
+def noted(*requests, outcome=None, quick=False, **execution_is):
     """What the pace is told of `requests`, sent at once."""
     pace = Noting()
 
     async def serve():
         execution = SimulatedExecution(is_quick=quick)
         execution.outcome = outcome
+        for name, value in execution_is.items():
+            setattr(execution, name, value)
         queue, _, plan = parts_of(DynamicBatching())
         scheduler = DynamicScheduler(execution, queue, pace, plan, alarm=SimulatedAlarm)
         await ended(send(scheduler, *requests))
@@ -327,6 +329,14 @@ def test_the_pace_is_told_of_all_that_happens():
 def test_the_pace_is_told_what_failed(outcome):
     told = noted(request_of(), outcome=lambda _requests: outcome)
     assert told == [("came", 1), ("started", 1), ("ended", 1, 1, 0)]
+
+
+def test_a_backend_that_does_not_tell_its_own_work_is_measured_too():
+    assert noted(request_of(), tells_little=True)[-1] == ("ended", 1, 1, 10 * MS)
+
+
+def test_what_a_model_computes_is_measured_in_cpu_time():
+    assert noted(request_of(), cpu_share=0.9)[-1] == ("ended", 1, 1, 9 * MS)
 
 
 # --- on the event loop ---
@@ -698,7 +708,11 @@ class Echoes:
 def real(instance, *, quick=False, keeps_order=False, **batching):
     clock = lambda: 0  # noqa: E731
     execution = Execution(
-        "m", [instance], may_run_inline=quick, counts=Counts(clock), gauges=Gauges(clock, lambda: 0)
+        "m",
+        [instance],
+        may_run_inline=quick,
+        counts=Counts(clock),
+        gauges=Gauges(clock, lambda: Usage(0, 0, 0)),
     )
     parts = parts_of(DynamicBatching(**batching))
     return DynamicScheduler(execution, *parts, keeps_order=keeps_order)

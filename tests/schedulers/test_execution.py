@@ -19,16 +19,9 @@ from inferd.errors import (
     Unavailable,
 )
 from inferd.observe.stats import Counts
-from inferd.schedulers.execution import (
-    CALM_NS,
-    FIRST_RUNS,
-    MOST_RUNS,
-    OVERRUN_NS,
-    PROMOTE_NS,
-    Execution,
-)
+from inferd.schedulers.execution import CALM_NS, FIRST_RUNS, MOST_RUNS, PROMOTE_NS, Execution
 from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES
-from inferd.schedulers.overrun import Gauges
+from inferd.schedulers.overrun import OVERRUN_NS, Gauges, Usage
 from inferd.schedulers.policy import MAX_WAITING
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -44,7 +37,7 @@ def execution_of(*instances, may_run_inline=False):
         instances,
         may_run_inline=may_run_inline,
         counts=counts,
-        gauges=Gauges(clock, lambda: 0),
+        gauges=Gauges(clock, lambda: Usage(0, 0, 0)),
     )
 
 
@@ -90,16 +83,34 @@ def test_a_model_that_may_not_run_inline_stays_in_threads(echo, request_of):
     assert not any(echo.on_loop)
 
 
-def test_a_long_run_among_the_first_starts_the_count_again(echo, request_of):
+@pytest.mark.parametrize(
+    ("takes_ns", "more_runs"), [(PROMOTE_NS + 1, 2), (OVERRUN_NS + 1, FIRST_RUNS)]
+)
+def test_a_long_run_among_the_first_outweighs_short_ones(echo, request_of, takes_ns, more_runs):
     async def serve():
         execution = execution_of(echo, may_run_inline=True)
-        for number in range(2 * FIRST_RUNS + 1):
-            echo.takes_ns = PROMOTE_NS + 1 if number == FIRST_RUNS - 1 else 0
+        for number in range(FIRST_RUNS + more_runs + 1):
+            echo.takes_ns = takes_ns if number == FIRST_RUNS - 1 else 0
             await run(execution, request_of())
         await execution.close(PATIENCE_S)
 
     asyncio.run(serve())
-    assert echo.on_loop == [False] * (2 * FIRST_RUNS) + [True]
+    assert echo.on_loop == [False] * (FIRST_RUNS + more_runs) + [True]
+
+
+def test_a_model_that_is_mostly_long_stays_in_threads_and_no_debt_grows(echo, request_of):
+    async def serve():
+        execution = execution_of(echo, may_run_inline=True)
+        for number in range(10 * FIRST_RUNS):
+            echo.takes_ns = 0 if number % 3 == 0 else PROMOTE_NS + 1
+            await run(execution, request_of())
+        echo.takes_ns = 0
+        for _ in range(FIRST_RUNS + 1):
+            await run(execution, request_of())
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert echo.on_loop == [False] * (11 * FIRST_RUNS) + [True]
 
 
 def test_failures_do_not_count_as_short_runs(echo, request_of):
@@ -318,7 +329,7 @@ def test_several_requests_go_to_the_instance_that_takes_them_joined(echo, reques
             may_run_inline=True,
             joined=[joined],
             counts=Counts(echo.clock),
-            gauges=Gauges(echo.clock, lambda: 0),
+            gauges=Gauges(echo.clock, lambda: Usage(0, 0, 0)),
         )
         for _ in range(FIRST_RUNS + 1):
             await run(execution, request_of("1"))

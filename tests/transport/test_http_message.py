@@ -9,8 +9,8 @@ from inferd.transport.http_message import (
     HttpAnswer,
     HttpError,
     body_length,
+    changing_head,
     encode_head,
-    parse_changed_head,
     parse_head,
 )
 from inferd.wire.v2_rest import HTTP_STATUS
@@ -26,6 +26,13 @@ def test_a_head_becomes_a_request():
     assert request.target == b"/v2"
     assert request.headers == {b"host": b"a", b"x-name": b"Some Value, b", b"x-empty": b""}
     assert request.body == b""
+
+
+@pytest.mark.parametrize("second", ["b", "a", ""])
+def test_a_second_host_is_refused(second):
+    with pytest.raises(HttpError, match="more than one Host") as caught:
+        parse_head(head("Host: a", f"HOST: {second}"))
+    assert caught.value.status == 400
 
 
 @pytest.mark.parametrize(
@@ -94,6 +101,15 @@ def test_a_body_of_no_sound_length_is_refused(headers, status):
     assert caught.value.status == status
 
 
+def test_a_target_beyond_ascii_is_taken_as_if_it_were_encoded():
+    plain = parse_head("GET /größe?x=é HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert plain.target == b"/gr%C3%B6%C3%9Fe?x=%C3%A9"
+    assert parse_head(b"GET /\xff HTTP/1.1\r\n\r\n").target == b"/%FF"
+    for line in (b"G\xc3T / HTTP/1.1", b"GET / HTTP/1.1\xff", b"GET /\xff \xff HTTP/1.1"):
+        with pytest.raises(HttpError):
+            parse_head(line + b"\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     ("line", "status"),
     [
@@ -146,6 +162,17 @@ def parsed(head):
         return None
 
 
+def read_behind(before, head, max_bytes=65536):
+    """The request that `head` behind `before` makes, and where it ends, 0: that is to be parsed."""
+    request = parse_head(before)
+    changing = changing_head(before, request, max_bytes)
+    if changing is None:
+        return request, 0
+    buffer = bytearray(b"what was before" + head + b"what is behind")
+    end = changing.read(buffer, 15, 15 + len(head))
+    return request, end - 15 if end else 0
+
+
 @given(
     st.lists(st.sampled_from(LINES), max_size=3),
     st.lists(st.sampled_from(LINES), max_size=3),
@@ -156,17 +183,30 @@ def test_a_changed_head_is_read_as_if_it_were_new(lines, other, value, first):
     before = head_of(lines, first)
     for others in (lines, other):
         head = head_of(others, value)
-        known = parsed(before)
-        if known is not None:
-            found = parse_changed_head(head, before, known)
-            assert found is None or found == parsed(head)
+        if parsed(before) is not None:
+            found, end = read_behind(before, head)
+            assert end in (0, len(head))
+            assert not end or found == parsed(head)
 
 
 def test_a_head_with_another_id_is_not_parsed_anew():
     before, head = head_of(["Host: x"], "id: 7"), head_of(["Host: x"], "id: 1234")
-    found = parse_changed_head(head, before, parse_head(before))
-    assert found == parse_head(head)
+    found, end = read_behind(before, head)
+    assert (found, end) == (parse_head(head), len(head))
     assert found.headers[b"nv-inferrequest"] == b"id: 1234"
+
+
+@pytest.mark.parametrize("missing", [1, 3, 5, 8, 12, 60])
+def test_a_changed_head_that_has_not_come_whole_is_not_taken(missing):
+    before, head = head_of(["Host: x"], "id: 7"), head_of(["Host: x"], "id: 1234")
+    assert read_behind(before, head[:-missing])[1] == 0
+
+
+def test_a_changed_head_may_not_become_too_large():
+    before = head_of([], "id: 7")
+    for extra, is_taken in ((20, True), (21, False)):
+        head = head_of([], f"id: 7{'0' * extra}")
+        assert bool(read_behind(before, head, len(before) + 20)[1]) is is_taken
 
 
 @pytest.mark.parametrize(
@@ -181,5 +221,4 @@ def test_a_head_with_another_id_is_not_parsed_anew():
     ],
 )
 def test_any_other_change_is_parsed_anew(head):
-    before = head_of(["Host: x"])
-    assert parse_changed_head(head, before, parse_head(before)) is None
+    assert read_behind(head_of(["Host: x"]), head)[1] == 0

@@ -108,8 +108,9 @@ class InferRequest(msgspec.Struct, gc=False):
     not get to: `queued_ns` when a scheduler made it wait, `started_ns` and `ended_ns` around its
     execution, and between them, by a backend that can tell, `computing_ns` when the inputs were
     where the framework wants them and `computed_ns` when the framework had done its work. Of an
-    execution in a thread, `answered_ns` is when the event loop had its answer. `shared`: other
-    requests were in the same execution, or an earlier one's answer was kept (inferd.observe.stats).
+    execution in a thread, `answered_ns` is when the event loop had its answer, and `cpu_ns` the CPU
+    time that the thread spent on it. `shared`: other requests were in the same execution, or an
+    earlier one's answer was kept (inferd.observe.stats).
     """
 
     model: str
@@ -137,6 +138,7 @@ class InferRequest(msgspec.Struct, gc=False):
     computed_ns: int = 0
     ended_ns: int = 0
     answered_ns: int = 0
+    cpu_ns: int = 0
     shared: bool = False
 
 

@@ -7,7 +7,10 @@ at once and on all instances; one that takes as long for many as for one gets fu
 classes that more than one batch waits for, a fiftieth above the cheapest is too much: there every
 percent shortens the queue, and those in front lose little of what all behind them gain. Classes
 that are not known yet are believed to be good, so the first batches are as large as they can be,
-and neighbours of the best class are tried again now and then.
+and neighbours of the best class are tried again now and then. Where no instance has
+rested for a while nobody is served sooner by small batches: then it is the largest of the good
+classes. That costs the event loop less, which no execution's time tells: what comes and goes in
+crowds is cheaper.
 
 Requests wait for others only where others are to be expected: so many as were under way together
 lately, shared among the instances that are free. First for those that have been read but not
@@ -41,8 +44,8 @@ LEAP = 0.25
 QUEUED_NS = 10_000
 """What it costs to make a request wait: a future, a task, joining and splitting."""
 
-HANDED_OVER_NS = 30_000
-"""What it costs to hand an execution over to a thread and back."""
+HANDED_OVER_NS = 60_000
+"""What it costs to hand an execution over to a thread and back: both wake up with cold caches."""
 
 WORTH_NS = 30_000
 """A model that takes less time than this for a request alone is not worth batching."""
@@ -64,6 +67,9 @@ FORGIVEN_AFTER = 64
 
 FIRST_PROBE, LAST_PROBE = 8, 128
 """A neighbour of the best class is tried after so many batches at first, and at last."""
+
+LASTING = 16
+"""After so many batches without a rest, more requests come than can be served at once."""
 
 _NO_SIZES: frozenset[int] = frozenset()
 
@@ -113,15 +119,17 @@ class Costs:
         """Tell whether a batch of this class has been measured."""
         return self._costs[size_class] > 0
 
-    def best(self, tolerance: float = CHEAPER, below: int | None = None) -> int:
+    def best(
+        self, tolerance: float = CHEAPER, below: int | None = None, *, largest: bool = False
+    ) -> int:
         """Return the smallest known class that is about as cheap as the cheapest; 0 if none is.
 
-        That is one of all classes, or of those `below` another.
+        That is one of all classes, or of those `below` another; or the `largest` of them.
         """
         known = self._costs[:below]
         lowest = min(filter(None, known), default=0.0)
-        good = (c for c, cost in enumerate(known) if 0 < cost <= lowest * tolerance)
-        return next(good, 0)
+        good = [c for c, cost in enumerate(known) if 0 < cost <= lowest * tolerance]
+        return good[-largest] if good else 0
 
     def fixed_ns(self, size: int) -> int:
         """Return what an execution costs beside its items, all of it while `size` is unknown."""
@@ -156,6 +164,7 @@ class AdaptivePace:
         self._since_ns = 0  # when an instance began to wait for more
         self._patience_ns = FIRST_PATIENCE_NS
         self._until_forgiven = FORGIVEN_AFTER
+        self._unrested_count = 0  # batches since a request found an instance free
         self.look_after = FIRST_LOOK
         self.enough = 0  # each request tells something
         self.starts_at_once = True
@@ -164,6 +173,8 @@ class AdaptivePace:
 
     def came(self, waiting_count: int) -> None:
         """See Pace.came."""
+        if self._busy_count < self._instance_count:
+            self._unrested_count = 0
         self._expect(waiting_count + self._running_count)
 
     def started(self, count: int) -> None:
@@ -213,6 +224,7 @@ class AdaptivePace:
         elif self._since_ns:
             self._patience_ns = max(self._patience_ns, 2 * (now_ns - self._since_ns))
         self._since_ns = 0
+        self._unrested_count += 1
         under_way = found.request_count + self._running_count
         self._expected += (under_way - self._expected) / 8
         self._decide()
@@ -231,7 +243,9 @@ class AdaptivePace:
         reachable = costs.class_of(size)
         if not costs.is_known(reachable):
             return self._most
-        cheapest = costs.best(CHEAPEST, reachable)
+        # All classes that less than what waits would fill.
+        lasts = self._unrested_count >= LASTING
+        cheapest = costs.best(CHEAPEST, (size - 1).bit_length(), largest=lasts)
         if cheapest != self._cheapest:
             self._probe_soon(larger=cheapest > self._cheapest)
             self._cheapest = cheapest

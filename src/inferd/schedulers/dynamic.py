@@ -25,6 +25,7 @@ from inferd.schedulers.alarm import Alarm, Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
+from inferd.schedulers.meter import Meter
 from inferd.schedulers.pace import Pace
 from inferd.schedulers.policy import MAX_WAITING
 from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
@@ -52,6 +53,7 @@ class DynamicScheduler(QueueingScheduler):
         self._queue = queue
         self._free_count = execution.instance_count
         self._order = _Order() if keeps_order else None
+        self._meter = Meter()
         self._until_look = pace.look_after
         self._is_soon = False  # the alarm goes off when all have had their turn
         self._gathers = False  # a batch waits for more
@@ -235,7 +237,9 @@ class DynamicScheduler(QueueingScheduler):
     def _finish(
         self, batch: Sequence[Waiting], requests: Sequence[InferRequest], outcome: Outcome
     ) -> None:
-        took_ns = requests[0].computed_ns - requests[0].started_ns
+        first = requests[0]
+        wall_ns = (first.computed_ns or first.ended_ns) - first.started_ns
+        took_ns = self._meter.took_ns(wall_ns, first.cpu_ns)
         self._free_count += 1
         if self._handed:
             self._handed = [one for one in self._handed if one is not batch]

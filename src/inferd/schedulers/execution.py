@@ -5,7 +5,7 @@ execution on the loop makes every other connection wait. So each model starts in
 requests of one size class (the power of two their element count falls in) move onto the loop once
 their measured time has been short for a while. One overrun that the system did not cause
 (`inferd.schedulers.overrun`) moves the class back at once, and if overruns keep coming each
-further move onto the loop needs twice as many short runs. Only backends
+further move onto the loop needs twice as many short runs more than long ones. Only backends
 that promise to end by themselves (`bounded`) and to run in several threads at once (`concurrent`)
 come onto the loop.
 
@@ -41,7 +41,7 @@ from inferd.schedulers.job import (
     miscounted,
     tell,
 )
-from inferd.schedulers.overrun import Gauges, Overruns
+from inferd.schedulers.overrun import OVERRUN_NS, Gauges, Overruns
 from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
 
 log = logging.getLogger("inferd.engine")
@@ -49,11 +49,11 @@ log = logging.getLogger("inferd.engine")
 PROMOTE_NS = 100_000
 """A run in a thread that takes less CPU time than this counts towards running on the loop."""
 
-OVERRUN_NS = 1_000_000
-"""A run on the loop that takes longer than this sends its size class back to the threads."""
-
 FIRST_RUNS = 8
-"""How many short runs in a row a size class needs in threads before its first on the loop."""
+"""So many short runs more than long ones a size class needs in threads before it comes to the loop.
+
+(Not in a row: where threads crowd the processors, now and then a short run looks long.)
+"""
 
 MOST_RUNS = 256
 """How many it needs at most, when overruns keep coming."""
@@ -94,7 +94,7 @@ class Execution:
         self.clock = self._counts.clock
         gauges = gauges or Gauges()
         self.cpu_clock = gauges.cpu_ns
-        self._overruns = Overruns(self.clock, gauges.preemptions)
+        self._overruns = Overruns(self.clock, gauges.usage)
         self._inline = [False] * _SIZE_CLASSES
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
@@ -127,6 +127,8 @@ class Execution:
         is_shared = len(requests) > 1
         instance = self._joined[0] if is_shared else self._instances[0]
         clock = self.clock
+        if self._overruns.runs_to_watch:
+            self._overruns.watch()
         requests[0].started_ns = started_ns = clock()
         failed = True
         try:
@@ -159,14 +161,14 @@ class Execution:
         done = job.waited_for()
         timer = self._submit_to_wait(job, policy)
         try:
-            answers, cpu_ns = await done
+            answers = await done
         finally:
             del done  # it may hold an error, whose traceback leads here
             requests[0].answered_ns = self.clock()
             self._abandon(job, timer)
         # A failure may come before the model has done its work: its time says nothing.
         if self._may_run_inline and not isinstance(answers[0], InferdError):
-            self._note_thread_run(_size_class(requests), cpu_ns)
+            self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
         return answers
 
     def start(
@@ -181,14 +183,14 @@ class Execution:
         thread before, says so. `finish` is called, whatever happens.
         """
 
-        def finished(outcome: Outcome, cpu_ns: int) -> None:
+        def finished(outcome: Outcome) -> None:
             requests[0].answered_ns = self.clock()
             failed = isinstance(outcome, InferdError)
             if len(requests) > 1 and requests[0].started_ns:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
             answer = outcome if isinstance(outcome, InferdError) else outcome[0]
             if self._may_run_inline and not isinstance(answer, InferdError):
-                self._note_thread_run(_size_class(requests), cpu_ns)
+                self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
             finish(outcome)
 
         loop = self._home or asyncio.get_running_loop()
@@ -402,11 +404,15 @@ class Execution:
             job.drop(self)
 
     def _note_thread_run(self, size_class: int, took_ns: int) -> None:
-        if took_ns > PROMOTE_NS:
-            self._runs_missing[size_class] = self._runs_needed[size_class]
-            return
-        self._runs_missing[size_class] -= 1
-        if self._runs_missing[size_class] <= 0:
+        missing, needed = self._runs_missing[size_class], self._runs_needed[size_class]
+        if took_ns > OVERRUN_NS:
+            missing = needed
+        elif took_ns > PROMOTE_NS:
+            missing = min(missing + 1, needed)
+        else:
+            missing -= 1
+        self._runs_missing[size_class] = missing
+        if missing <= 0:
             self._inline[size_class] = True
             self._moved_ns[size_class] = self.clock()
             self._overruns.look()

@@ -77,25 +77,27 @@ class Job:
                 outcome = miscounted(model, len(outcome), len(self.requests))
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = failure(model, error)
-        self.requests[0].ended_ns = place.clock()
-        tell(self.loop, self._end, place, outcome, place.cpu_clock() - started_ns)
+        first = self.requests[0]
+        first.ended_ns = place.clock()
+        first.cpu_ns = place.cpu_clock() - started_ns
+        tell(self.loop, self._end, place, outcome)
         del outcome
 
     def drop(self, place: Place) -> None:
         """Leave it unrun, since nobody wants it; called in the thread."""
-        tell(self.loop, self._end, place, Cancelled("nobody waits for the request"), 0)
+        tell(self.loop, self._end, place, Cancelled("nobody waits for the request"))
 
     def refuse(self, error: InferdError) -> None:
         """Fail without having run; called on the event loop."""
-        self.finish(error, 0)
+        self.finish(error)
 
-    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """Hand the outcome to who waits for it; called on the event loop."""
         raise NotImplementedError
 
-    def _end(self, place: Place, outcome: Outcome, cpu_ns: int) -> None:
+    def _end(self, place: Place, outcome: Outcome) -> None:
         place.note_ended()
-        self.finish(outcome, cpu_ns)
+        self.finish(outcome)
 
 
 class AwaitedJob(Job):
@@ -103,10 +105,10 @@ class AwaitedJob(Job):
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(requests, loop)
-        self._done: Later[tuple[Sequence[Answer], int]] | None = Later(loop=loop)
+        self._done: Later[Sequence[Answer]] | None = Later(loop=loop)
 
-    def waited_for(self) -> Later[tuple[Sequence[Answer], int]]:
-        """Return what will be the answers and the CPU ns they took; called once."""
+    def waited_for(self) -> Later[Sequence[Answer]]:
+        """Return what will be the answers; called once."""
         assert self._done is not None
         return self._done
 
@@ -115,7 +117,7 @@ class AwaitedJob(Job):
         super().abandon()
         self._done = None
 
-    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """See Job.finish."""
         done, self._done = self._done, None
         if done is None or done.done():
@@ -123,7 +125,7 @@ class AwaitedJob(Job):
         if isinstance(outcome, InferdError):
             done.fail(outcome)
         else:
-            done.bring((outcome, cpu_ns))
+            done.bring(outcome)
 
 
 class StartedJob(Job):
@@ -133,16 +135,16 @@ class StartedJob(Job):
         self,
         requests: Sequence[InferRequest],
         loop: asyncio.AbstractEventLoop,
-        finished: Callable[[Outcome, int], None],
+        finished: Callable[[Outcome], None],
         wanted: Callable[[], bool],
     ) -> None:
         super().__init__(requests, loop)
         self._finished = finished
         self.is_wanted = wanted  # type: ignore[method-assign]
 
-    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """See Job.finish."""
-        self._finished(outcome, cpu_ns)
+        self._finished(outcome)
 
 
 class StreamJob(Job):
@@ -179,9 +181,9 @@ class StreamJob(Job):
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             tell(self.loop, self.answers.put_nowait, (failure(place.name, error), 1))
         self.requests[0].ended_ns = place.clock()
-        tell(self.loop, self._end, place, (), 0)
+        tell(self.loop, self._end, place, ())
 
-    def finish(self, outcome: Outcome, cpu_ns: int) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """See Job.finish; the answers have been handed over before."""
         last = (outcome, 1) if isinstance(outcome, InferdError) else (None, 0)
         self.answers.put_nowait(last)

@@ -173,7 +173,7 @@ class RemoteExecution(Execution):
     def _begin(self, job: Job, instance: AsyncInstance) -> None:
         if not job.is_wanted():
             self.note_ended()
-            job.finish(Cancelled("nobody waits for the request"), 0)
+            job.finish(Cancelled("nobody waits for the request"))
             return
         job.requests[0].started_ns = self.clock()
         self._running[job] = instance
@@ -198,7 +198,7 @@ class RemoteExecution(Execution):
             outcome = miscounted(self.name, len(outcome), len(job.requests))
         job.requests[0].ended_ns = self.clock()
         self.note_ended()
-        job.finish(outcome, 0)
+        job.finish(outcome)
         if self._quiet is not None:
             self._advance()
 

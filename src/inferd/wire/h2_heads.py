@@ -2,10 +2,16 @@
 
 from inferd.wire.h2_frames import CONTROL_FRAME_BYTES, ConnectionFault, ErrorCode
 from inferd.wire.h2_hpack import Field, HeaderDecoder
-from inferd.wire.h2_request import MalformedRequest, RequestHead, decode_request_head
+from inferd.wire.h2_request import (
+    MalformedRequest,
+    RequestHead,
+    decode_request_head,
+    renew_request_head,
+)
 
-_REMEMBERED_HEADS = 64
-_REMEMBERED_BYTES = 4096
+_REMEMBERED_BYTES = 32768  # of heads, as SETTINGS_MAX_HEADER_LIST_SIZE counts
+_LARGEST_REMEMBERED = 4096
+_REMEMBERED_BASES = 4
 _DECODED_LISTS = 8  # times the limit: so much is decoded, to refuse the one stream alone
 _UNDECODED_BLOCKS = 4  # times the limit
 
@@ -14,7 +20,8 @@ class HeaderBlocks:
     """Blocks in, heads out.
 
     A client that repeats a call sends the same block, which means the same as long as the dynamic
-    table does not change: with any insertion, eviction or change of size all is forgotten.
+    table does not change: with any insertion, eviction or change of size all is forgotten. What a
+    head's fields mean never changes: one that differs from another in a few values is made of that.
     `max_block_bytes` is how much of a block is kept at all.
     """
 
@@ -22,6 +29,8 @@ class HeaderBlocks:
         self.max_block_bytes = max(_UNDECODED_BLOCKS * max_bytes, CONTROL_FRAME_BYTES)
         self._decoder = HeaderDecoder(_DECODED_LISTS * max_bytes)
         self._heads: dict[bytes, RequestHead | MalformedRequest] = {}
+        self._heads_bytes = 0
+        self._bases: dict[tuple[object, ...], tuple[list[Field], RequestHead]] = {}
         self._block = bytearray()
         self._frame_count = 0
 
@@ -53,14 +62,35 @@ class HeaderBlocks:
         if head is not None:
             return head
         fields, size = self._decode(block)
+        head = self._head(fields, size)
+        if not self._decoder.is_table_changed:
+            self._remember(block, head, max(size, len(block)))
+        return head
+
+    def _remember(self, block: bytes, head: RequestHead | MalformedRequest, size: int) -> None:
+        if size > _LARGEST_REMEMBERED:
+            return
+        self._heads_bytes += size
+        if self._heads_bytes > _REMEMBERED_BYTES:
+            self._heads.clear()
+            self._heads_bytes = size
+        self._heads[block] = head
+
+    def _head(self, fields: list[Field], size: int) -> RequestHead | MalformedRequest:
+        key = (len(fields), *fields[:4])  # as many, and the same pseudo-header fields: worth a try
+        known = self._bases.get(key)
+        if known is not None:
+            head = renew_request_head(fields, size, *known)
+            if head is not None:
+                return head
         try:
             head = decode_request_head(fields, size)
         except MalformedRequest as error:
-            head = error
-        if not self._decoder.is_table_changed and max(size, len(block)) <= _REMEMBERED_BYTES:
-            if len(self._heads) >= _REMEMBERED_HEADS:
-                self._heads.clear()
-            self._heads[block] = head
+            return error
+        if size <= _LARGEST_REMEMBERED and len({name for name, _ in fields}) == len(fields):
+            if len(self._bases) >= _REMEMBERED_BASES:
+                self._bases.clear()
+            self._bases[key] = fields, head
         return head
 
     def trailers(self, block: bytes) -> list[Field]:
@@ -69,6 +99,7 @@ class HeaderBlocks:
 
     def _decode(self, block: bytes) -> tuple[list[Field], int]:
         decoded = self._decoder.decode(block)
-        if self._decoder.is_table_changed:
+        if self._decoder.is_table_changed and self._heads:
             self._heads.clear()
+            self._heads_bytes = 0
         return decoded

@@ -63,6 +63,19 @@ class Asked:
         names = [one["name"] if over == "http" else one.name for one in listed]
         return {name: result.as_numpy(name) for name in names}
 
+    def stream(self, model, **arrays):
+        """Return what a stream gives that asks `model` once: results, or errors."""
+        answers = []
+        inputs = []
+        for name, array in arrays.items():
+            datatype = tritonclient.utils.np_to_triton_dtype(array.dtype)
+            inputs.append(tritonclient.grpc.InferInput(name, array.shape, datatype))
+            inputs[-1].set_data_from_numpy(array)
+        self.grpc.start_stream(lambda result, error: answers.append(error or result))
+        self.grpc.async_stream_infer(model, inputs)
+        self.grpc.stop_stream()
+        return answers
+
 
 @contextlib.contextmanager
 def running(root, **options):

@@ -101,7 +101,7 @@ def test_a_parameter_that_is_none_is_refused(files):
         backend.complete(files, identity(FP32, inferd_process="moon"))
     with pytest.raises(InvalidConfig, match="is 'mars', expected server or worker"):
         surrounded(process="mars").complete(files, identity(FP32))
-    with pytest.raises(InvalidConfig, match="seconds is '-1', expected seconds"):
+    with pytest.raises(InvalidConfig, match="seconds is '-1', expected a number of 0 or more"):
         backend.open(files, identity(FP32, inferd_execution_timeout_seconds="-1"), CPU)
 
 

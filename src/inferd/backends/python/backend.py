@@ -16,10 +16,17 @@ from inferd.backends.worker.environments import (
     Environments,
     environment_asked_for,
 )
-from inferd.backends.worker.hosting import PROCESS_PARAMETER
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.kept import DEFAULT_COUNT
 from inferd.backends.worker.loads import Loads
+from inferd.backends.worker.parameters import (
+    PROCESS_PARAMETER,
+    TIMEOUT_PARAMETER,
+    number,
+    parameter,
+    runs_in_server,
+    timeout_s,
+)
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
@@ -28,9 +35,6 @@ from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.errors import InvalidConfig
 
 log = logging.getLogger("inferd.backends")
-
-TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
-"""The config parameter that bounds one execution; a worker that takes longer is killed."""
 
 RETRY_PARAMETER = "inferd_retry_lost_requests"
 """The config parameter that lets requests run once more when their worker process has ended."""
@@ -76,11 +80,11 @@ class PythonBackend:
         surroundings = self._surroundings
         settings = surroundings.settings
         folder = settings.get(CACHE_SETTING)
-        timeout_s = _number(config, MAKING_SETTING, settings.get(MAKING_SETTING, ""))
+        timeout_s = number(config, MAKING_SETTING, settings.get(MAKING_SETTING, ""))
         environments = Environments(
             Path(folder) if folder else None,
             min(timeout_s or DEFAULT_TIMEOUT_S, surroundings.load_timeout_s),
-            int(_number(config, COUNT_SETTING, settings.get(COUNT_SETTING, ""))) or DEFAULT_COUNT,
+            int(number(config, COUNT_SETTING, settings.get(COUNT_SETTING, ""))) or DEFAULT_COUNT,
         )
         return environments.resolve(files, config)
 
@@ -110,7 +114,7 @@ class PythonBackend:
         instance = WorkerInstance(plan, calls.receive, calls.end)
         calls.instance = instance
         instance.start()
-        if _is_in_server(config):
+        if runs_in_server(config, self._surroundings.settings):
             log.info(
                 "model '%s' runs on a thread of the server's process, where nothing ends it if it "
                 "hangs or crashes, and what it prints has no name",
@@ -123,13 +127,13 @@ class PythonBackend:
     ) -> Plan:
         surroundings = self._surroundings
         settings = surroundings.settings
-        start_s = _number(config, START_SETTING, settings.get(START_SETTING, ""))
+        start_s = number(config, START_SETTING, settings.get(START_SETTING, ""))
         sizes = Sizes(
-            arena=_pages(_number(config, ARENA_SETTING, settings.get(ARENA_SETTING, ""))),
-            most=int(_number(config, MOST_SETTING, settings.get(MOST_SETTING, ""))) or Sizes.most,
-            memory=int(_parameter(config, MEMORY_PARAMETER)),
+            arena=_pages(number(config, ARENA_SETTING, settings.get(ARENA_SETTING, ""))),
+            most=int(number(config, MOST_SETTING, settings.get(MOST_SETTING, ""))) or Sizes.most,
+            memory=int(parameter(config, MEMORY_PARAMETER)),
         )
-        if _is_in_server(config):
+        if runs_in_server(config, self._surroundings.settings):
             _check_in_server(files, config)
 
             def make(told: Callable[[str, bool], None]) -> Process:
@@ -150,7 +154,7 @@ class PythonBackend:
                 start_s or surroundings.load_timeout_s, surroundings.load_timeout_s
             ),
             is_wanted=files.is_wanted,
-            timeout_s=_parameter(config, TIMEOUT_PARAMETER),
+            timeout_s=timeout_s(config),
             retries=config.parameters.get(RETRY_PARAMETER, "").lower() in ("true", "yes", "1"),
         )
 
@@ -187,17 +191,6 @@ def _merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
     )
 
 
-def _is_in_server(config: ModelConfig) -> bool:
-    where = config.parameters.get(PROCESS_PARAMETER, "worker")
-    if where not in ("server", "worker"):
-        msg = (
-            f"model '{config.name}': parameter {PROCESS_PARAMETER} is '{where}', "
-            f"expected server or worker"
-        )
-        raise InvalidConfig(msg)
-    return where == "server"
-
-
 def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:
     """Refuse what only a process of its own can have. Raises InvalidConfig."""
     what = environment_asked_for(files, config)
@@ -217,22 +210,6 @@ def _check_file(files: ModelFiles) -> None:
         place = f"{files.version_folder.name}/{files.file.name}"
         msg = f"model '{files.folder.name}': there is no file '{place}' in the model's folder"
         raise InvalidConfig(msg)
-
-
-def _parameter(config: ModelConfig, name: str) -> float:
-    return _number(config, name, config.parameters.get(name, ""))
-
-
-def _number(config: ModelConfig, name: str, text: str) -> float:
-    """Return the number in `text`, 0 for none. Raises InvalidConfig."""
-    try:
-        number = float(text or 0)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 2**53:
-        msg = f"model '{config.name}': {name} is '{text}', expected a number of 0 or more"
-        raise InvalidConfig(msg)
-    return number
 
 
 def _pages(size: float) -> int:

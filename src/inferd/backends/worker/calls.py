@@ -86,8 +86,10 @@ class WorkerCalls:
         self._running.clear()
         self._metrics.clear()
 
-    def receive(self, kind: int, document: bytes, data: Any, number: int = 0) -> None:
-        """Take a packet; `number` is that of a call."""
+    def receive(
+        self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...] = packet.NO_NUMBERS
+    ) -> None:
+        """Take a packet; `numbers` are those of its header."""
         if kind == packet.CALL:
             call = self._calls.get(document)
             if call is None:
@@ -95,7 +97,7 @@ class WorkerCalls:
                 packet.keep(self._calls, document, call, len(document))
             self._give(call.released)
             room = asyncio.Semaphore(AHEAD) if call.is_decoupled else None
-            self._begin(number, self._call(number, call, data, room), room)
+            self._begin(numbers[0], self._call(numbers, call, data, room), room)
         elif kind == packet.COMMAND:
             command = msgspec.json.decode(document, type=Command)
             self._give(command.released)
@@ -186,14 +188,17 @@ class WorkerCalls:
     # --- requests ---
 
     async def _call(
-        self, number: int, call: Call, data: Any, room: asyncio.Semaphore | None
+        self, numbers: tuple[int, ...], call: Call, data: Any, room: asyncio.Semaphore | None
     ) -> None:
+        number, made_for, _ = numbers
         try:
             models = self._surroundings.models
             if models is None:
                 msg = "there are no models here that could be called"
                 raise Unsupported(msg)
             request = self._request(call, data)
+            if made_for and self.instance is not None:
+                request.trace = self.instance.trace_of(made_for)
             if room is not None:
                 await self._stream(number, models.stream(request), room)
             else:

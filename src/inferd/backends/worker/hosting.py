@@ -14,21 +14,12 @@ from pathlib import Path
 
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.parameters import runs_in_server, timeout_s
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import Backend, Instance, ModelFiles, Placement, Surroundings
-from inferd.errors import InvalidConfig
-
-PROCESS_PARAMETER = "inferd_process"
-"""The config parameter that says where a model runs: "server" or "worker"."""
-
-PROCESS_SETTING = "process"
-"""The setting of --backend-config that says it for models that do not."""
-
-TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
-"""The config parameter that bounds one execution; a worker that takes longer is killed."""
 
 AHEAD = 16
 """So many executions a worker may be given at once, when they are short."""
@@ -98,15 +89,7 @@ class HostedBackend:
         return self._here
 
     def _is_in_worker(self, config: ModelConfig) -> bool:
-        usual = self._surroundings.settings.get(PROCESS_SETTING, "worker")
-        where = config.parameters.get(PROCESS_PARAMETER, usual)
-        if where not in ("server", "worker"):
-            msg = (
-                f"model '{config.name}': parameter {PROCESS_PARAMETER}, or setting "
-                f"{PROCESS_SETTING} of its backend, is '{where}', expected server or worker"
-            )
-            raise InvalidConfig(msg)
-        return where == "worker"
+        return not runs_in_server(config, self._surroundings.settings)
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
@@ -134,18 +117,6 @@ class HostedBackend:
             make=make,
             start_timeout_s=self._surroundings.load_timeout_s,
             is_wanted=files.is_wanted,
-            timeout_s=_seconds(config),
+            timeout_s=timeout_s(config),
             ahead=AHEAD,
         )
-
-
-def _seconds(config: ModelConfig) -> float:
-    text = config.parameters.get(TIMEOUT_PARAMETER, "0")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < 2**31:
-        msg = f"model '{config.name}': parameter {TIMEOUT_PARAMETER} is '{text}', expected seconds"
-        raise InvalidConfig(msg)
-    return seconds

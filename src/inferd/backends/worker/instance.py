@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,6 +32,9 @@ from inferd.backends.worker.supervisor import Plan, Supervisor
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InferdError, Unavailable
+
+if TYPE_CHECKING:
+    from inferd.observe.trace import Trace
 
 Deliver = Callable[[InferResponse | InferdError | None, int], None]
 """Takes an answer and its share of the stream's window, in the end None."""
@@ -92,7 +95,7 @@ class WorkerInstance(Supervisor):
     """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
 
     `receive_other` gets the packets that are neither answers nor the start: kind, document, data
-    and the first number.
+    and numbers.
     `on_end` is called when a process has ended.
     """
 
@@ -101,7 +104,7 @@ class WorkerInstance(Supervisor):
     def __init__(
         self,
         plan: Plan,
-        receive_other: Callable[[int, bytes, Any, int], None] | None = None,
+        receive_other: Callable[[int, bytes, Any, tuple[int, ...]], None] | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(plan)
@@ -222,6 +225,13 @@ class WorkerInstance(Supervisor):
             self.send(packet.CREDIT, [[[number, stream.taken]]])
             stream.taken = 0
 
+    def trace_of(self, number: int) -> "Trace | None":
+        """Return the trace of a request that is executed, if it is traced."""
+        if stream := self._streams.get(number):
+            return stream.request.trace
+        place = self._places.get(number)
+        return place[0].requests[place[1]].trace if place is not None else None
+
     async def says_ready(self) -> bool:
         """See AsyncInstance.says_ready."""
         self.attach(asyncio.get_running_loop())
@@ -253,7 +263,7 @@ class WorkerInstance(Supervisor):
             link.give(said.released)
             self._readiness.say(is_ready=said.is_ready)
         elif not self._receive_common(kind, document) and self._receive_other is not None:
-            self._receive_other(kind, document, data, numbers[0])
+            self._receive_other(kind, document, data, numbers)
         link.release()
 
     @property
@@ -300,6 +310,8 @@ class WorkerInstance(Supervisor):
             if batch.requests:
                 batch.end()
         self.on_change()
+        if self._waiting:
+            self._change()
 
     def note_time(self, took_ns: int) -> None:
         """Choose, after an execution of `took_ns`, how many may be sent ahead."""
@@ -380,13 +392,12 @@ class WorkerInstance(Supervisor):
     def _begin_when_free(
         self, requests: Sequence[InferRequest], done: "concurrent.futures.Future[Outcome]"
     ) -> None:
-        assert self._loop is not None
         if self.is_free:
             self.begin(requests, done.set_result)
         elif self.trouble or self._is_closing:
             done.set_result(Unavailable(self.trouble or "the model is being unloaded"))
         else:
-            self._loop.call_later(0.005, self._begin_when_free, requests, done)
+            self._waiting.append(partial(self._begin_when_free, requests, done))
 
     def _read_until(self, is_done: Callable[[], bool]) -> None:
         link, process, timeout_s = self._link, self._process, self.plan.timeout_s
@@ -434,7 +445,9 @@ class WorkerInstance(Supervisor):
         while not self.is_free:
             if self.trouble or self._is_closing:
                 raise Unavailable(self.trouble or "the model is being unloaded")
-            await asyncio.sleep(0.005)
+            changed = asyncio.Event()
+            self._waiting.append(changed.set)
+            await changed.wait()
         return self.begin_stream(request, deliver)
 
     def _from_thread(self, function: Callable[..., None], *arguments: Any) -> None:

@@ -83,6 +83,8 @@ class Supervisor:
         self._born_s = 0.0
         self._is_closing = False
         self._closed = threading.Event()
+        self._closed_later: asyncio.Future[None] | None = None
+        self._waiting: list[Callable[[], None]] = []  # each to be called after a change
 
     # --- what it is for ---
 
@@ -97,6 +99,13 @@ class Supervisor:
     @property
     def _is_executing(self) -> bool:
         raise NotImplementedError
+
+    def _change(self) -> None:
+        """Tell those who wait for an instance that this one has changed."""
+        self.on_change()
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one()
 
     # --- start and end ---
 
@@ -169,7 +178,7 @@ class Supervisor:
                 return
             process.close()
         if loop is not None or self._is_closing:
-            self._closed.set()
+            self._note_closed()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """See AsyncInstance.attach."""
@@ -182,7 +191,7 @@ class Supervisor:
         if process is not None and process.has_ended.is_set():
             self._bury(process)
         else:
-            self.on_change()
+            self._change()
 
     @property
     def reads_on(self) -> asyncio.AbstractEventLoop | None:
@@ -193,11 +202,14 @@ class Supervisor:
         """Have the model finalize; what still runs ends with an error. See Instance.close."""
         self._is_closing = True
         self.is_free = False
+        if self._home is not None:
+            with suppress(RuntimeError):  # the loop has closed
+                self._home.call_soon_threadsafe(self._change)
         process, link = self._process, self._link
         if process is None or link is None or process.has_ended.is_set():
             if process is not None and self._loop is None:  # else it is buried
                 process.close()
-            self._closed.set()
+            self._note_closed()
             return
         if self._is_executing or self._loop is None:
             process.kill("was unloaded")
@@ -211,7 +223,7 @@ class Supervisor:
             process.kill(f"did not finalize within {timeout_s:g} s")
             process.has_ended.wait()
         if self._loop is None:
-            self._closed.set()
+            self._note_closed()
             process.close()
 
     async def closed(self, timeout_s: float) -> None:
@@ -223,16 +235,24 @@ class Supervisor:
             await self._closed_within(GRACE_S)
 
     async def _closed_within(self, timeout_s: float) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while not self._closed.is_set() and time.monotonic() < deadline_s:  # noqa: ASYNC110  another thread sets it
-            await asyncio.sleep(0.005)
+        closed = self._closed_later = asyncio.get_running_loop().create_future()
+        if not self._closed.is_set():
+            await asyncio.wait((closed,), timeout=timeout_s)
+
+    def _note_closed(self) -> None:
+        """Tell those who wait for the end; any thread may call this."""
+        self._closed.set()
+        closed, self._closed_later = self._closed_later, None
+        if closed is not None:
+            with suppress(RuntimeError):  # the loop has closed
+                closed.get_loop().call_soon_threadsafe(_settle, closed)
 
     # --- the process has ended ---
 
     def _bury(self, process: Process) -> None:
         """Tell those who wait, and start another one."""
         if self._is_closing:
-            self._closed.set()
+            self._note_closed()
         link = self._link
         if process is not self._process or link is None:
             return  # it was buried before
@@ -248,7 +268,7 @@ class Supervisor:
         if not self._is_closing:
             self._start_again(told)
         self._lose(f"{told} while the request was in it")
-        self.on_change()
+        self._change()
 
     def _start_again(self, why: str) -> None:
         assert self._home is not None
@@ -293,7 +313,7 @@ class Supervisor:
             if not self._is_closing:
                 log.error("%s", error.message)
                 self._start_again(error.message)
-                self.on_change()
+                self._change()
             return
         process, link, loop = self._process, self._link, self._home
         if process is None or link is None or loop is None:
@@ -310,7 +330,7 @@ class Supervisor:
         if process.has_ended.is_set():
             self._bury(process)
         else:
-            self.on_change()
+            self._change()
 
     # --- what it says ---
 
@@ -339,3 +359,8 @@ class Supervisor:
 
     def _log(self, level: int, text: str) -> None:
         log.log(level, "model '%s': %s", self.plan.model, text, extra=_KEEPS_LINES)
+
+
+def _settle(closed: "asyncio.Future[None]") -> None:
+    if not closed.done():
+        closed.set_result(None)

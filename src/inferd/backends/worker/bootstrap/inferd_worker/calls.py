@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from . import packet
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
     from .request import InferenceRequest
     from .worker import Worker
+
+executing: ContextVar[int] = ContextVar("executing", default=0)
+"""The number of the one request that is executed, 0 when there are several: whose calls these are.
+
+A call that is given no trace belongs to that of this request.
+"""
 
 
 class _Slot:
@@ -123,7 +130,9 @@ class Calls:
             whole: Any = (document, decoupled, tuple(worker.callers))
             if request._parameters:  # a dictionary cannot be hashed
                 whole = list(whole)
-            worker.line.send(packet.CALL, whole, payload, (slot.number, 0, 0))
+            trace = request._trace
+            parent = trace._number if trace is not None else executing.get()
+            worker.line.send(packet.CALL, whole, payload, (slot.number, parent, 0))
         except BaseException:
             del self._slots[slot.number]
             raise

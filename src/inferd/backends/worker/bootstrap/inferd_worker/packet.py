@@ -20,7 +20,8 @@ HEADER = struct.Struct("<BxxxIqQQQQ")
 """Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
 
 The first is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others are the
-times of RESULT: when execute began and ended.
+times of RESULT: when execute began and ended. The second of CALL is the request it is made for, 0
+if that is not known.
 """
 
 NO_NUMBERS = (0, 0, 0)

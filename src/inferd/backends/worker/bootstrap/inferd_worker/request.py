@@ -36,12 +36,16 @@ class PreferredMemory:
 
 
 class InferenceTrace:
-    """The trace a request belongs to; `context` is its OpenTelemetry context, if it has one."""
+    """The trace a request belongs to; `context` is its OpenTelemetry context, if it has one.
 
-    __slots__ = ("_context",)
+    `number` is that of the request that has come, 0 where none has.
+    """
 
-    def __init__(self, context: str | None = None) -> None:
+    __slots__ = ("_context", "_number")
+
+    def __init__(self, context: str | None = None, number: int = 0) -> None:
         self._context = context
+        self._number = number
 
     def get_context(self) -> str | None:
         """Return the context."""
@@ -163,7 +167,7 @@ class InferenceRequest:
     def trace(self) -> InferenceTrace:
         """Return the trace it belongs to."""
         if self._trace is None:
-            self._trace = InferenceTrace()
+            self._trace = InferenceTrace(number=self._open.number if self._open else 0)
         return self._trace
 
     def is_cancelled(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
 from .arena import Arena, ArenaFull, Received
-from .calls import Calls
+from .calls import Calls, executing
 from .config import ModelConfig, using_decoupled_model_transaction_policy
 from .error import TritonError, TritonModelException
 from .line import Line, LineClosed, Payload
@@ -225,6 +225,7 @@ class Worker:
 
     def _execute(self) -> None:
         batch, opens, requests = self._take()
+        executing.set(batch if len(opens) == 1 else 0)
         began_ns = time.perf_counter_ns()
         responses: Any = None
         failed = ""
@@ -238,6 +239,7 @@ class Worker:
     async def _execute_async(
         self, batch: int, opens: list[Open], requests: list[InferenceRequest]
     ) -> None:
+        executing.set(batch if len(opens) == 1 else 0)
         began_ns = time.perf_counter_ns()
         if self.is_decoupled:  # the next one may come
             self.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))

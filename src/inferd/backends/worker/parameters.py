@@ -1,0 +1,50 @@
+"""The parameters of config.pbtxt that say how a model runs in a worker process, or without one."""
+
+from collections.abc import Mapping
+
+from inferd.config.model import ModelConfig
+from inferd.errors import InvalidConfig
+
+PROCESS_PARAMETER = "inferd_process"
+"""Where a model runs: "server" or "worker"."""
+
+PROCESS_SETTING = "process"
+"""The setting of --backend-config that says it for models that do not."""
+
+TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
+"""The seconds an execution may take; a worker that takes longer is killed."""
+
+
+def runs_in_server(config: ModelConfig, settings: Mapping[str, str]) -> bool:
+    """Tell whether the model runs in the server's own process. Raises InvalidConfig."""
+    what = f"parameter {PROCESS_PARAMETER}"
+    where = config.parameters.get(PROCESS_PARAMETER)
+    if where is None:
+        what = f"setting {PROCESS_SETTING} of its backend"
+        where = settings.get(PROCESS_SETTING, "worker")
+    if where not in ("server", "worker"):
+        msg = f"model '{config.name}': {what} is '{where}', expected server or worker"
+        raise InvalidConfig(msg)
+    return where == "server"
+
+
+def timeout_s(config: ModelConfig) -> float:
+    """Return how long an execution may take, 0 for any time. Raises InvalidConfig."""
+    return parameter(config, TIMEOUT_PARAMETER)
+
+
+def parameter(config: ModelConfig, name: str) -> float:
+    """Return the number that a parameter is, 0 where it is not given. Raises InvalidConfig."""
+    return number(config, name, config.parameters.get(name, ""))
+
+
+def number(config: ModelConfig, name: str, text: str) -> float:
+    """Return the number in `text`, which `name` is for the model. Raises InvalidConfig."""
+    try:
+        found = float(text or 0)
+    except ValueError:
+        found = -1
+    if not 0 <= found < 2**53:
+        msg = f"model '{config.name}': {name} is '{text}', expected a number of 0 or more"
+        raise InvalidConfig(msg)
+    return found
