@@ -64,7 +64,7 @@ def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
         calls = WorkerCalls("m", Surroundings(models=models), Loads())
         calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
         for number in range(3):
-            calls.receive(packet.CALL, CALL, b"", number)
+            calls.receive(packet.CALL, CALL, b"", (number, 0, 0))
             calls.receive(packet.HANG_UP, msgspec.json.encode([[], number]), None)
 
     asyncio.run(call_and_hang_up())
