@@ -203,7 +203,11 @@ class Link:
         copied in pieces, between which others on the event loop have their turns.
         """
         released = self._received.released() if self._received.fresh else []
-        text = _encode([released, *document])
+        try:
+            text = _encode([released, *document])
+        except BaseException:
+            self._received.put_back(released)
+            raise
         tensors = payload.size if payload is not None else 0
         start = -(-len(text) // packet.ALIGN) * packet.ALIGN
         size = start + tensors if tensors else len(text)
@@ -223,9 +227,13 @@ class Link:
             block[: len(text)] = text
             if payload is not None:
                 copying = self._copy(payload, block[start:])
-        if not holds and copying is None and not self._held and not self._behind:
+        if holds or copying is not None or self._held or self._behind:
+            self._put_in_turn(whole, copying, holds=holds)
+        else:
             self._put(whole)
-        elif copying is not None or self._behind:
+
+    def _put_in_turn(self, whole: bytes, copying: Iterator[None] | None, *, holds: bool) -> None:
+        if copying is not None or self._behind:
             self._behind.append((whole, copying))
             if len(self._behind) == 1:
                 self._copy_on()

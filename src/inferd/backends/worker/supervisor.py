@@ -295,7 +295,7 @@ class Supervisor:
             self._loop = None  # until it is ready this thread reads
             self.start()
         except InferdError as failed:
-            error = failed
+            error = failed.with_traceback(None)  # that holds this frame, and the process
         except Exception as failed:  # noqa: BLE001  no descriptors are left, say: a later start may have some
             error = BackendFailed(f"model '{self.plan.model}': {foreign_text(failed)}")
         finally:
