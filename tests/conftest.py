@@ -15,6 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+with suppress(ImportError):  # the environments of frameworks lack it
+    from hypothesis import settings
+
+    # How long an example takes says nothing of what it shows.
+    settings.register_profile("inferd", deadline=None)
+    settings.load_profile("inferd")
+
 FOLDER = Path("/dev/shm")
 _numbers = itertools.count()
 

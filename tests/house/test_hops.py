@@ -18,6 +18,7 @@ from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_message import HttpRequest
 from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.trtis import Trtis
 from inferd.wire.grpc_messages import encode_message
 from inferd.wire.h2_frames import (
     DATA,
@@ -82,8 +83,41 @@ BINARY_HOPS = [
     *BINARY_OUTPUT,
 ]
 
+TRTIS_HOPS = [  # of a request like one before but for its id and values
+    "http_routes.HttpRoutes.answer",
+    "http_trtis.TrtisRoutes.infer",
+    "trtis.Trtis.next_number",
+    "http_trtis._asked",
+    "trtis_http.decode_request_header",
+    "trtis.Trtis.form",
+    "engine.Engine.model_config",
+    "engine.Engine._find",
+    "trtis_http.Body.__init__",
+    "trtis_infer.Form.decode_request",
+    "trtis_http.Body.take_all",
+    "engine.Engine.infer",
+    "engine.Engine._find",
+    "served.Served.check_request",
+    "served.Served._check_outputs",  # the old API always names outputs
+    "served._are_named",
+    *TO_THE_ENGINE_AND_BACK[3:],
+    "trtis_infer.Form.encode_response",
+    "trtis_infer.Form._answer_planned",
+    *BINARY_OUTPUT,
+    *BINARY_OUTPUT,
+    "trtis_answer.Answer.__init__",
+    "http_trtis.TrtisRoutes._inferred",
+    "trtis_http.StatusLine.success",
+    "trtis_answer.Answer.line",
+    "http_trtis._format_of",
+    "trtis_answer.Answer.message",
+    "v2_grpc_fields.encode_varint",  # the id
+]
+
 GRPC_OUTPUT = [*BINARY_OUTPUT[:2], "v2_grpc_fields.encode_varint"]
 GRPC_HOPS = [  # of a call like one before on the same connection
+    "http2_connection.Http2Connection.get_buffer",
+    "http2_connection.Http2Connection.buffer_updated",
     "http2_connection.Http2Connection.take_turn",
     "h2_connection.H2Connection.receive",
     "h2_connection.H2Connection._read_frames",
@@ -167,6 +201,14 @@ def binary_request():
     )
 
 
+def trtis_request():
+    parts = [f'input {{ name: "{name}" dims: 16 batch_byte_size: 64 }}' for name in NAMES]
+    parts += [f'output {{ name: "OUTPUT{number}" }}' for number in (0, 1)]
+    headers = {b"nv-inferrequest": f"batch_size: 1 {' '.join(parts)} id: 7".encode()}
+    target = b"/api/infer/addsub?format=binary"
+    return HttpRequest(b"POST", target, headers, True, False, memoryview(VALUES.tobytes() * 2))
+
+
 def calls_of(function):
     """Return what `function` returns, and the functions of ours that ran, in order."""
     seen = []
@@ -190,7 +232,8 @@ async def answered_inline(engine, request):
 
     On a busy machine a run may take long by no fault of its own; then another one tells.
     """
-    routes = HttpRoutes(engine, JsonRules(True, "tokens", 2**20), not_ready_status=400)
+    rules, trtis = JsonRules(True, "tokens", 2**20), Trtis(engine, "inference:0")
+    routes = HttpRoutes(engine, rules, not_ready_status=400, trtis=trtis)
 
     def answer():
         answering = routes.answer(request)
@@ -212,7 +255,12 @@ async def answered_inline(engine, request):
 
 
 @pytest.mark.parametrize(
-    ("request_", "hops"), [(json_request(), JSON_HOPS), (binary_request(), BINARY_HOPS)]
+    ("request_", "hops"),
+    [
+        (json_request(), JSON_HOPS),
+        (binary_request(), BINARY_HOPS),
+        (trtis_request(), TRTIS_HOPS),
+    ],
 )
 def test_a_request_takes_these_hops_and_no_others(repository, request_, hops):
     async def go():
@@ -274,16 +322,13 @@ async def called_inline(engine):
         connection.get_buffer(-1)[: len(data)] = data
         connection.buffer_updated(len(data))
 
-    def turn():
-        connection.take_turn()
-        connection.write_pending()
-
     read(PREFACE + encode_frame(SETTINGS, 0, 0) + encode_window_update(0, 2**30))
-    turn()
+    await transport.has_more.wait()
     for number in range(MOST_RUNS):
         transport.has_more.clear()
-        read(grpc_call(2 * number + 1))
-        _, seen = calls_of(turn)
+        call = grpc_call(2 * number + 1)
+        # This connection is alone: what it has read is answered at once.
+        _, seen = calls_of(lambda call=call: read(call))
         if transport.has_more.is_set() and OVERRUN not in seen and number:
             # When all who read take their turns is transport/turns.py's business.
             return transport.data, [hop for hop in seen if not hop.startswith("turns.")]

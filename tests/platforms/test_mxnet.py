@@ -104,6 +104,18 @@ def test_an_operator_that_cannot_be_converted_is_run_by_the_library(opened):
     assert np.abs(found - np.load(DATA / "output.npy")).max() > 1e-3
 
 
+def test_types_that_onnx_has_no_operator_for_are_run_by_the_library(opened):
+    def rounded(text):
+        return text.replace('"_plus_scalar"', '"rint"').replace('"scalar": "0"', '"unused": "0"')
+
+    number = ModelInput("d", DataType.INT32, (-1,))
+    same = ModelOutput("_plusscalar0", DataType.INT32, (-1,))
+    instance = opened("int32", ModelConfig("m", input=(number,), output=(same,)), rounded)
+    given = np.int32([7, -3])
+    [answer] = instance.execute([request(d=given)])
+    assert np.array_equal(answer.outputs[0].numpy(), given)
+
+
 @pytest.mark.parametrize("module", [tritonclient.http, tritonclient.grpc])
 def test_clients_get_the_same_digits_from_the_library(tmp_path, serve, example, digits, module):
     example("to_mxnet").export(tmp_path)

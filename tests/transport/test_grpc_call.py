@@ -11,9 +11,13 @@ import pytest
 
 from inferd.config.server import ServerConfig
 from inferd.engine.engine import Engine
+from inferd.errors import Restricted
 from inferd.server.options import grpc_options
+from inferd.transport.access import Guard, Secret
 from inferd.transport.call import Stream, Unary
+from inferd.transport.grpc_call import prepare
 from inferd.transport.http2_server import Http2Server
+from inferd.wire.h2_request import decode_request_head, renew_request_head
 
 SIZES = [100, 100_000, 600_000]
 """Zeros that inflate on the loop to bytes, there to a view, and in a thread."""
@@ -155,3 +159,55 @@ async def test_answers_that_cannot_be_compressed_now_fail_alone(monkeypatch):
         code, _ = await failure(site.call("Echo", bytes(100_000), compression=plain))
         assert code is grpc.StatusCode.UNAVAILABLE
         assert await site.call("Echo", b"alive") == b"alive"
+
+
+PSEUDO = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/t.T/Echo")]
+CALL = [*PSEUDO, (b"content-type", b"application/grpc"), (b"grpc-timeout", b"9S"), (b"key", b"1")]
+
+
+class Heads:
+    """The heads of one connection, each made of the first; `open` prepares one with `changes`."""
+
+    def __init__(self, guard=None, max_bytes=1000):
+        self._methods = {b"/t.T/Echo": Unary(Methods().echo, guard)}
+        self._max_bytes = max_bytes
+        self._base = decode_request_head(CALL, 100)
+        self._base.use = self._prepare(self._base)
+
+    def open(self, size=100, **changes):
+        told = {name.replace("_", "-").encode(): value for name, value in changes.items()}
+        fields = [(name, told.get(name, value)) for name, value in CALL]
+        head = renew_request_head(fields, size, CALL, self._base)
+        assert head.base is self._base
+        return self._prepare(head)
+
+    def _prepare(self, head):
+        return prepare(head, self._methods, self._max_bytes)
+
+
+def test_a_head_made_of_another_has_its_own_deadline():
+    heads = Heads()
+    assert heads.open(grpc_timeout=b"20m").timeout_s == 0.02
+    assert heads.open(key=b"2").timeout_s == 9
+    assert heads.open(grpc_timeout=b"soon").fault.status == 13
+    assert heads.open(grpc_timeout=b"1S").fault is None
+
+
+def test_a_head_made_of_another_is_checked_by_its_own_key():
+    heads = Heads(Guard("inference", Secret(b"key", b"1"), None))
+    heads.open(grpc_timeout=b"1S").check_access()
+    with pytest.raises(Restricted):
+        heads.open(key=b"2").check_access()
+    heads.open(key=b"1", grpc_timeout=b"2S").check_access()
+
+
+def test_a_head_made_of_another_may_be_too_large_by_itself():
+    heads = Heads()
+    assert heads.open(size=1001, key=b"x" * 900).fault.status == 8
+    assert heads.open(size=1000, key=b"x" * 900).fault is None
+
+
+def test_a_head_made_of_another_may_be_no_call_of_grpc():
+    heads = Heads()
+    assert heads.open(content_type=b"application/json") is None
+    assert heads.open(content_type=b"application/grpc+proto").fault is None

@@ -9,8 +9,8 @@ from inferd.transport.http_message import (
     HttpAnswer,
     HttpError,
     body_length,
+    changing_head,
     encode_head,
-    parse_changed_head,
     parse_head,
 )
 from inferd.wire.v2_rest import HTTP_STATUS
@@ -146,6 +146,17 @@ def parsed(head):
         return None
 
 
+def read_behind(before, head, max_bytes=65536):
+    """The request that `head` behind `before` makes, and where it ends, 0: that is to be parsed."""
+    request = parse_head(before)
+    changing = changing_head(before, request, max_bytes)
+    if changing is None:
+        return request, 0
+    buffer = bytearray(b"what was before" + head + b"what is behind")
+    end = changing.read(buffer, 15, 15 + len(head))
+    return request, end - 15 if end else 0
+
+
 @given(
     st.lists(st.sampled_from(LINES), max_size=3),
     st.lists(st.sampled_from(LINES), max_size=3),
@@ -156,17 +167,30 @@ def test_a_changed_head_is_read_as_if_it_were_new(lines, other, value, first):
     before = head_of(lines, first)
     for others in (lines, other):
         head = head_of(others, value)
-        known = parsed(before)
-        if known is not None:
-            found = parse_changed_head(head, before, known)
-            assert found is None or found == parsed(head)
+        if parsed(before) is not None:
+            found, end = read_behind(before, head)
+            assert end in (0, len(head))
+            assert not end or found == parsed(head)
 
 
 def test_a_head_with_another_id_is_not_parsed_anew():
     before, head = head_of(["Host: x"], "id: 7"), head_of(["Host: x"], "id: 1234")
-    found = parse_changed_head(head, before, parse_head(before))
-    assert found == parse_head(head)
+    found, end = read_behind(before, head)
+    assert (found, end) == (parse_head(head), len(head))
     assert found.headers[b"nv-inferrequest"] == b"id: 1234"
+
+
+@pytest.mark.parametrize("missing", [1, 3, 5, 8, 12, 60])
+def test_a_changed_head_that_has_not_come_whole_is_not_taken(missing):
+    before, head = head_of(["Host: x"], "id: 7"), head_of(["Host: x"], "id: 1234")
+    assert read_behind(before, head[:-missing])[1] == 0
+
+
+def test_a_changed_head_may_not_become_too_large():
+    before = head_of([], "id: 7")
+    for extra, is_taken in ((20, True), (21, False)):
+        head = head_of([], f"id: 7{'0' * extra}")
+        assert bool(read_behind(before, head, len(before) + 20)[1]) is is_taken
 
 
 @pytest.mark.parametrize(
@@ -181,5 +205,4 @@ def test_a_head_with_another_id_is_not_parsed_anew():
     ],
 )
 def test_any_other_change_is_parsed_anew(head):
-    before = head_of(["Host: x"])
-    assert parse_changed_head(head, before, parse_head(before)) is None
+    assert read_behind(head_of(["Host: x"]), head)[1] == 0

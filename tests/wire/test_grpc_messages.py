@@ -49,6 +49,28 @@ def test_another_timeout_is_a_fault(text):
     assert grpc_messages.decode_grpc_head(head((b"grpc-timeout", text))).fault.status == 13
 
 
+def test_another_deadline_renews_a_head_and_keeps_the_rest():
+    fields = [(b"grpc-timeout", b"1S"), (b"grpc-encoding", b"gzip"), (b"id", b"1")]
+    grpc = grpc_messages.decode_grpc_head(head(*fields))
+    fresh = grpc_messages.renew_grpc_head(grpc, [(b"grpc-timeout", b"20m"), (b"id", b"2")])
+    assert (fresh.timeout_s, fresh.encoding, fresh.fault) == (0.02, b"gzip", None)
+    assert grpc.timeout_s == 1
+
+
+@pytest.mark.parametrize("text", [b"", b"S", b"123456789S", b"\xb2S"])
+def test_another_deadline_that_is_none_is_a_fault(text):
+    grpc = grpc_messages.decode_grpc_head(head((b"grpc-timeout", b"0S")))
+    fresh = grpc_messages.renew_grpc_head(grpc, [(b"grpc-timeout", text)])
+    assert fresh.timeout_s is None and fresh.fault.status == 13
+    assert grpc.fault is None
+
+
+@pytest.mark.parametrize("name", [b"grpc-encoding", b"grpc-accept-encoding", b"content-type"])
+def test_another_encoding_or_type_is_decoded_anew(name):
+    grpc = grpc_messages.decode_grpc_head(head((name, b"gzip")))
+    assert grpc_messages.renew_grpc_head(grpc, [(name, b"deflate")]) is None
+
+
 def test_encodings_are_told():
     fields = [(b"grpc-encoding", b"gzip"), (b"grpc-accept-encoding", b"deflate, identity")]
     grpc = grpc_messages.decode_grpc_head(head(*fields))
@@ -100,6 +122,22 @@ def test_messages_are_found_however_they_are_cut(messages, cuts):
     got, reader = read(b"".join(map(message, messages)), cuts)
     assert got == [(one, False) for one in messages]
     assert reader.is_between_messages and not reader.missing_bytes and reader.room() is None
+
+
+LARGE = st.lists(st.integers(0, 200).map(lambda size: bytes(range(200))[:size] * 700), max_size=3)
+
+
+@given(CHUNKS | LARGE, st.integers(1, 50) | st.just(3000), st.integers(0, 20))
+def test_pieces_of_one_length_are_read_as_each_by_itself(messages, length, between):
+    data = b"".join(map(message, messages))
+    data, rest = data[: len(data) // length * length], data[len(data) // length * length :]
+    pieces = [data[at : at + length] for at in range(0, len(data), length)]
+    spread = (b"-" * between).join(pieces)
+    got = []
+    reader = MessageReader(10**6, lambda *one: got.append(one))
+    reader.feed_run(spread, range(0, len(spread), length + between), length)
+    reader.feed(rest, 0, len(rest))
+    assert [(bytes(one), flag) for one, flag in got] == [(one, False) for one in messages]
 
 
 def test_a_large_message_is_one_view():

@@ -2,6 +2,7 @@
 
 import hpack
 import pytest
+from hpack.hpack import encode_integer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,3 +106,72 @@ def test_blocks_of_the_library_are_read(lists):
     encoder, decoder = hpack.Encoder(), HeaderDecoder(10**6)
     for fields in lists:
         assert decoder.decode(encoder.encode(fields))[0] == fields
+
+
+def table_of(decode):
+    """What a decoder's table holds, asked field by field."""
+    found = []
+    try:
+        while True:
+            index = encode_integer(62 + len(found), 7)
+            index[0] |= 0x80
+            found += decode(bytes(index))
+    except (ConnectionFault, hpack.HPACKError):
+        return found
+
+
+class Pair:
+    """Our decoder beside the library's, on the same blocks."""
+
+    def __init__(self):
+        self._ours, self._library = HeaderDecoder(10**6), hpack.Decoder(10**6)
+
+    def ours(self, block):
+        return self._ours.decode(block)[0]
+
+    def library(self, block):
+        return [tuple(one) for one in self._library.decode(block, raw=True)]
+
+    def check_tables(self):
+        assert table_of(self.ours) == table_of(self.library)
+
+
+LONG = st.integers(0, 5000).map(lambda count: b"v" * count)
+STEPS = st.tuples(
+    st.lists(st.tuples(NAMES, VALUES | LONG), max_size=5),
+    st.none() | st.integers(0, 4096),
+    st.booleans(),
+)
+
+
+@given(st.lists(STEPS, max_size=8))
+def test_the_table_is_the_library_s_through_insertions_evictions_and_sizes(steps):
+    encoder, pair = hpack.Encoder(), Pair()
+    for fields, size, is_huffman in steps:
+        if size is not None:
+            encoder.header_table_size = size
+        block = encoder.encode(fields, huffman=is_huffman)
+        assert pair.ours(block) == pair.library(block) == fields
+    pair.check_tables()
+
+
+MUTATIONS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 255)), min_size=1, max_size=3)
+TAIL = b"\xbe\x7f\x00\x01z\x0f\x2f\x00\x1f\x2f\x01y\x00\x02ab\x00"
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=5), MUTATIONS)
+def test_a_mutated_block_means_what_the_library_says(fields, mutations):
+    pair = Pair()
+    for decode in (pair.ours, pair.library):
+        decode(b"\x40\x01a\x01b\x40\x01c\x01d")
+    block = bytearray(hpack.Encoder().encode(fields, huffman=False) + TAIL)
+    for at, value in mutations:
+        block[at % len(block)] = value
+    try:
+        expected = pair.library(bytes(block))
+    except hpack.HPACKError:
+        with pytest.raises(ConnectionFault):
+            pair.ours(bytes(block))
+    else:
+        assert pair.ours(bytes(block)) == expected
+        pair.check_tables()

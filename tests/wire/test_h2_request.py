@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferd.wire.h2_request import MalformedRequest, decode_request_head
+from inferd.wire.h2_request import MalformedRequest, decode_request_head, renew_request_head
 
 HEAD = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/p"), (b":authority", b"h")]
 
@@ -103,3 +103,54 @@ def test_fields_have_the_characters_they_may_have(name, value):
             assert not is_allowed(*fields[-1])
         else:
             assert is_allowed(*fields[-1])
+
+
+def read(fields):
+    try:
+        head = decode_request_head(fields, 7)
+    except MalformedRequest:
+        return None
+    return (head.method, head.path, head.authority, head.fields, head.size, head.content_length)
+
+
+ORDINARY = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [b"a", b"grpc-timeout", b"te", b"content-length", b"connection", b"x" * 99]
+        ),
+        st.sampled_from([b"1", b"2", b"trailers", b" ", b"\0", b"a\nb", b"x-y"]),
+    ),
+    max_size=4,
+)
+PSEUDO = st.permutations(HEAD) | st.just(HEAD) | st.just([*HEAD[:2], (b":path", b"/q"), HEAD[3]])
+
+
+@given(PSEUDO, ORDINARY, PSEUDO, ORDINARY)
+def test_a_renewed_head_is_what_decoding_it_would_give(pseudo, before, other, after):
+    base_fields = [*pseudo, *before]
+    fields = [*other, *after, *before[len(after) :]][: len(base_fields)]
+    if read(base_fields) is None or len(fields) != len(base_fields):
+        return
+    base = decode_request_head(base_fields, 1)
+    found = renew_request_head(fields, 7, base_fields, base)
+    if found is not None:
+        told = (found.method, found.path, found.authority, found.fields, found.size)
+        assert (*told, found.content_length) == read(fields)
+        assert found.base is base and found.use is None
+        differing = [one for one, known in zip(fields, base_fields, strict=True) if one != known]
+        assert found.changed == differing
+
+
+def test_metadata_that_change_renew_a_head():
+    base_fields = [*HEAD, (b"te", b"trailers"), (b"id", b"1"), (b"at", b"x y")]
+    base = decode_request_head(base_fields, 1)
+    fields = [*HEAD, (b"te", b"trailers"), (b"id", b"2-3"), (b"at", b"x y")]
+    assert renew_request_head(fields, 7, base_fields, base).changed == [(b"id", b"2-3")]
+
+
+@pytest.mark.parametrize("field", [(b"te", b""), (b"te", b"gzip"), (b"id", b"a\n"), (b"di", b"1")])
+def test_what_does_not_stand_alone_is_decoded(field):
+    base_fields = [*HEAD, (b"te", b"trailers"), (b"id", b"1")]
+    base = decode_request_head(base_fields, 1)
+    fields = [*HEAD, *(base_fields[4:5] if field[0] != b"te" else []), field, (b"id", b"1")][:6]
+    assert renew_request_head(fields, 7, base_fields, base) is None

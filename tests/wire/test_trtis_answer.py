@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.proto import message_class
-from inferd.wire.trtis_answer import MAX_LINE_BYTES, Answer, raw_piece
+from inferd.wire.trtis_answer import MAX_LINE_BYTES, Answer, head_piece, joined, raw_piece
 from inferd.wire.trtis_classes import classes_piece
 from inferd.wire.trtis_http import CODE_NAMES, StatusLine
 
@@ -23,11 +23,11 @@ def parsed(text):
 
 @given(names, st.integers(0, 9), st.integers(0, 2**64 - 1), st.lists(sizes, max_size=3), sizes)
 def test_all_forms_say_the_same(name, version, number, dims, size):
-    answer = Answer(name, str(version), 3, number)
-    answer.add(raw_piece(name, tuple(dims), size), b"")
+    pieces = [head_piece(name, str(version), 3), raw_piece(name, tuple(dims), size)]
     values = np.float32([[1.5, np.inf, -0.0], [np.nan, 1e-40, 2]])
     tensor = Tensor.from_numpy(name, values, DataType.FP32)
-    answer.add(classes_piece(tensor, 2, [name.encode(), b"", b"\xff"], 1), None)
+    pieces.append(classes_piece(tensor, 2, [name.encode(), b"", b"\xff"], 1))
+    answer = Answer(joined(pieces), number, [b"", None])
     message = HEADER.FromString(answer.message())
     expected = str(message)  # which has nan as a word
     assert b"\n" not in answer.line()
@@ -38,9 +38,9 @@ def test_all_forms_say_the_same(name, version, number, dims, size):
 
 
 def test_a_line_that_grew_too_long_leaves_the_classes_to_the_body():
-    answer = Answer("m", "1", 1, 9)
     values = np.arange(2000, dtype=np.float32)
-    answer.add(classes_piece(Tensor.from_numpy("O", values, DataType.FP32), 2000, (), 0), None)
+    piece = classes_piece(Tensor.from_numpy("O", values, DataType.FP32), 2000, (), 0)
+    answer = Answer(joined([head_piece("m", "1", 1), piece]), 9, [None])
     assert len(answer.lines()) > MAX_LINE_BYTES
     told = parsed(answer.line())
     assert (told.model_name, told.output[0].name, told.id) == ("m", "O", 9)

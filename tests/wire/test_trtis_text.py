@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from inferd.errors import InvalidRequest
 from inferd.wire.proto import message_class
+from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis_http import decode_request_header, encode_request_header
-from inferd.wire.trtis_infer import InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis_text import read_header
 
 CLIENT = (
@@ -61,6 +61,7 @@ def ours(text):
         found = decode_request_header(text.encode(errors="surrogatepass"))
     except InvalidRequest:
         return None
+    found.words = b""
     assert read_header(text) == found  # both of our readers say the same
     return found
 
@@ -104,6 +105,7 @@ PIECES = [
     *('output { name: "\\303\\251\\n\\"\\x41" }', 'output { name: "é" }', 'input { name: "\\q" }'),
     *("output { shared_memory { name: 's' offset: 1 byte_size: 2 } }", "id: true", "batch_size 1"),
     *("output { cls { count: 1 } cls { count: 2 } }", "input { batch_byte_size: 1 id: 2 }"),
+    *("output { name: 'o' } # }", 'output { name: "} id: 1" }', "output { name: \"o\" } #}"),
     *("timeout_microseconds: 10", "input { dims: [] }", "id: --1", "id: 1 id: 1", "id: 0 id: 1"),
 ]  # fmt: skip
 
@@ -157,6 +159,34 @@ def test_an_old_client_may_name_a_correlation():
 @pytest.mark.parametrize("number", ["0b1", "0o7", "1_000", "1e3", "1.0", "08", "0x", "-", "+1"])
 def test_numbers_are_whole_and_plain(number):
     assert ours(f"id: {number}") is None
+
+
+IDS = st.sampled_from(
+    ["", "id: 5", " correlation_id: 3 id: 1 flags: 2", " id: 0", " flags: 1", "  id: 1", "#",
+     " id: 9999999999999999999", " id: -1", " correlation_id:1", " batch_size: 2", " # id: 1",
+     " id: 1 id: 2"]
+)  # fmt: skip
+
+
+@given(st.lists(IDS, min_size=2, max_size=4), st.sampled_from(["", "id: 4 ", "flags: 1 ", "# }"]))
+def test_words_that_came_before_mean_the_same_with_other_ids(ids, before):
+    words = CLIENT[: CLIENT.index(" correlation_id")]
+    for one in ids:
+        text = before + words + one
+        assert ours(text) == by_protobuf(text)
+
+
+def test_headers_that_differ_in_their_ids_have_the_same_words():
+    one, other = (decode_request_header(CLIENT.encode() + end) for end in (b"", b" "))
+    third = decode_request_header(CLIENT.replace("id: 17", "id: 18").encode())
+    assert one.words is other.words is third.words
+    assert one.words == CLIENT[: CLIENT.rindex("}") + 1].encode()
+    assert (third.id, third.correlation_id, third.flags) == (18, 9, 3)
+
+
+@pytest.mark.parametrize("text", ["id: 1 output { }", 'output { name: "é#" } # }', "output < >"])
+def test_words_that_may_hold_an_id_or_a_comment_are_not_remembered(text):
+    assert decode_request_header(text.encode()).words == b""
 
 
 def test_an_empty_header_says_nothing():

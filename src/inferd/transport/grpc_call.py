@@ -9,14 +9,14 @@ import asyncio
 import base64
 import functools
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
-from inferd.transport.access import joined
+from inferd.transport.access import Guard, joined
 from inferd.transport.call import Metadata, Method, Stream, Unary, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
@@ -126,7 +126,7 @@ class GrpcCall(GrpcInput):
                 handler = self._grpc.handler
                 self._drive(handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
-        self._read(data, [(start, stop)])
+        self._read(data, (start,), stop - start)
         if ends and not self.is_local_done:
             self.on_end()
 
@@ -420,15 +420,24 @@ def _encoded(metadata: Metadata) -> list[Field]:
     ]
 
 
-def prepare(head: RequestHead, methods: dict[bytes, Method], max_bytes: int) -> GrpcHead:
-    """Find out what a gRPC request's head asks for; kept in `head.use` for its repetitions.
+def prepare(head: RequestHead, methods: dict[bytes, Method], max_bytes: int) -> GrpcHead | None:
+    """Find out what a request's head asks for, None if that is not gRPC.
 
-    `max_bytes` is how much metadata a call may have.
+    It is kept in `head.use` for the head's repetitions. `max_bytes` is how much metadata a call
+    may have.
     """
+    if head.base is not None and (known := head.base.use) and known.fault is None:
+        grpc = grpc_messages.renew_grpc_head(known, head.changed)
+        if grpc is not None and head.size <= max_bytes:
+            if grpc.check_access is not None:
+                grpc.check_access = _access_check(grpc.method, head)
+            return grpc
+    if head.method != b"POST" or not grpc_messages.is_grpc(head):
+        return None
     grpc = grpc_messages.decode_grpc_head(head)
     grpc.method = method = methods.get(head.path)
     if method is not None and method.guard is not None:
-        grpc.check_access = functools.partial(method.guard.check, joined(head.fields))
+        grpc.check_access = _access_check(method, head)
     if grpc.fault is not None:
         return grpc
     if method is None:
@@ -441,3 +450,8 @@ def prepare(head: RequestHead, methods: dict[bytes, Method], max_bytes: int) -> 
         grpc.handler = method.handler
         grpc.is_plain = grpc.timeout_s is None and grpc.check_access is None
     return grpc
+
+
+def _access_check(method: Method, head: RequestHead) -> Callable[[], None]:
+    guard = cast("Guard", method.guard)
+    return functools.partial(guard.check, joined(head.fields))

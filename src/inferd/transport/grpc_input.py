@@ -6,6 +6,7 @@ what comes beyond a few of them stays as it came; meanwhile the client's window 
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
@@ -96,9 +97,9 @@ class GrpcInput(H2Stream):
             message = await self._inflate(message)
         return message
 
-    def on_data_run(self, data: Any, spans: list[tuple[int, int]]) -> None:
+    def on_data_run(self, data: Any, starts: Sequence[int], length: int) -> None:
         """See H2Stream."""
-        self._read(data, spans)
+        self._read(data, starts, length)
 
     def room(self) -> memoryview | None:
         """See H2Stream."""
@@ -112,29 +113,28 @@ class GrpcInput(H2Stream):
         if ends and not self.is_local_done:
             self.on_end()
 
-    def _read(self, data: Any, spans: list[tuple[int, int]]) -> None:
+    def _read(self, data: Any, starts: Sequence[int], length: int) -> None:
         if self._reader is None:
-            if self._is_refused(data, *spans[0]):
+            if self._is_refused(data, starts[0], starts[0] + length):
                 return
             self._is_begun = True
             self._reader = MessageReader(self._port.server.max_message_bytes, self._on_message)
-        count = 0
-        for start, stop in spans:
-            count += stop - start
+        count = length * len(starts)
         if self._hold(count):
             try:
-                for start, stop in spans:
-                    self._feed(data, start, stop)
+                if self._queue is None:
+                    self._reader.feed_run(data, starts, length)
+                else:
+                    for start in starts:
+                        self._queue_data(data, start, start + length)
             except GrpcFault as fault:
                 self._end(fault.status, fault.message)
             self._take(count)
 
-    def _feed(self, data: Any, start: int, stop: int) -> None:
+    def _queue_data(self, data: Any, start: int, stop: int) -> None:
         if self._reader is None:
             return  # what came before has ended the call
-        if self._queue is None:
-            self._reader.feed(data, start, stop)
-        elif self._backlog:
+        if self._backlog:
             self._backlog.append(bytes(data[start:stop]))
         else:
             self._read_some(data, start, stop)

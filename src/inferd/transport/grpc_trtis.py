@@ -25,7 +25,8 @@ from inferd.wire import trtis_grpc, trtis_status
 from inferd.wire.inline import NotFast
 from inferd.wire.trtis_answer import Answer
 from inferd.wire.trtis_grpc import SERVICE, Statuses
-from inferd.wire.trtis_infer import Form, InferHeader, status_of
+from inferd.wire.trtis_header import InferHeader
+from inferd.wire.trtis_infer import Form, status_of
 
 if TYPE_CHECKING:
     from inferd.observe.trace import Trace

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from inferd.transport.grpc_call import LEVELS, QUEUED_BYTES, GrpcCall, prepare
 from inferd.transport.grpc_input import SMALL_BYTES
-from inferd.wire.grpc_messages import PREFIX_BYTES, is_grpc
+from inferd.wire.grpc_messages import PREFIX_BYTES
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import DEFAULT_FRAME_BYTES, ErrorCode
 from inferd.wire.h2_request import RequestHead
@@ -130,7 +130,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self._came += data
             else:
                 self._came = data
-                self.server.turns.answer_soon(self)
+                self.server.turns.answer_read(self)
             return
         if self._is_direct:
             self._is_direct = False
@@ -261,9 +261,8 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def _open_stream(self, h2: H2Connection, stream_id: int, head: RequestHead) -> H2Stream:
         if head.use is None:
-            is_call = head.method == b"POST" and is_grpc(head)
             most = self.options.max_metadata_bytes
-            head.use = prepare(head, self.server.methods, most) if is_call else False
+            head.use = prepare(head, self.server.methods, most) or False
         if head.use is not False:
             return GrpcCall(h2, stream_id, head, self)
         return self.server.open_other(h2, stream_id, head, self)

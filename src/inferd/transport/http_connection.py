@@ -241,7 +241,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         # A client repeats its head as long as its requests look alike.
         if head and self._buffer.startswith(head, start, end):
             start += len(head)
-        else:
+        elif heads.changing is None or not (start := heads.changing.read(self._buffer, start, end)):
             start = self._read_head()
             if not start:
                 return False

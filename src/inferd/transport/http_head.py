@@ -5,10 +5,11 @@ from typing import cast
 
 from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_message import (
+    ChangingHead,
     HttpError,
     HttpRequest,
     body_length,
-    parse_changed_head,
+    changing_head,
     parse_head,
 )
 
@@ -19,17 +20,27 @@ _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-
 class HeadReader:
     """Reads one head after the other, and keeps the last one: most clients send it again.
 
-    `head` is its text, `request` what it says, `length` that of the body, -1 for chunks. `forward`
-    chooses the headers that become parameters.
+    `head` is its text, `request` what it says, `length` that of the body, -1 for chunks. A head in
+    which a part changes is `changing` instead, and `head` is empty. `forward` chooses the headers
+    that become parameters.
     """
 
-    __slots__ = ("_forward", "_max_body_bytes", "_max_bytes", "head", "length", "request")
+    __slots__ = (
+        "_forward",
+        "_max_body_bytes",
+        "_max_bytes",
+        "changing",
+        "head",
+        "length",
+        "request",
+    )
 
     def __init__(self, max_bytes: int, max_body_bytes: int, forward: HeaderForward | None) -> None:
         self._max_bytes = max_bytes
         self._max_body_bytes = max_body_bytes
         self._forward = forward
         self.head = b""
+        self.changing: ChangingHead | None = None
         self.request = cast("HttpRequest", None)
         self.length = 0
 
@@ -40,11 +51,7 @@ class HeadReader:
         """
         if len(head) > self._max_bytes:
             raise self._too_large(head)
-        request = None
-        if self._forward is None:
-            request = parse_changed_head(head, self.head, self.request)
-        if request is None:
-            request = parse_head(head, self._forward)
+        request = parse_head(head, self._forward)
         expectation = request.headers.get(b"expect")
         if (
             expectation is not None
@@ -54,6 +61,10 @@ class HeadReader:
             raise HttpError(417, "Expect may only be 100-continue")
         length = body_length(request, self._max_body_bytes)
         self.head, self.request, self.length = head, request, length
+        if self._forward is None:
+            self.changing = changing_head(head, request, self._max_bytes)
+            if self.changing is not None:
+                self.head = b""
         return request, length
 
     def check_partial(self, buffer: bytearray, start: int, end: int) -> None:

@@ -136,33 +136,57 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
 
 _CHANGING = b"\r\nNV-InferRequest:"
 _CHANGING_NAME = b"nv-inferrequest"
-_NOT_IN_VALUES = re.compile(rb"[^\t -~\x80-\xff]")  # RFC 9110, section 5.5
+_IN_VALUES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
+"""What a header's value may consist of (RFC 9110, section 5.5)."""
 
 
-def parse_changed_head(head: bytes, before: bytes, parsed: HttpRequest) -> HttpRequest | None:
-    """Return the request of a head that is the one `before` it but for the value of one header.
+class ChangingHead:
+    """A head around the value of its NV-InferRequest.
 
-    That is NV-InferRequest, in which clients of the old API have the ids of their requests: no
-    two of their heads are alike. None for any other; `parsed` is the request of `before`.
+    Clients of the old API have the ids of their requests there: no two of their heads are alike,
+    but most of them in all the rest.
+    """
+
+    __slots__ = ("_after", "_before", "_request", "_room")
+
+    def __init__(self, before: bytes, after: bytes, request: HttpRequest, room: int) -> None:
+        self._before = before
+        self._after = after
+        self._request = request
+        self._room = room  # for the value
+
+    def read(self, buffer: bytearray, start: int, end: int) -> int:
+        """Return where a head that differs in nothing else ends; 0 for any other.
+
+        The value it has is put into the request that was read before.
+        """
+        before = self._before
+        if not buffer.startswith(before, start, end):
+            return 0
+        start += len(before)
+        stop = buffer.find(b"\r", start, end)
+        if not 0 <= stop - start <= self._room or not buffer.startswith(self._after, stop, end):
+            return 0
+        value = bytes(buffer[start:stop])
+        if value.translate(None, _IN_VALUES):
+            return 0
+        self._request.headers[_CHANGING_NAME] = value.strip(b" \t")
+        return stop + len(self._after)
+
+
+def changing_head(head: bytes, request: HttpRequest, max_bytes: int) -> ChangingHead | None:
+    """Return what of `head`, which said `request`, the next ones may repeat; None without ids.
+
+    With another value they may have `max_bytes`.
     """
     start = head.find(_CHANGING)
     if start < 0:
         return None
     start += len(_CHANGING)
-    if head[:start] != before[:start]:
-        return None
-    end, end_before = head.index(b"\r\n", start), before.index(b"\r\n", start)
-    value = head[start:end].strip(b" \t")
-    if (
-        head[end:] != before[end_before:]
-        or parsed.headers[_CHANGING_NAME] != before[start:end_before].strip(b" \t")  # it came twice
-        or _NOT_IN_VALUES.search(value)
-    ):
-        return None
-    headers = {**parsed.headers, _CHANGING_NAME: value}
-    return HttpRequest(
-        parsed.method, parsed.target, headers, parsed.is_kept_alive, parsed.is_http_10
-    )
+    stop = head.index(b"\r\n", start)
+    if request.headers[_CHANGING_NAME] != head[start:stop].strip(b" \t"):
+        return None  # it came twice, or goes on in the next line
+    return ChangingHead(head[:start], head[stop:], request, max_bytes - len(head) + stop - start)
 
 
 def forwarded_of(

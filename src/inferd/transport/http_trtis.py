@@ -25,9 +25,10 @@ from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, S
 from inferd.wire import trtis_http, trtis_status
 from inferd.wire.inline import NotFast
 from inferd.wire.trtis_answer import Answer
+from inferd.wire.trtis_header import InferHeader
 from inferd.wire.trtis_http import Body, decode_request_header
 from inferd.wire.trtis_infer import STATUS as STATUS_CODES
-from inferd.wire.trtis_infer import InferHeader, status_of
+from inferd.wire.trtis_infer import status_of
 
 if TYPE_CHECKING:
     from inferd.observe.trace import Trace
@@ -217,7 +218,9 @@ class TrtisRoutes:
         if not header.is_old:
             headers += b"NV-InferResponse: %b\r\n" % answer.line()
         is_binary = _format_of(request.target) == "binary"
-        buffers = [data for data in answer.buffers if data is not None]
+        buffers = answer.buffers
+        if None in buffers:
+            buffers = [data for data in buffers if data is not None]
         buffers.append(answer.message() if is_binary else answer.lines())
         return HttpAnswer(200, buffers, _OCTETS, headers)
 

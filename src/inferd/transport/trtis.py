@@ -26,8 +26,9 @@ from inferd.transport.lane import Lane
 from inferd.transport.overload import copied_bytes
 from inferd.wire import trtis_status
 from inferd.wire.trtis_answer import Answer
+from inferd.wire.trtis_header import InferHeader
 from inferd.wire.trtis_http import StatusLine
-from inferd.wire.trtis_infer import Form, InferHeader, Source
+from inferd.wire.trtis_infer import Form, Source
 from inferd.wire.trtis_status import ModelRow, ServerRow, VersionRow
 
 STATUS, HEALTH, CONTROL = "status_stats", "health_stats", "model_control_stats"

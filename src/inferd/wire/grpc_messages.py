@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -50,7 +50,7 @@ class GrpcFault(Exception):
 
 # --- heads ---
 
-_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_MOST_DIGITS = 8  # of a timeout
 _UNIT_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _OURS = frozenset(
     (
@@ -98,11 +98,7 @@ def decode_grpc_head(head: RequestHead) -> GrpcHead:
     grpc = GrpcHead()
     for name, value in head.fields:
         if name == b"grpc-timeout":
-            match = _TIMEOUT.fullmatch(value)
-            if match is None:
-                grpc.fault = GrpcFault(INTERNAL, "grpc-timeout is not a number and a unit")
-            else:
-                grpc.timeout_s = int(match[1]) * _UNIT_S[match[2]]
+            _take_timeout(grpc, value)
         elif name == b"grpc-encoding":
             grpc.encoding = value
             if value != b"identity" and value not in WINDOW_BITS:
@@ -113,6 +109,29 @@ def decode_grpc_head(head: RequestHead) -> GrpcHead:
         elif name == b"grpc-accept-encoding":
             grpc.accepted = frozenset(one.strip() for one in value.split(b","))
     return grpc
+
+
+def renew_grpc_head(grpc: GrpcHead, changed: list[Field]) -> GrpcHead | None:
+    """Return what a head says that has other values than that of `grpc` in the fields `changed`.
+
+    Those are a deadline, or metadata; None when there is anything else, to be decoded anew.
+    """
+    fresh: GrpcHead = grpc.__copy__()  # type: ignore[attr-defined]
+    for name, value in changed:
+        if name == b"grpc-timeout":
+            _take_timeout(fresh, value)
+        elif name in _OURS:
+            return None
+    return fresh
+
+
+def _take_timeout(grpc: GrpcHead, value: bytes) -> None:
+    digits, unit_s = value[:-1], _UNIT_S.get(value[-1:])
+    if unit_s is None or len(digits) > _MOST_DIGITS or not digits.isdigit():
+        grpc.timeout_s = None
+        grpc.fault = GrpcFault(INTERNAL, "grpc-timeout is not a number and a unit")
+    else:
+        grpc.timeout_s = int(digits) * unit_s
 
 
 def decode_metadata(head: RequestHead) -> list[tuple[str, str | bytes]]:
@@ -197,6 +216,26 @@ class MessageReader:
             else:
                 self._is_compressed = flag == 1
                 self._begin(length)
+
+    def feed_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+        """Take `length` bytes of `data` from each of `starts`, evenly spaced; else as `feed`."""
+        while starts:
+            count = 1
+            if len(starts) > 1:
+                count = max(1, min(len(starts), self.missing_bytes // length))
+            if count > 1:
+                self._copy_run(data, starts[:count], length)
+            else:
+                self.feed(data, starts[0], starts[0] + length)
+            starts = starts[count:]
+
+    def _copy_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+        """Copy pieces of the message that is coming: at once, not each by itself."""
+        shape = len(starts), length
+        there = np.ndarray(shape, np.uint8, data, starts[0], (starts[1] - starts[0], 1))
+        here = np.ndarray(shape, np.uint8, self._message, self._filled)
+        here[:] = there
+        self.filled(shape[0] * length)
 
     def room(self) -> memoryview | None:
         """Return what is still to be filled of the message that is coming, None for nothing."""

@@ -2,10 +2,16 @@
 
 from inferd.wire.h2_frames import CONTROL_FRAME_BYTES, ConnectionFault, ErrorCode
 from inferd.wire.h2_hpack import Field, HeaderDecoder
-from inferd.wire.h2_request import MalformedRequest, RequestHead, decode_request_head
+from inferd.wire.h2_request import (
+    MalformedRequest,
+    RequestHead,
+    decode_request_head,
+    renew_request_head,
+)
 
 _REMEMBERED_HEADS = 64
 _REMEMBERED_BYTES = 4096
+_REMEMBERED_BASES = 8
 _DECODED_LISTS = 8  # times the limit: so much is decoded, to refuse the one stream alone
 _UNDECODED_BLOCKS = 4  # times the limit
 
@@ -14,7 +20,8 @@ class HeaderBlocks:
     """Blocks in, heads out.
 
     A client that repeats a call sends the same block, which means the same as long as the dynamic
-    table does not change: with any insertion, eviction or change of size all is forgotten.
+    table does not change: with any insertion, eviction or change of size all is forgotten. What a
+    head's fields mean never changes: one that differs from another in a few values is made of that.
     `max_block_bytes` is how much of a block is kept at all.
     """
 
@@ -22,6 +29,7 @@ class HeaderBlocks:
         self.max_block_bytes = max(_UNDECODED_BLOCKS * max_bytes, CONTROL_FRAME_BYTES)
         self._decoder = HeaderDecoder(_DECODED_LISTS * max_bytes)
         self._heads: dict[bytes, RequestHead | MalformedRequest] = {}
+        self._bases: dict[tuple[object, ...], tuple[list[Field], RequestHead]] = {}
         self._block = bytearray()
         self._frame_count = 0
 
@@ -53,14 +61,28 @@ class HeaderBlocks:
         if head is not None:
             return head
         fields, size = self._decode(block)
-        try:
-            head = decode_request_head(fields, size)
-        except MalformedRequest as error:
-            head = error
+        head = self._head(fields, size)
         if not self._decoder.is_table_changed and max(size, len(block)) <= _REMEMBERED_BYTES:
             if len(self._heads) >= _REMEMBERED_HEADS:
                 self._heads.clear()
             self._heads[block] = head
+        return head
+
+    def _head(self, fields: list[Field], size: int) -> RequestHead | MalformedRequest:
+        key = (len(fields), *fields[:4])  # as many, and the same pseudo-header fields: worth a try
+        known = self._bases.get(key)
+        if known is not None:
+            head = renew_request_head(fields, size, *known)
+            if head is not None:
+                return head
+        try:
+            head = decode_request_head(fields, size)
+        except MalformedRequest as error:
+            return error
+        if size <= _REMEMBERED_BYTES and len({name for name, _ in fields}) == len(fields):
+            if len(self._bases) >= _REMEMBERED_BASES:
+                self._bases.clear()
+            self._bases[key] = fields, head
         return head
 
     def trailers(self, block: bytes) -> list[Field]:

@@ -1,12 +1,14 @@
 """HPACK: header blocks to fields and back (RFC 7541).
 
-Tables, integers and Huffman codes are the hpack library's. The walk over a block is ours: it must
-tell whether the block touched the dynamic table, and costs a third of the library's.
+The static table, long integers and Huffman codes are the hpack library's. The walk over a block and
+the dynamic table are ours: we must know whether a block touched the table, and a client that sends
+other metadata with each call touches it each time. Tests hold every step against the library.
 
 The encoder never touches the peer's dynamic table, so a block it makes means the same on every
 connection and can be made once.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -38,7 +40,9 @@ class HeaderDecoder:
 
     def __init__(self, max_list_bytes: int) -> None:
         self._max_list_bytes = max_list_bytes
-        self._table = HeaderTable()
+        self._table: deque[Field] = deque()  # the newest first
+        self._table_bytes = 0
+        self._max_table_bytes = TABLE_BYTES
         self.is_table_changed = False
 
     def decode(self, block: bytes) -> tuple[list[Field], int]:
@@ -57,7 +61,6 @@ class HeaderDecoder:
 
     def _decode(self, block: bytes) -> tuple[list[Field], int]:
         table = self._table
-        dynamic = table.dynamic_entries
         fields: list[Field] = []
         at, size, end = 0, 0, len(block)
         while at < end:
@@ -70,16 +73,14 @@ class HeaderDecoder:
                 if 0 < index <= _STATIC_COUNT:
                     field = _STATIC[index - 1]
                 else:
-                    field = dynamic[index - _STATIC_COUNT - 1] if index else _no_field()
-            elif first & 0x40:  # literal with incremental indexing, section 6.2.1
-                field, at = self._literal(block, at, 6)
-                table.add(*field)
-                self.is_table_changed = True
-            elif first & 0x20:  # dynamic table size update, section 6.3
+                    field = table[index - _STATIC_COUNT - 1] if index else _no_field()
+            elif first & 0x60 == 0x20:  # dynamic table size update, section 6.3
                 at = self._resize(block, at, is_first=not fields)
                 continue
-            else:  # literal without indexing, or never indexed, sections 6.2.2 and 6.2.3
-                field, at = self._literal(block, at, 4)
+            else:
+                field, at = self._literal(block, at, end)
+                if first & 0x40:
+                    self._insert(field)
             size += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD
             if size > self._max_list_bytes:
                 msg = f"a header list is larger than {self._max_list_bytes} bytes"
@@ -87,23 +88,55 @@ class HeaderDecoder:
             fields.append(field)
         return fields, size
 
-    def _literal(self, block: bytes, at: int, prefix_bits: int) -> tuple[Field, int]:
-        index, at = _integer(block, at, prefix_bits)
-        if index:
-            name = self._table.get_by_index(index)[0]
+    def _literal(self, block: bytes, at: int, end: int) -> tuple[Field, int]:
+        """Read a literal.
+
+        With incremental indexing, section 6.2.1; without, or never indexed, sections 6.2.2, 6.2.3.
+        """
+        bits = 6 if block[at] & 0x40 else 4
+        index = block[at] & (0x3F if bits == 6 else 0x0F)
+        if index == 0x3F or (index == 0x0F and bits == 4):
+            index, at = _integer(block, at, bits)
         else:
+            at += 1
+        if not index:
             name, at = _text(block, at)
+        elif index <= _STATIC_COUNT:
+            name = _STATIC[index - 1][0]
+        else:
+            name = self._table[index - _STATIC_COUNT - 1][0]
+        length = block[at]
+        stop = at + 1 + length
+        if length < 0x7F and stop <= end:  # short, and without Huffman codes
+            return (name, block[at + 1 : stop]), stop
         value, at = _text(block, at)
         return (name, value), at
+
+    def _insert(self, field: Field) -> None:
+        self.is_table_changed = True
+        self._table.appendleft(field)
+        self._table_bytes += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD
+        if self._table_bytes > self._max_table_bytes:
+            self._evict()
 
     def _resize(self, block: bytes, at: int, *, is_first: bool) -> int:
         size, at = _integer(block, at, 5)
         if not is_first or size > TABLE_BYTES:
             msg = "a table size update is misplaced or larger than SETTINGS_HEADER_TABLE_SIZE"
             raise HPACKError(msg)
-        self._table.maxsize = size
+        self._max_table_bytes = size
+        self._evict()
         self.is_table_changed = True
         return at
+
+    def _evict(self) -> None:
+        """Take out the oldest fields till the rest has room, were it the newest (section 4.4)."""
+        table, room = self._table, self._max_table_bytes
+        used = self._table_bytes
+        while used > room:
+            name, value = table.pop()
+            used -= len(name) + len(value) + _FIELD_OVERHEAD
+        self._table_bytes = used
 
 
 def _no_field() -> Field:

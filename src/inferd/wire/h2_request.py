@@ -19,7 +19,8 @@ class RequestHead(msgspec.Struct, gc=False):
     One head serves every request of a connection that repeats its block, so it is never changed;
     `use` is where the application keeps what it made of it. `fields` are without pseudo-header
     fields, `size` counts all as SETTINGS_MAX_HEADER_LIST_SIZE does. `content_length` is -1 when
-    the request does not say it.
+    the request does not say it. `base` is a head of which only the values of `changed` are others;
+    both are only told where that is known.
     """
 
     method: bytes
@@ -29,6 +30,8 @@ class RequestHead(msgspec.Struct, gc=False):
     size: int
     content_length: int = -1
     use: Any = None
+    base: "RequestHead | None" = None
+    changed: list[Field] = []
 
 
 _PSEUDO = frozenset((b":method", b":path", b":scheme", b":authority"))
@@ -50,12 +53,7 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
     for name, value in fields:
         if not name.startswith(b":"):
             break
-        if (
-            name not in _PSEUDO
-            or name in pseudo
-            or value.strip(_SPACE) != value
-            or _FORBIDDEN.search(value)
-        ):
+        if name not in _PSEUDO or name in pseudo or not _is_clean(value):
             raise MalformedRequest(_named("pseudo-header field", name))
         pseudo[name] = value
         count += 1
@@ -75,6 +73,41 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
     return RequestHead(method, path, pseudo.get(b":authority", b""), ordinary, size, length)
 
 
+def renew_request_head(
+    fields: list[Field], size: int, base_fields: list[Field], base: RequestHead
+) -> RequestHead | None:
+    """Return the head of `fields`, if it says the same as `base` but for values that stand alone.
+
+    `base_fields` are those `base` was decoded from. A client that sends deadlines, ids and traces
+    changes nothing else. None for any other list, malformed ones among them: it is to be decoded.
+    """
+    changed: list[Field] = []
+    for field, known in zip(fields, base_fields, strict=True):
+        if field is known or field == known:
+            continue
+        name, value = field
+        if (
+            name != known[0]
+            or len(name) > _MOST_REMEMBERED
+            or not _is_plain(name)
+            or not (value.isalnum() or _is_clean(value))
+        ):
+            return None
+        changed.append(field)
+    ordinary = fields[len(fields) - len(base.fields) :]
+    return RequestHead(
+        base.method,
+        base.path,
+        base.authority,
+        ordinary,
+        size,
+        base.content_length,
+        None,
+        base,
+        changed,
+    )
+
+
 def check_fields(fields: list[Field]) -> int:
     """Check field names and values (sections 8.2.1 and 8.2.2); return the content length, or -1.
 
@@ -85,7 +118,7 @@ def check_fields(fields: list[Field]) -> int:
         is_plain = len(name) <= _MOST_REMEMBERED and _is_plain(name)
         if not is_plain and not _NAME.fullmatch(name):
             raise MalformedRequest(_named("field name", name))
-        if value.strip(_SPACE) != value or _FORBIDDEN.search(value):
+        if not _is_clean(value):
             raise MalformedRequest(_named("value of field", name))
         if is_plain:
             continue
@@ -97,6 +130,10 @@ def check_fields(fields: list[Field]) -> int:
                 raise MalformedRequest(msg)
             length = _number(value)
     return length
+
+
+def _is_clean(value: bytes) -> bool:
+    return value.strip(_SPACE) == value and not _FORBIDDEN.search(value)
 
 
 @lru_cache(maxsize=1024)

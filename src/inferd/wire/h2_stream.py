@@ -1,5 +1,6 @@
 """One HTTP/2 stream, where the connection and the application meet."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inferd.wire.h2_request import RequestHead
@@ -48,8 +49,8 @@ class H2Stream:
         """Take data[start:stop], which is only valid now; `ends`: nothing follows."""
         raise NotImplementedError
 
-    def on_data_run(self, data: Buffer, spans: list[tuple[int, int]]) -> None:
-        """Take the spans of `data` one after the other, as `on_data`; more DATA follows."""
+    def on_data_run(self, data: Buffer, starts: Sequence[int], length: int) -> None:
+        """Take `length` bytes from each of `starts`, which are evenly spaced; more DATA follows."""
         raise NotImplementedError
 
     def on_end(self) -> None:

@@ -5,6 +5,7 @@ gRPC has the message. All text is ASCII: what is not is escaped, as protobuf tex
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -27,43 +28,44 @@ class Piece(NamedTuple):
 
 
 class Answer:
-    """What an inference is answered with: the pieces of its header, and the bytes of each output.
+    """What an inference is answered with: its header but for the id, and the bytes of each output.
 
     An output that was given as classes, or put in shared memory, has None for its bytes.
     """
 
-    __slots__ = ("_id", "_pieces", "buffers")
+    __slots__ = ("_header", "_id", "buffers")
 
-    def __init__(self, model: str, version: str, batch_size: int, answer_id: int) -> None:
-        self._pieces = [_head_piece(model, version, batch_size)]
+    def __init__(self, header: Piece, answer_id: int, buffers: list[Any]) -> None:
+        self._header = header
         self._id = answer_id  # last in each form: the field of the highest number
-        self.buffers: list[Any] = []
-
-    def add(self, piece: Piece, data: Any) -> None:
-        """Add the next output."""
-        self._pieces.append(piece)
-        self.buffers.append(data)
+        self.buffers = buffers
 
     def line(self) -> bytes:
         """Return the header on one line."""
-        line = b"".join([piece.line for piece in self._pieces])
-        if len(line) > MAX_LINE_BYTES:
-            line = b"".join([piece.short for piece in self._pieces])
+        header = self._header
+        line = header.line if len(header.line) <= MAX_LINE_BYTES else header.short
         return line + b"id: %d" % self._id if self._id else line[:-1]
 
     def lines(self) -> bytes:
         """Return the header on many lines."""
-        lines = b"".join([piece.lines for piece in self._pieces])
+        lines = self._header.lines
         return lines + b"id: %d\n" % self._id if self._id else lines
 
     def message(self) -> bytes:
         """Return the header as a message."""
-        message = b"".join([piece.message for piece in self._pieces])
+        message = self._header.message
         return message + b"\x28" + encode_varint(self._id) if self._id else message
 
 
+def joined(pieces: Iterable[Piece]) -> Piece:
+    """Return all of `pieces`, the one behind the other, as one."""
+    rows = list(pieces)
+    return Piece(*(b"".join([piece[form] for piece in rows]) for form in range(4)))
+
+
 @lru_cache(maxsize=1024)
-def _head_piece(model: str, version: str, batch_size: int) -> Piece:
+def head_piece(model: str, version: str, batch_size: int) -> Piece:
+    """Return what is said before the outputs."""
     name, number = escape(model), int(version)
     parts = [b'model_name: "%b"' % name, b"model_version: %d" % number]
     parts.append(b"batch_size: %d" % batch_size)

@@ -14,8 +14,9 @@ from inferd.errors import InferdError, InvalidRequest, Refused
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.proto import message_class, parse
+from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis_http import CODE_NAMES, encode_request_header
-from inferd.wire.trtis_infer import SUCCESS, InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis_infer import SUCCESS
 from inferd.wire.trtis_status import PACKAGE
 
 Array = np.ndarray[Any, Any]

@@ -4,6 +4,7 @@ Messages that different versions wrote with different fields under one number sh
 them; to protobuf's own reader a field of another wire type is an unknown one.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from inferd.errors import InvalidRequest
@@ -21,32 +22,42 @@ def decode_fields(view: memoryview, what: str) -> dict[int, list[Any]]:
     Raises InvalidRequest for what cannot be read as `what`, and for too many fields.
     """
     fields: dict[int, list[Any]] = {}
+    for tag, value, _ in each_field(view, what):
+        fields.setdefault(tag, []).append(value)
+    return fields
+
+
+def each_field(view: memoryview, what: str) -> Iterator[tuple[int, Any, slice]]:
+    """Yield the tag of each field, its number or view, and where that lies. Raises as above."""
     value: Any
     at, end, count = 0, len(view), 0
     try:
         while at < end:
-            tag, at = _varint(view, at)
+            tag, at = read_varint(view, at)
             if tag & 7 == _TEXT:
-                size, at = _varint(view, at)
-                if at + size > end:
+                size, at = read_varint(view, at)
+                span = slice(at, at + size)
+                if span.stop > end:
                     raise ValueError
-                value, at = view[at : at + size], at + size
+                value, at = view[span], span.stop
             elif tag & 7 == _VARINT:
-                value, at = _varint(view, at)
+                value, stop = read_varint(view, at)
+                span, at = slice(at, stop), stop
             else:
-                value, at = 0, _skipped(view, tag, at)
-            fields.setdefault(tag, []).append(value)
+                value, stop = 0, _skipped(view, tag, at)
+                span, at = slice(at, stop), stop
             count += 1
             if count > _MAX_FIELDS:
                 msg = f"the request has more than {_MAX_FIELDS} fields"
                 raise InvalidRequest(msg)
+            yield tag, value, span
     except ValueError:
         msg = f"the message cannot be read as {what}"
         raise InvalidRequest(msg) from None
-    return fields
 
 
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
+def read_varint(view: memoryview, at: int) -> tuple[int, int]:
+    """Return the number at `at`, of at most 64 bits, and where it ends. Raises ValueError."""
     value = 0
     for shift, byte in enumerate(view[at : at + 10]):
         value |= (byte & 0x7F) << (7 * shift)

@@ -4,18 +4,22 @@ An inference is taken apart and put together by hand, so that tensors stay views
 them is parsed by protobuf. Statuses stand inside of answers: for gRPC itself each call succeeds.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from inferd.errors import InvalidRequest
 from inferd.wire.proto import message_class, parse
 from inferd.wire.trtis_answer import Answer
-from inferd.wire.trtis_fields import UINT64, decode_fields
+from inferd.wire.trtis_fields import UINT64, decode_fields, each_field, read_varint
+from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis_http import shortened
-from inferd.wire.trtis_infer import SUCCESS, InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis_infer import SUCCESS
 from inferd.wire.trtis_regions import decode_memory_call
 from inferd.wire.trtis_status import PACKAGE
 from inferd.wire.v2_grpc_fields import (
     MAX_MESSAGE_BYTES,
+    Layout,
+    Split,
     decode_text,
     encode_field,
     encode_varint,
@@ -30,6 +34,11 @@ _LATEST = -1
 _MAX_HEADER_BYTES = 128 << 10
 """More would hold up the event loop, and no model takes as much."""
 
+_MOST_WORDS, _MOST_INPUTS = 2048, 64
+"""A message with more beside its raw inputs, in bytes, or with more of those is not remembered."""
+
+_MOST_TIMES = 64
+
 
 class Asked(NamedTuple):
     """An InferRequest: `version` is "" for the latest."""
@@ -43,29 +52,34 @@ class Asked(NamedTuple):
 class RawInputs:
     """The raw inputs of a message: a Source."""
 
-    __slots__ = ("_at", "_raw", "data")
+    __slots__ = ("_at", "data", "raw")
 
     def __init__(self, data: Any, raw: list[memoryview]) -> None:
         self.data = data
-        self._raw = raw
+        self.raw = raw
         self._at = 0
 
     def take(self, name: str, size_bytes: int) -> memoryview:
         """See Source."""
-        if self._at == len(self._raw):
-            msg = f"there is no raw input for '{name}', the request has {len(self._raw)} in all"
+        if self._at == len(self.raw):
+            msg = f"there is no raw input for '{name}', the request has {len(self.raw)} in all"
             raise InvalidRequest(msg)
-        raw = self._raw[self._at]
+        raw = self.raw[self._at]
         self._at += 1
         if len(raw) != size_bytes:
             msg = f"the raw input for '{name}' has {len(raw)} bytes, expected {size_bytes}"
             raise InvalidRequest(msg)
         return raw
 
+    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+        """See Source."""
+        raw = self.raw
+        return raw if tuple(map(len, raw)) == sizes_bytes else None
+
     def check_used_up(self) -> None:
         """See Source."""
-        if self._at != len(self._raw):
-            msg = f"the request has {len(self._raw)} raw inputs, expected {self._at}"
+        if self._at != len(self.raw):
+            msg = f"the request has {len(self.raw)} raw inputs, expected {self._at}"
             raise InvalidRequest(msg)
 
     def rewind(self) -> None:
@@ -78,7 +92,11 @@ class RawInputs:
 
 def decode_infer_request(data: Any) -> Asked:
     """Return what an InferRequest asks for; raw inputs are views. Raises InvalidRequest."""
-    fields = decode_fields(memoryview(data), "an InferRequest")
+    known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else _Known()
+    if (asked := known.read(data)) is not None:
+        return asked
+    view = memoryview(data)
+    fields = decode_fields(view, "an InferRequest")
     # A message that comes in parts is merged, of all else the last one counts (protobuf, encoding).
     described = b"".join(fields.get(_HEADER, ()))
     if len(described) > _MAX_HEADER_BYTES:
@@ -88,7 +106,91 @@ def decode_infer_request(data: Any) -> Asked:
     model = decode_text(bytes(fields.get(_NAME, (b"",))[-1]))
     text, number = (fields.get(tag, (None,))[-1] for tag in (_VERSION_TEXT, _VERSION_NUMBER))
     version = _version(text, number, header)
-    return Asked(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
+    asked = Asked(model, version, header, RawInputs(data, fields.get(_RAW_INPUT, [])))
+    known.note(view, described, asked)
+    return asked
+
+
+class _Known:
+    """What messages of one length to one model are like, where one is like the one before."""
+
+    __slots__ = ("_asked", "_layout", "_times")
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None  # where lies what changes: the id, and raw inputs
+        self._asked = Asked("", "", InferHeader(), RawInputs(b"", []))  # what all the rest says
+        self._times = 0
+
+    def read(self, data: Any) -> Asked | None:
+        """Return what a message asks for, None if it is not known."""
+        if self._layout is None or (found := self._layout.cut(data)) is None:
+            return None
+        number, raw = found
+        model, version, plain, _ = self._asked
+        # copy.copy() would look for this method, in five times the time.
+        header: InferHeader = plain.__copy__()  # type: ignore[attr-defined]
+        if number:
+            try:
+                header.id, end = read_varint(memoryview(number), 0)
+            except ValueError:
+                return None
+            if end != len(number):  # there is more than the id
+                return None
+        return Asked(model, version, header, RawInputs(data, raw))
+
+    def note(self, view: memoryview, described: bytes, asked: Asked) -> None:
+        """Remember what a message asks for, whose header is `described`, if it may come again.
+
+        The first one may not: texts make each message as long as no other. Those of sequences
+        neither. Who sends always others is not followed for ever.
+        """
+        self._times += 1
+        header = asked.header
+        if header.is_old or header.correlation_id or header.flags:
+            return
+        if (
+            1 < self._times <= _MOST_TIMES
+            and len(view) - sum(map(len, asked.raw.raw)) <= _MOST_WORDS
+        ):
+            self._layout = None
+            number = encode_varint(header.id) if header.id else b""
+            words = described.removesuffix(b"\x28" + number) if number else described
+            split = _split(view, len(number))
+            if split is not None and _is_without_id(words):
+                self._layout = Layout(view, split)
+                plain: InferHeader = header.__copy__()  # type: ignore[attr-defined]
+                plain.words = words
+                self._asked = Asked(asked.model, asked.version, plain, RawInputs(b"", []))
+
+
+@lru_cache(maxsize=512)
+def _known(_size: int, _model: bytes) -> _Known:
+    return _Known()
+
+
+def _is_without_id(words: bytes) -> bool:
+    """Tell whether `words` are a whole header without id: then it was the last field."""
+    try:
+        return not parse(f"{PACKAGE}.InferRequestHeader", words).id
+    except InvalidRequest:
+        return False
+
+
+def _split(view: memoryview, id_size: int) -> Split | None:
+    """Return where in a message its id and its raw inputs lie, None unless it has one header."""
+    ends = []
+    raw = []
+    for tag, _, span in each_field(view, "an InferRequest"):
+        if tag == _HEADER:
+            ends.append(span.stop)
+        elif tag == _RAW_INPUT:
+            raw.append(span)
+    if len(ends) != 1 or len(raw) > _MOST_INPUTS:
+        return None
+    [end] = ends
+    spans = [slice(end - id_size, end)] if id_size else []
+    number = bytes(view[end - id_size : end])
+    return Split(b"", number, [view[span] for span in raw], [*spans, *raw])
 
 
 def _version(text: memoryview | None, number: int | None, header: InferHeader) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from inferd.errors import InvalidRequest
 from inferd.wire.trtis_answer import escape
-from inferd.wire.trtis_infer import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
 from inferd.wire.trtis_text import read_header
 
 REQUEST = "NV-InferRequest"
@@ -38,15 +38,60 @@ _STATEMENT = re.compile(
 _DIM = re.compile("[0-9]+")
 _INPUT, _OUTPUT = 9, 12  # the last groups of their statements
 _LONGEST_REMEMBERED = 256
+_IDS = re.compile(
+    rf" ?(?:correlation_id: ?{_LARGE}(?: |\Z))?(?:id: ?{_LARGE}(?: |\Z))?"
+    rf"(?:flags: ?{_SMALL} ?)?".encode()
+)
+"""What changes from request to request, as clients write it behind the tensors."""
+_MOST_WORDS = 2048
 
 
 def decode_request_header(value: bytes) -> InferHeader:
     """Return what an NV-InferRequest header says. Raises InvalidRequest."""
+    end = value.rfind(b"}") + 1
+    if 0 < end <= _MOST_WORDS:
+        known = _remembered_words(value[:end])
+        ids = _IDS.fullmatch(value, end) if known is not None else None
+        if known is not None and ids is not None:
+            correlation_id, request_id, flags = map(int, ids.groups(b"0"))
+            return InferHeader(
+                known.batch_size,
+                known.inputs,
+                known.outputs,
+                correlation_id,
+                request_id,
+                flags,
+                words=known.words,
+            )
     try:
         text = value.decode()
     except UnicodeDecodeError:
         msg = f"{REQUEST} cannot be read: it is not UTF-8"
         raise InvalidRequest(msg) from None
+    return _usual_header(text) or read_header(text)
+
+
+@lru_cache(maxsize=1024)
+def _remembered_words(words: bytes) -> InferHeader | None:
+    """Return what `words` say of tensors, None if they say anything else.
+
+    A client describes its tensors in the same words in each of its requests; in them there are no
+    ids, which would make them others each time. Never to be changed.
+    """
+    if b"id:" in words:
+        return None
+    try:
+        header = _usual_header(words.decode())
+    except UnicodeDecodeError:
+        return None
+    if header is None or header.flags:
+        return None
+    header.words = words
+    return header
+
+
+def _usual_header(text: str) -> InferHeader | None:
+    """Return what `text` says if all of it is written as clients do, else None."""
     inputs: list[Any] = []
     outputs: list[Any] = []
     header = InferHeader(inputs=inputs, outputs=outputs)
@@ -61,14 +106,14 @@ def decode_request_header(value: bytes) -> InferHeader:
                 continue
         match = _STATEMENT.match(text, at)
         if match is None:
-            return read_header(text)
+            return None
         at = match.end()
         field, number = match.group(1, 2) if match.lastindex == 2 else match.group(3, 4)
         if field is None:
             tensor = _tensor_of(match)
             (inputs if type(tensor) is InputHeader else outputs).append(tensor)
         elif getattr(header, field):
-            return read_header(text)  # which says that it comes twice
+            return None  # it comes twice
         else:
             setattr(header, field, int(number))
     return header
@@ -116,6 +161,15 @@ class Body:
             )
             raise InvalidRequest(msg)
         return self.data[start:end]
+
+    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+        """See Source."""
+        data, at = self.data, 0
+        taken = []
+        for size in sizes_bytes:
+            taken.append(data[at : at + size])
+            at += size
+        return taken if at == len(data) else None
 
     def check_used_up(self) -> None:
         """See Source."""

@@ -5,11 +5,9 @@ none at all. What it leaves out is in the model's configuration; a `Form` knows 
 before 0.11 ("old" here) give the bytes of one item instead of dims, and are answered likewise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any, Protocol
-
-import msgspec
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import (
@@ -26,9 +24,10 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_ELEMENTS, INLINE_STRINGS, NotFast
-from inferd.wire.trtis_answer import Answer, raw_piece
+from inferd.wire.trtis_answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis_classes import classes_piece
-from inferd.wire.v2_shared_memory import Reference, check_spans, read_input
+from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
+from inferd.wire.v2_shared_memory import check_spans, read_input
 
 STATUS = {
     Code.UNKNOWN: 2,
@@ -53,41 +52,8 @@ START, END = 1, 2
 _MAX_SPAN = 2**60
 """numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
 
-
-class InputHeader(msgspec.Struct, gc=False):
-    """InferRequestHeader.Input; `byte_size` is that of one item, of old clients.
-
-    Sizes of 0 and no `dims` mean that nothing was said.
-    """
-
-    name: str = ""
-    dims: tuple[int, ...] = ()
-    batch_byte_size: int = 0
-    shared: Reference | None = None
-    byte_size: int = 0
-
-
-class OutputHeader(msgspec.Struct, gc=False):
-    """InferRequestHeader.Output; with `top_k` > 0 classes are wanted."""
-
-    name: str = ""
-    top_k: int = 0
-    shared: Reference | None = None
-    byte_size: int = 0
-
-
-class InferHeader(msgspec.Struct, gc=False):
-    """InferRequestHeader. `is_old`: the client is from before 0.11."""
-
-    batch_size: int = 0
-    inputs: list[InputHeader] = []
-    outputs: list[OutputHeader] = []
-    correlation_id: int = 0
-    id: int = 0
-    flags: int = 0
-    priority: int = 0
-    timeout_us: int = 0
-    is_old: bool = False
+_MOST_PLANS = 64
+"""So many are remembered of each model."""
 
 
 class Source(Protocol):
@@ -97,6 +63,10 @@ class Source(Protocol):
 
     def take(self, name: str, size_bytes: int) -> Any:
         """Return the bytes of input `name`: a view. Raises InvalidRequest unless it has so many."""
+        ...
+
+    def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
+        """Return the bytes of all inputs, None unless they have just these sizes."""
         ...
 
     def check_used_up(self) -> None:
@@ -135,10 +105,27 @@ class _Rule:
         )
 
 
-class Form:
-    """What requests to a model are like, made of its `config`. Nothing here ever changes.
+class _Plan:
+    """What a header means that says so in words seen before; `inputs` lack data.
 
-    `labels` are those of its outputs, by name.
+    `said` is what the latest answer did, which `answered` tells.
+    """
+
+    __slots__ = ("answered", "inputs", "said", "sizes_bytes", "wanted")
+
+    def __init__(self, request: InferRequest) -> None:
+        self.inputs = [(one.name, one.datatype, one.shape) for one in request.inputs]
+        self.sizes_bytes = tuple(len(one.data) for one in request.inputs)
+        self.wanted = request.outputs
+        self.answered: list[Any] = []
+        self.said = joined(())
+
+
+class Form:
+    """What requests to a model are like, made of its `config`.
+
+    `labels` are those of its outputs, by name. It remembers what usual requests mean, and for that
+    has one thread.
     """
 
     def __init__(self, config: ModelConfig, labels: Mapping[str, Labels]) -> None:
@@ -152,6 +139,12 @@ class Form:
         self._inputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.input)}
         self._outputs = {one.name: _Rule(one, 1 << i) for i, one in enumerate(config.output)}
         self._least_inputs = sum(not one.optional for one in config.input)
+        self._plans: dict[bytes, _Plan] = {}
+
+    @property
+    def known_words(self) -> Collection[bytes]:
+        """The words whose meaning is remembered: see InferHeader."""
+        return self._plans.keys()
 
     # --- requests ---
 
@@ -169,6 +162,36 @@ class Form:
         Raises InvalidRequest, and as `resolve` does; NotFast, if `on_loop`, for what belongs in a
         thread.
         """
+        plan = self._plans.get(header.words)
+        if plan is not None and (data := source.take_all(plan.sizes_bytes)) is not None:
+            inputs = [Tensor(*one, data) for one, data in zip(plan.inputs, data, strict=True)]
+            request = InferRequest(self._name, version, "", inputs, plan.wanted)
+        else:
+            request = self._read(version, header, source, resolve, on_loop=on_loop)
+        if header.id:
+            request.id = str(header.id)
+        if header.correlation_id or header.flags:
+            request.sequence = _sequence(header)
+        request.priority = header.priority
+        request.timeout_us = header.timeout_us
+        return request
+
+    def decode_long(
+        self, version: str, header: InferHeader, source: Source, resolve: Resolve
+    ) -> InferRequest:
+        """Return what `decode_request` could not, in a thread."""
+        return self.decode_request(version, header, source, resolve, on_loop=False)
+
+    def _read(
+        self,
+        version: str,
+        header: InferHeader,
+        source: Source,
+        resolve: Resolve,
+        *,
+        on_loop: bool,
+    ) -> InferRequest:
+        """Return the request without what stands beside the words of `header`."""
         batch = header.batch_size
         if not 1 <= batch <= self._most:
             raise self._bad_batch(batch)
@@ -195,14 +218,21 @@ class Form:
                 tensor.data = source.take(one.name, size)
         source.check_used_up()
         request = InferRequest(self._name, version, "", inputs, wanted)
-        if header.id:
-            request.id = str(header.id)
-        if header.correlation_id or header.flags:
-            request.sequence = _sequence(header)
-        request.priority = header.priority
-        request.timeout_us = header.timeout_us
         self._place(header, request, spans, resolve)
+        if header.words and self._is_plain(header):
+            self._remember(header.words, _Plan(request))
         return request
+
+    def _is_plain(self, header: InferHeader) -> bool:
+        """Tell whether all tensors come and go as they are, in sizes that do not vary."""
+        return not any(
+            one.shared is not None or self._inputs[one.name].is_text for one in header.inputs
+        ) and not any(one.shared is not None or one.top_k for one in header.outputs)
+
+    def _remember(self, words: bytes, plan: _Plan) -> None:
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[words] = plan
 
     def _input(self, rule: _Rule, given: InputHeader, batch: int) -> tuple[Tensor, int]:
         """Return the tensor that is given, without its data, and how many bytes these have."""
@@ -218,12 +248,6 @@ class Form:
         if said and said != size:
             raise self._bad_size(rule, said, size, batch)
         return Tensor(rule.name, rule.datatype, shape, b""), size
-
-    def decode_long(
-        self, version: str, header: InferHeader, source: Source, resolve: Resolve
-    ) -> InferRequest:
-        """Return what `decode_request` could not, in a thread."""
-        return self.decode_request(version, header, source, resolve, on_loop=False)
 
     def _wanted(self, header: InferHeader) -> list[WantedOutput]:
         wanted = []
@@ -293,7 +317,11 @@ class Form:
         Raises InvalidRequest for an old client's output of another size than it said, and for too
         many classes; NotFast, if `on_loop`, for what belongs in a thread.
         """
-        answer = Answer(response.model, response.version, header.batch_size, header.id)
+        plan = self._plans.get(header.words)
+        if plan is not None:
+            return self._answer_planned(plan, header, response)
+        pieces = [head_piece(response.model, response.version, header.batch_size)]
+        buffers: list[Any] = []
         outputs = response.outputs
         for index, one in enumerate(header.outputs):
             name = one.name
@@ -308,21 +336,47 @@ class Form:
                 if one.byte_size:
                     self._check_old_size(one, len(tensor.view()), header)
                 batch_dims = 1 if self._batches else 0
-                piece = classes_piece(tensor, one.top_k, self._labels.get(name, ()), batch_dims)
-                answer.add(piece, None)
+                pieces.append(
+                    classes_piece(tensor, one.top_k, self._labels.get(name, ()), batch_dims)
+                )
+                buffers.append(None)
                 continue
             if one.shared is not None:
-                size = _placed_size(request, tensor)
-                answer.add(raw_piece(name, dims, size), None)
+                pieces.append(raw_piece(name, dims, _placed_size(request, tensor)))
+                buffers.append(None)
                 continue
             data = tensor.view()
             size = len(data)
             if header.is_old:
                 self._check_old_size(one, size, header)
-                answer.add(raw_piece(name, None, size // header.batch_size), data)
+                pieces.append(raw_piece(name, None, size // header.batch_size))
             else:
-                answer.add(raw_piece(name, dims, size), data)
-        return answer
+                pieces.append(raw_piece(name, dims, size))
+            buffers.append(data)
+        return Answer(joined(pieces), header.id, buffers)
+
+    def _answer_planned(self, plan: _Plan, header: InferHeader, response: InferResponse) -> Answer:
+        """Return the answer whose outputs are all raw; what the last one said is not put anew."""
+        answered: list[Any] = [response.version]
+        buffers = []
+        outputs = response.outputs
+        for index, wanted in enumerate(plan.wanted):
+            tensor = outputs[index]
+            if tensor.name != wanted.name:
+                tensor = next(tensor for tensor in outputs if tensor.name == wanted.name)
+            data = tensor.view()
+            buffers.append(data)
+            answered += (tensor.name, tensor.shape, len(data))
+        if answered != plan.answered:
+            plan.said = self._said(answered, response, header.batch_size)
+            plan.answered = answered
+        return Answer(plan.said, header.id, buffers)
+
+    def _said(self, answered: list[Any], response: InferResponse, batch_size: int) -> Piece:
+        pieces = [head_piece(response.model, response.version, batch_size)]
+        for name, shape, size in zip(*[iter(answered[1:])] * 3, strict=True):
+            pieces.append(raw_piece(name, shape[1:] if self._batches else shape, size))
+        return joined(pieces)
 
     def encode_long(
         self, header: InferHeader, request: InferRequest, response: InferResponse

@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple, NoReturn
 
 from inferd.errors import InvalidRequest
-from inferd.wire.trtis_infer import InferHeader, InputHeader, OutputHeader
+from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
 
 _TOKEN = re.compile(
     r"""(?:[ \t\r\n\v\f]|\#[^\n]*)*+       # never tried in another way

@@ -178,6 +178,9 @@ def mat_mul(dice, arrays):
 
 def batch_mat_mul(dice, arrays):
     args, batch = {}, dims(dice, 1, 2, 3)
+    if maybe(dice, 0.1):  # two vectors
+        size = dice.randint(1, 4)
+        return {"broadcast": 1}, [reals(arrays, size), reals(arrays, size)], 1
     other = batch
     if maybe(dice):
         args["broadcast"], other = 1, dice.choice((batch, batch[1:], ()))
@@ -261,7 +264,7 @@ def numbers(dice, arrays, shape, other):
     if maybe(dice):
         return [reals(arrays, *shape), not_near_zero(arrays, *other)]
     dtype = index_type(dice)
-    return [wholes(arrays, 0, 9, shape, dtype), wholes(arrays, 1, 5, other, dtype)]
+    return [wholes(arrays, -9, 9, shape, dtype), wholes(arrays, 1, 5, other, dtype)]
 
 
 def two_truths(dice, arrays, shape, other):
@@ -319,7 +322,7 @@ def lrn(dice, arrays):
     if maybe(dice):
         args["bias"] = 2.0
     order = order_of(dice, args)
-    return args, [image(arrays, order, 6, (2, 3))], 1
+    return args, [image(arrays, order, 6, (2, 3))], dice.choice((1, 2))
 
 
 def layer_norm(dice, arrays):
@@ -339,7 +342,8 @@ def layer_norm(dice, arrays):
 def reduce(dice, arrays):
     shape, args = dims(dice), {}
     if maybe(dice, 0.7):
-        args["axes"] = sorted(dice.sample(range(len(shape)), dice.randint(1, len(shape))))
+        axes = sorted(dice.sample(range(len(shape)), dice.randint(1, len(shape))))
+        args["axes"] = [dice.choice((axis, axis - len(shape))) for axis in axes]
     if maybe(dice):
         args["keepdims"] = dice.choice((0, 1))
     return args, [reals(arrays, *shape)], 1
@@ -347,7 +351,7 @@ def reduce(dice, arrays):
 
 def reduce_side(dice, arrays):
     shape = dims(dice, 2)
-    args = {"num_reduce_dim": dice.randint(1, len(shape) - 1)} if maybe(dice) else {}
+    args = {"num_reduce_dim": dice.randint(0, len(shape))} if maybe(dice) else {}
     return args, [reals(arrays, *shape)], 1
 
 
@@ -522,7 +526,7 @@ def top_k(dice, arrays):
     args = {"k": dice.randint(1, shape[axis] + 1)}
     if axis != len(shape) - 1 or maybe(dice):
         args["axis"] = axis
-    return args, [reals(arrays, *shape)], 2
+    return args, [reals(arrays, *shape)], dice.choice((2, 3))
 
 
 def resized(*orders):

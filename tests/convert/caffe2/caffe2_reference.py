@@ -182,6 +182,8 @@ def mat_mul(args, a, b):
 
 
 def batch_mat_mul(args, a, b):
+    if a.ndim == b.ndim == 1:
+        return np.array([a @ b])
     a = a.swapaxes(-1, -2) if args.get("trans_a") else a
     return a @ (b.swapaxes(-1, -2) if args.get("trans_b") else b)
 
@@ -231,7 +233,7 @@ def binary(function):
 
 
 def divide(a, b):
-    return a // b if a.dtype.kind in "iu" else a / b
+    return np.trunc(a / b).astype(a.dtype) if a.dtype.kind in "iu" else a / b
 
 
 def many(function):
@@ -297,7 +299,9 @@ def lrn(args, x):
     squares = np.pad(x**2, ((0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)))
     sums = sum(squares[:, start : start + x.shape[1]] for start in range(size))
     scale = args.get("bias", 1.0) + args["alpha"] / size * sums
-    return x / scale ** args["beta"]
+    if args.get("order") == "NHWC":
+        return x / scale ** args["beta"], np.moveaxis(scale, 1, -1)
+    return x / scale ** args["beta"], scale
 
 
 def normalize(args, x):
@@ -310,7 +314,7 @@ def normalize(args, x):
 
 def reduce(function):
     def reduced(args, x):
-        axes = tuple(args["axes"]) if "axes" in args else None
+        axes = tuple({axis % x.ndim for axis in args["axes"]}) if "axes" in args else None
         return function(x, axis=axes, keepdims=bool(args.get("keepdims", 1)))
 
     return reduced
@@ -327,7 +331,8 @@ def l2(x, **options):
 def side(function, front):
     def reduced(args, x):
         count = args.get("num_reduce_dim", 1)
-        return function(x, axis=tuple(range(count) if front else range(-count, 0)))
+        axes = tuple(range(count) if front else range(-count, 0))
+        return function(x, axis=axes) if axes else x
 
     return reduced
 
@@ -421,7 +426,9 @@ def top_k(args, x):
     values = np.take_along_axis(x, order, axis)
     around = [(0, 0)] * x.ndim
     around[axis] = (0, k - order.shape[axis])
-    return np.pad(values, around), np.pad(order, around, constant_values=-1)
+    places = np.take_along_axis(np.arange(x.size).reshape(x.shape), order, axis)
+    found, places = (np.pad(one, around, constant_values=-1) for one in (order, places))
+    return np.pad(values, around), found, places.ravel()
 
 
 def _along(axis, k, ndim):

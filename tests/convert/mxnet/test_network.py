@@ -169,6 +169,27 @@ def test_an_attribute_that_makes_no_sense_is_told_with_its_place(network, op, at
         made.convert([X])
 
 
+@pytest.mark.parametrize(
+    ("op", "attributes", "reason"),
+    [
+        ("Pooling", {"kernel": "(1, 1)", "pooling_convention": "same"}, "'same' cannot"),
+        ("Pooling", {"kernel": "(1, 1)", "pool_type": "lp", "p_value": "3"}, "p_value 3 cannot"),
+        ("Deconvolution", {"kernel": "(3, 3)", "target_shape": "(9, 9)"}, "target_shape cannot"),
+        ("Reshape", {"shape": "(0, -1)", "reverse": "True"}, "in reverse, cannot"),
+        ("argmax", {"keepdims": "True"}, "keepdims without 'axis' cannot"),
+        ("UpSampling", {"scale": "2", "sample_type": "bilinear"}, "only sample_type 'nearest'"),
+        ("softmax", {"use_length": "True"}, "use_length cannot"),
+    ],
+)
+def test_what_only_mxnet_can_do_is_unsupported_and_told_with_its_place(
+    network, op, attributes, reason
+):
+    nodes = [("null", "x", [], {}), ("null", "w", [], {}), (op, "y", [0, 1], attributes)]
+    made = network(nodes, params={"w": np.zeros((1, 3, 3, 3), np.float32)})
+    with pytest.raises(Unsupported, match=rf"node 2 of 3 \('{op}' 'y'\): .*{reason}"):
+        made.convert([Port("x", DataType.FP32, (-1, 3, 4, 4))])
+
+
 def test_an_output_that_a_node_has_not_is_told(network):
     nodes = [("null", "x", [], {}), ("relu", "y", [0], {})]
     data = {"nodes": [], "heads": [[2, 0, 0]]}

@@ -20,7 +20,7 @@ from inferd.convert.mxnet.network import Network
 from inferd.convert.mxnet.params import read_params
 from inferd.convert.mxnet.symbol import Symbol, read_symbol
 from inferd.core.interfaces import Instance, ModelFiles, Placement, Surroundings
-from inferd.errors import InvalidConfig, Unsupported
+from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
 
 NATIVE = "inferd_mxnet_native"
@@ -63,9 +63,12 @@ class MxnetBackend(ConvertedBackend):
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. For the library the configuration has to say everything."""
-        reason = _reason(files, config)
+        reason = _asked(config)
         if not reason:
-            return super().complete(files, config)
+            try:
+                return super().complete(files, config)
+            except (Unsupported, BackendFailed) as error:
+                reason = _told(error, config)
         self._library(config, reason)
         _check_native(_network(files), config)
         return config
@@ -74,9 +77,12 @@ class MxnetBackend(ConvertedBackend):
         self, files: ModelFiles, config: ModelConfig, placement: Placement
     ) -> Instance:
         """See Backend.open."""
-        reason = _reason(files, config)
+        reason = _asked(config)
         if not reason:
-            return super().open(files, config, placement)
+            try:
+                return super().open(files, config, placement)
+            except (Unsupported, BackendFailed) as error:
+                reason = _told(error, config)
         library = self._library(config, reason)
         instance = WorkerInstance(self._plan(files, config, placement, library))
         instance.start()
@@ -154,17 +160,14 @@ def _shown(files: ModelFiles, file: Path) -> str:
 # --- by MXNet's own library ---
 
 
-def _reason(files: ModelFiles, config: ModelConfig) -> str:
-    """Return why a model is not converted, "" when it is."""
-    if config.parameters.get(NATIVE, "").lower() in ("true", "1"):
-        return f"parameter {NATIVE} is set"
-    try:
-        Network(_symbol(files), {}).check_operators()
-    except Unsupported as error:
-        return error.message
-    except InvalidConfig:
-        return ""  # converting tells it, with all that belongs to it
-    return ""
+def _asked(config: ModelConfig) -> str:
+    """Return why a model that may be convertible is not converted, "" when it is to be."""
+    wants = config.parameters.get(NATIVE, "").lower() in ("true", "1")
+    return f"parameter {NATIVE} is set" if wants else ""
+
+
+def _told(error: InferdError, config: ModelConfig) -> str:
+    return error.message.removeprefix(f"model '{config.name}': ")
 
 
 def _check_native(network: Network, config: ModelConfig) -> None:

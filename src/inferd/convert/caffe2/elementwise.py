@@ -162,6 +162,13 @@ def _several(call: Call) -> Converted:
     return call.graph.add(call.type, *call.inputs)
 
 
+def _mean(call: Call) -> Converted:
+    graph, total = call.graph, _sum(call)
+    assert isinstance(total, Value)
+    count = graph.add("CastLike", graph.whole(len(call.inputs)), total, rank=0)
+    return graph.add("Div", total, count)
+
+
 def _power(call: Call) -> Converted:
     x = call.input(0)
     if len(call.inputs) > 1:
@@ -234,7 +241,7 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "Sum": _sum,
     "Max": _several,
     "Min": _several,
-    "Mean": _several,
+    "Mean": _mean,
     "Pow": _power,
     "Where": _where,
     "Dropout": _dropout,

@@ -45,6 +45,9 @@ def _batch_mat_mul(call: Call) -> Converted:
         for index, side in enumerate("ab")
     ]
     ranks = [side.rank for side in sides if side.rank is not None]
+    if ranks == [1, 1]:  # a product of two vectors has one dim here
+        sides[0] = graph.unsqueeze(sides[0], (0,))
+        return graph.add("MatMul", *sides, rank=1)
     rank = max(ranks) if len(ranks) == 2 and min(ranks) > 1 else None
     return graph.add("MatMul", *sides, rank=rank)
 

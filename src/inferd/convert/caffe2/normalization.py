@@ -104,8 +104,24 @@ def _lrn(call: Call, x: Value) -> tuple[Value, ...]:
     if size < 1:
         call.refuse("its argument 'size' should be at least 1")
     alpha, beta = call.number("alpha", 0.0), call.number("beta", 0.0)
-    bias = call.number("bias", 1.0)
-    return (call.graph.add("LRN", x, size=size, alpha=alpha, beta=beta, bias=bias),)
+    graph, bias = call.graph, call.number("bias", 1.0)
+    y = graph.add("LRN", x, size=size, alpha=alpha, beta=beta, bias=bias)
+    if call.output_count < 2:
+        return (y,)
+    # The second output is what is raised to the power of beta.
+    rows = graph.join(graph.shape(x, 0, 1), graph.ints(1), graph.shape(x, 1, 2), graph.ints(-1))
+    squares = graph.reshape(graph.add("Mul", x, x), rows, 4)
+    before, behind = (size - 1) // 2, size // 2
+    mean = graph.add(
+        "AveragePool",
+        squares,
+        kernel_shape=[size, 1],
+        pads=[before, 0, behind, 0],
+        count_include_pad=1,
+    )
+    scale = graph.add("Add", graph.add("Mul", mean, graph.real(alpha)), graph.real(bias))
+    scale = graph.reshape(scale, graph.shape(x), x.rank)
+    return y, channels_last(graph, scale, x.rank or 4) if call.is_nhwc else scale
 
 
 def _normalize(call: Call) -> Converted:

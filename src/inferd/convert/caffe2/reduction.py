@@ -28,8 +28,10 @@ def _reduce_side(call: Call) -> Converted:
         call.refuse("its second input, lengths, cannot be converted")
     op = call.type.removeprefix("ReduceFront").removeprefix("ReduceBack")
     count = call.integer("num_reduce_dim", 1)
-    if count < 1 or (x.rank is not None and count > x.rank):
+    if count < 0 or (x.rank is not None and count > x.rank):
         call.refuse(f"num_reduce_dim is {count}, the input has {x.rank} dims")
+    if not count:
+        return x
     axes = range(count) if call.type.startswith("ReduceFront") else range(-count, 0)
     rank = None if x.rank is None else x.rank - count
     return graph.add(f"Reduce{op}", x, graph.ints(*axes), rank=rank, keepdims=0)

@@ -41,7 +41,17 @@ def _top_k(call: Call) -> Converted:
     behind = graph.add("ScatterElements", none, graph.ints(axis), missing, axis=0)
     around = graph.join(none, behind)
     values = graph.add("Pad", values, around)
-    return values, graph.add("Pad", indices, around, graph.whole(-1)), None
+    found = graph.add("Pad", indices, around, graph.whole(-1))
+    if call.output_count < 3:
+        return values, found
+    # The third output counts through all of the input.
+    numbers = graph.add(
+        "Range", graph.whole(0), graph.add("Size", x, rank=0), graph.whole(1), rank=1
+    )
+    numbers = graph.reshape(numbers, graph.shape(x), x.rank)
+    places = graph.add("GatherElements", numbers, indices, axis=axis)
+    places = graph.add("Pad", places, around, graph.whole(-1))
+    return values, found, graph.reshape(places, graph.ints(-1))
 
 
 _NONE = np.array([0], np.int64)

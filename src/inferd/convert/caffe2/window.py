@@ -98,7 +98,9 @@ def _conv_transpose(call: Call) -> Converted:
     window = _window(call)
     if window.legacy_pad not in (0, _VALID):
         call.refuse("legacy_pad of a ConvTranspose can only be NOTSET or VALID")
-    rank = window.rank
+    rank, adj = window.rank, _sizes(call, "adj")
+    if any(not 0 <= more < step for more, step in zip(adj, window.strides, strict=False)):
+        call.refuse(f"adj is {adj}, which is not less than its stride {window.strides}")
     if call.is_nhwc:
         x, weight = channels_first(graph, x, rank), channels_first(graph, weight, rank)
     y = window.convolve(
@@ -106,7 +108,7 @@ def _conv_transpose(call: Call) -> Converted:
         "ConvTranspose",
         (x, weight, _bias(call)),
         pads=[0] * len(window.pads) if window.legacy_pad == _VALID else window.pads,
-        output_padding=_sizes(call, "adj") or None,
+        output_padding=adj or None,
         group=call.integer("group", 1),
     )
     return channels_last(graph, y, rank) if call.is_nhwc else y

@@ -6,12 +6,15 @@ from typing import NoReturn
 import numpy as np
 
 from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.params import TYPES
 from inferd.convert.mxnet.symbol import Node
-from inferd.errors import InvalidConfig
+from inferd.errors import InvalidConfig, Unsupported
+from inferd.tensor.dtype import DATATYPES, DataType
 
 Converted = Value | tuple[Value, ...]
 """What a node gives: its outputs in their order."""
 
+_FLOATS = {"float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64}
 _TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0", "None")
 
 
@@ -80,6 +83,16 @@ class Call:
         except ValueError:
             self._refuse_attribute(name, "a tuple of whole numbers")
 
+    def element_type(self) -> DataType:
+        """Return the attribute `dtype`, a name or MXNet's number."""
+        name = self.word("dtype", "")
+        datatype = _FLOATS.get(name) or DATATYPES.get(name.upper())
+        if name.isdigit():
+            datatype = TYPES.get(int(name))
+        if datatype is None or datatype is DataType.BYTES:
+            self.refuse(f"there is no element type '{name[:100]}' that could be converted")
+        return datatype
+
     def checked(self, axis: int, rank: int | None) -> int:
         """Return `axis`, not negative where `rank` is known."""
         if rank is None:
@@ -102,6 +115,11 @@ class Call:
         """Raise InvalidConfig: why this node cannot be converted, and where it stands."""
         msg = f"{self._place}: {reason}"
         raise InvalidConfig(msg)
+
+    def cannot(self, reason: str) -> NoReturn:
+        """Raise Unsupported: what MXNet can do and this node wants, but a conversion cannot."""
+        msg = f"{self._place}: {reason}"
+        raise Unsupported(msg)
 
     def _refuse_attribute(self, name: str, expected: str) -> NoReturn:
         text = self._attributes[name][:100]

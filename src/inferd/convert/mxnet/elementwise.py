@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from inferd.convert.graph import Value
 from inferd.convert.mxnet.call import Call, Converted
-from inferd.convert.mxnet.params import TYPES
-from inferd.tensor.dtype import DATATYPES, DataType
+from inferd.tensor.dtype import DataType
 
 # --- one input ---
 
@@ -81,14 +80,7 @@ def _dropout(call: Call) -> Converted:
 
 
 def _cast(call: Call) -> Converted:
-    name = call.word("dtype", "")
-    known = {"float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64}
-    datatype = known.get(name) or DATATYPES.get(name.upper())
-    if name.isdigit():
-        datatype = TYPES.get(int(name))
-    if datatype is None or datatype is DataType.BYTES:
-        call.refuse(f"there is no element type '{name[:100]}' that could be converted")
-    return call.graph.cast(call.input(0), datatype)
+    return call.graph.cast(call.input(0), call.element_type())
 
 
 def _filled(number: float) -> Callable[[Call], Converted]:
@@ -150,7 +142,7 @@ def _sum(call: Call) -> Converted:
 def _where(call: Call) -> Converted:
     condition, x, y = (call.input(index) for index in range(3))
     if condition.rank != x.rank:
-        call.refuse("its condition has another number of dims than what it chooses from")
+        call.cannot("its condition has another number of dims than what it chooses from")
     chosen = call.graph.cast(condition, DataType.BOOL)
     return call.graph.add("Where", chosen, x, y, rank=x.rank)
 

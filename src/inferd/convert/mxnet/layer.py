@@ -98,11 +98,13 @@ def _softmax(op: str, *, negative: bool = False) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
         graph, x = call.graph, call.input(0)
         if call.flag("use_length"):
-            call.refuse("use_length cannot be converted")
+            call.cannot("use_length cannot be converted")
         if negative:
             x = graph.add("Neg", x)
         if call.has("temperature"):
             x = graph.add("Div", x, call.like(x, call.number("temperature", 1.0)))
+        if call.has("dtype"):
+            x = graph.cast(x, call.element_type())
         return graph.add(op, x, axis=call.axis(x.rank, -1))
 
     return convert
@@ -156,7 +158,7 @@ def _window(call: Call) -> MxnetWindow:
     if min(*kernel, *window.strides, *window.dilations) < 1 or min(pad) < 0:
         call.refuse("kernel, stride and dilate should be at least 1, pad at least 0")
     if layout not in ("", "NCW", "NCHW", "NCDHW") and not window.is_last:
-        call.refuse(f"layout '{layout[:100]}' cannot be converted")
+        call.cannot(f"layout '{layout[:100]}' cannot be converted")
     return window
 
 
@@ -175,9 +177,9 @@ def _deconvolution(call: Call) -> Converted:
     graph, x, weight = call.graph, call.input(0), call.input(1)
     window = _window(call)
     if any(call.integers("target_shape")):
-        call.refuse("target_shape cannot be converted")
+        call.cannot("target_shape cannot be converted")
     if window.is_last:
-        call.refuse("a layout with the channels last cannot be converted")
+        call.cannot("a layout with the channels last cannot be converted")
     return window.convolve(
         graph,
         "ConvTranspose",
@@ -194,15 +196,23 @@ def _pooling(call: Call) -> Converted:
     graph, x, kind = call.graph, call.input(0), call.word("pool_type", "max")
     if kind not in _POOLS:
         call.refuse(f"there is no pool_type '{kind[:100]}'")
+    power = call.integer("p_value", 2)
+    if kind == "lp" and power == 1:
+        kind = "sum"  # of the numbers as they are, not of their sizes
+    if kind == "lp" and power != 2:
+        call.cannot(f"p_value {power} cannot be converted")
     if call.flag("global_pool"):
         return _global_pool(call, kind, x)
     window, convention = _window(call), call.word("pooling_convention", "valid")
-    if convention not in ("valid", "full") or (convention == "full" and kind in ("sum", "lp")):
-        call.refuse(f"pooling_convention '{convention[:100]}' cannot be converted")
-    rank = window.rank
+    if convention not in ("valid", "full"):
+        call.cannot(f"pooling_convention '{convention[:100]}' cannot be converted")
+    rank, is_full = window.rank, convention == "full"
     x = channels_first(graph, x, rank) if window.is_last else x
+    is_root = kind == "lp" and is_full
+    if is_root:
+        x, kind = graph.add("Mul", x, x), "sum"
     counts_pads = kind == "sum" or (kind == "avg" and call.flag("count_include_pad", default=True))
-    if convention == "full" and _may_start_outside(window):
+    if is_full and (kind == "sum" or _may_start_outside(window)):
         y = _full_pool(call, kind, x, window, counts_pads=counts_pads)
     else:
         y = graph.add(
@@ -212,12 +222,14 @@ def _pooling(call: Call) -> Converted:
             kernel_shape=window.kernel,
             strides=window.strides,
             pads=window.pads,
-            ceil_mode=1 if convention == "full" else None,
+            ceil_mode=1 if is_full else None,
             count_include_pad=1 if counts_pads else None,
-            p=call.integer("p_value", 2) if kind == "lp" else None,
+            p=2 if kind == "lp" else None,
         )
     if kind == "sum":
         y = graph.add("Mul", y, call.like(y, float(np.prod(window.kernel))))
+    if is_root:
+        y = graph.add("Sqrt", y)
     return channels_last(graph, y, rank) if window.is_last else y
 
 
@@ -254,10 +266,12 @@ def _full_pool(call: Call, kind: str, x: Value, window: MxnetWindow, *, counts_p
 
     if kind == "max":
         return pool(x, lowest, around=False)
+    mean = pool(x, call.like(x, 0.0), around=False)
+    if kind == "sum":
+        return mean
     one = call.like(x, 1.0)
     ones = graph.add("Expand", one, graph.shape(x), rank=x.rank)
     share = pool(ones, one if counts_pads else call.like(x, 0.0), around=counts_pads)
-    mean = pool(x, call.like(x, 0.0), around=False)
     tiny = call.like(x, float(np.finfo(np.float32).tiny))
     return graph.add("Div", mean, graph.add("Max", share, tiny))
 
@@ -266,21 +280,16 @@ def _global_pool(call: Call, kind: str, x: Value) -> Value:
     graph, rank = call.graph, x.rank or 4
     is_last = call.word("layout", "") in ("NWC", "NHWC", "NDHWC")
     axes = graph.ints(*(range(1, rank - 1) if is_last else range(2, rank)))
-    if kind == "lp":
-        p = call.integer("p_value", 2)
-        if p not in (1, 2):
-            call.refuse("a global pool of p_value above 2 cannot be converted")
-        return graph.add(f"ReduceL{p}", x, axes, keepdims=1)
     return graph.add(f"Reduce{_REDUCERS[kind]}", x, axes, keepdims=1)
 
 
-_REDUCERS = {"max": "Max", "avg": "Mean", "sum": "Sum"}
+_REDUCERS = {"max": "Max", "avg": "Mean", "sum": "Sum", "lp": "L2"}
 
 
 def _upsampling(call: Call) -> Converted:
     graph, scale = call.graph, call.integer("scale", 1)
     if call.word("sample_type", "nearest") != "nearest" or len(call.inputs) != 1:
-        call.refuse("only sample_type 'nearest' of one input can be converted")
+        call.cannot("only sample_type 'nearest' of one input can be converted")
     if not 1 <= scale <= 1024:
         call.refuse(f"its scale is {scale}")
     return graph.add(
@@ -302,7 +311,7 @@ def _batch_norm(call: Call) -> Converted:
     gamma, beta, mean, variance = (call.input(index) for index in range(1, 5))
     epsilon, axis = call.number("eps", 1e-3), call.axis(x.rank, 1)
     if call.flag("output_mean_var"):
-        call.refuse("output_mean_var cannot be converted")
+        call.cannot("output_mean_var cannot be converted")
     if call.flag("fix_gamma", default=True):
         gamma = graph.add("Expand", call.like(gamma, 1.0), graph.shape(gamma), rank=1)
     if axis == 1:
@@ -323,7 +332,7 @@ def _instance_norm(call: Call) -> Converted:
 def _layer_norm(call: Call) -> Converted:
     graph, x = call.graph, call.input(0)
     if call.flag("output_mean_var"):
-        call.refuse("output_mean_var cannot be converted")
+        call.cannot("output_mean_var cannot be converted")
     axis, epsilon = call.axis(x.rank, -1), call.number("eps", 1e-5)
     normal = _normal(call, x, graph.ints(axis), epsilon)
     scale, bias = (_along(call, call.input(index), x, axis) for index in (1, 2))
@@ -332,8 +341,10 @@ def _layer_norm(call: Call) -> Converted:
 
 def _group_norm(call: Call) -> Converted:
     graph, x, count = call.graph, call.input(0), call.integer("num_groups", 1)
-    if count < 1 or call.flag("output_mean_var"):
-        call.refuse("num_groups should be at least 1, output_mean_var False")
+    if call.flag("output_mean_var"):
+        call.cannot("output_mean_var cannot be converted")
+    if count < 1:
+        call.refuse("num_groups should be at least 1")
     shape = graph.join(graph.shape(x, 0, 1), graph.ints(count, -1))
     normal = _normal(call, graph.reshape(x, shape, 3), graph.ints(2), call.number("eps", 1e-5))
     normal = graph.reshape(normal, graph.shape(x), x.rank)
@@ -358,7 +369,7 @@ def _l2_normalization(call: Call) -> Converted:
     elif x.rank is not None and mode in ("instance", "spatial"):
         axes = graph.ints(*range(1 if mode == "instance" else 2, x.rank))
     else:
-        call.refuse(f"mode '{mode[:100]}' cannot be converted")
+        call.cannot(f"mode '{mode[:100]}' cannot be converted")
     total = graph.add("ReduceSumSquare", x, axes, keepdims=1)
     length = graph.add("Sqrt", graph.add("Add", total, call.like(x, call.number("eps", 1e-10))))
     return graph.add("Div", x, length)

@@ -9,6 +9,7 @@ from inferd.convert.mxnet.call import Call, Converted
 from inferd.tensor.dtype import DataType
 
 _END = 2**63 - 1
+_ONE = np.array([1], np.int64)
 
 # --- shapes ---
 
@@ -19,7 +20,7 @@ def _reshape(call: Call) -> Converted:
     """
     graph, x, spec = call.graph, call.input(0), call.integers("shape")
     if not spec or call.flag("reverse"):
-        call.refuse("a Reshape without 'shape', or in reverse, cannot be converted")
+        call.cannot("a Reshape without 'shape', or in reverse, cannot be converted")
     parts: list[Value] = []
     source, position, is_open = 0, 0, False
     while position < len(spec):
@@ -75,7 +76,7 @@ def _transpose(call: Call) -> Converted:
 def _swap_axes(call: Call) -> Converted:
     graph, x = call.graph, call.input(0)
     if x.rank is None:
-        call.refuse("the number of dims of its input is not known")
+        call.cannot("the number of dims of its input is not known")
     first, second = (call.axis(x.rank, 0, name) for name in ("dim1", "dim2"))
     perm = list(range(x.rank))
     perm[first], perm[second] = perm[second], perm[first]
@@ -88,10 +89,13 @@ def _expand_dims(call: Call) -> Converted:
 
 def _squeeze(call: Call) -> Converted:
     graph, x, axes = call.graph, call.input(0), call.integers("axis")
-    if not axes:
-        return graph.add("Squeeze", x, rank=None)
-    rank = None if x.rank is None else x.rank - len(axes)
-    return graph.add("Squeeze", x, graph.ints(*axes), rank=rank)
+    if axes:
+        rank = None if x.rank is None else x.rank - len(axes)
+        return _no_scalar(graph, graph.add("Squeeze", x, graph.ints(*axes), rank=rank))
+    shape = graph.shape(graph.add("Squeeze", x, rank=None))
+    nothing = graph.add("Equal", graph.shape(shape), graph.ints(0))
+    last = graph.add("ConstantOfShape", graph.cast(nothing, DataType.INT64), rank=1, value=_ONE)
+    return graph.reshape(x, graph.join(shape, last))
 
 
 def _shape_array(call: Call) -> Converted:
@@ -219,8 +223,8 @@ def _take(call: Call) -> Converted:
 
 def _one_hot(call: Call) -> Converted:
     graph, x = call.graph, call.input(0)
-    if call.word("dtype", "float32") != "float32" or call.integer("depth") < 1:
-        call.refuse("its dtype or depth cannot be converted")
+    if call.integer("depth") < 1:
+        call.refuse("its depth should be at least 1")
     values = np.array([call.number("off_value", 0.0), call.number("on_value", 1.0)], np.float32)
     depth = graph.whole(call.integer("depth"))
     rank = None if x.rank is None else x.rank + 1
@@ -228,7 +232,8 @@ def _one_hot(call: Call) -> Converted:
     # A negative number means none here, and one from the end in ONNX.
     outside = graph.add("Less", numbers, graph.whole(0))
     numbers = graph.add("Where", outside, depth, numbers, rank=x.rank)
-    return graph.add("OneHot", numbers, depth, graph.constant(values), rank=rank, axis=-1)
+    hot = graph.add("OneHot", numbers, depth, graph.constant(values), rank=rank, axis=-1)
+    return graph.cast(hot, call.element_type()) if call.has("dtype") else hot
 
 
 def _arg(op: str) -> Callable[[Call], Converted]:
@@ -236,8 +241,11 @@ def _arg(op: str) -> Callable[[Call], Converted]:
 
     def convert(call: Call) -> Converted:
         graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
-        if not call.has("axis"):
-            call.refuse("without 'axis' it cannot be converted")
+        if not call.has("axis"):  # then over all, as one dim
+            if keep:
+                call.cannot("keepdims without 'axis' cannot be converted")
+            flat = graph.reshape(x, graph.ints(-1))
+            return graph.cast(graph.add(op, flat, axis=0, keepdims=1), DataType.FP32)
         rank = x.rank if keep or x.rank is None else x.rank - 1
         found = graph.add(op, x, rank=rank, axis=call.axis(x.rank, 0), keepdims=int(keep))
         return graph.cast(_no_scalar(graph, found), DataType.FP32)
@@ -262,7 +270,7 @@ def _reduce(op: str) -> Callable[[Call], Converted]:
         rank = x.rank
         if rank is not None and not keep:
             rank = rank - len(axes) if axes else 0
-        if axes == [] and call.has("axis") and call.flag("exclude"):
+        if not axes and call.integers("axis"):  # all excluded
             return x
         reduced = graph.add(
             op, x, graph.ints(*axes) if axes else None, rank=rank, keepdims=int(keep)
@@ -282,7 +290,7 @@ def _axes(call: Call, x: Value) -> list[int]:
     if not call.flag("exclude") or not axes:
         return axes
     if x.rank is None:
-        call.refuse("the number of dims of its input is not known, which 'exclude' needs")
+        call.cannot("the number of dims of its input is not known, which 'exclude' needs")
     return [axis for axis in range(x.rank) if axis not in axes]
 
 
@@ -309,8 +317,14 @@ def _dot(call: Call) -> Converted:
     a, b = (
         _turned(graph, call, index, f"transpose_{side}") for index, side in enumerate(("a", "b"))
     )
-    if b.rank is not None and b.rank > 2 and call.op == "dot":
-        call.refuse(f"its second input has {b.rank} dims")
+    if (
+        call.op == "dot"
+        and max(a.rank or 0, b.rank or 0) > 2
+        and ((b.rank or 0) > 2 or call.flag("transpose_a"))
+    ):
+        call.cannot(f"its inputs have {a.rank} and {b.rank} dims")
+    if a.rank == b.rank == 1:  # the product of two vectors has one dim, too
+        return graph.add("MatMul", graph.unsqueeze(a, (0,)), b, rank=1)
     rank = a.rank if b.rank is not None and b.rank > 1 else None
     return graph.add("MatMul", a, b, rank=rank)
 
