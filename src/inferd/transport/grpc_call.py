@@ -157,6 +157,10 @@ class GrpcCall(GrpcInput):
 
     # --- the handler ---
 
+    @property
+    def _is_running(self) -> bool:
+        return self._task is not None
+
     def _drive(self, running: Any) -> None:
         """Run a unary handler; one that does not wait is answered at once."""
         try:

@@ -174,6 +174,7 @@ class MessageReader:
     def __init__(self, max_bytes: int, on_message: Callable[[Any, bool], None]) -> None:
         self._max_bytes = max_bytes
         self._on_message = on_message
+        self.begun_count = 0  # messages that have come in pieces
         self._prefix = b""
         self._message: memoryview | None = None
         self._is_compressed = False
@@ -183,6 +184,11 @@ class MessageReader:
     def is_between_messages(self) -> bool:
         """Whether the last message is whole."""
         return self._message is None and not self._prefix
+
+    @property
+    def coming_bytes(self) -> int:
+        """How much has come of the message that is not whole, 0 between messages."""
+        return len(self._prefix) if self._message is None else PREFIX_BYTES + self._filled
 
     @property
     def missing_bytes(self) -> int:
@@ -258,6 +264,7 @@ class MessageReader:
             raise GrpcFault(RESOURCE_EXHAUSTED, msg)
 
     def _begin(self, length: int) -> None:
+        self.begun_count += 1
         # Not a bytearray: that would write zeros over memory that is about to be overwritten, and
         # touch all of it though the client may never send what it announced.
         try:

@@ -72,6 +72,9 @@ class H2Stream:
         """Take note that `count` bytes of `room` have been filled."""
         raise NotImplementedError
 
+    def check_pace(self, now: float, limit_s: float) -> None:
+        """End if what the peer sends has made no progress for `limit_s`; asked now and again."""
+
     def expire(self) -> None:
         """End because the deadline has passed."""
 
