@@ -53,10 +53,14 @@ HANGS = """
 @pytest.fixture(autouse=True)
 def _nothing_is_left(eventually):
     yield
-    for name in private_names():
-        if released := getattr(sys.modules.get(name), "released", None):
-            released.set()
-    eventually(lambda: not private_names() and not model_threads())
+
+    def is_clean():  # a model that was given up early may come to wait only now
+        for name in private_names():
+            if released := getattr(sys.modules.get(name), "released", None):
+                released.set()
+        return not private_names() and not model_threads()
+
+    eventually(is_clean)
 
 
 def private_names():
