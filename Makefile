@@ -68,6 +68,8 @@ bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about three mi
 	$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
 	$(BIN)/python bench/scheduling.py $(if $(QUICK),--quick)
 	$(BIN)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
+	$(BIN)/python bench/metrics.py $(if $(QUICK),--quick)
+	$(BIN)/python bench/scrape.py
 
 bench-peers: $(PEERS) $(TRITON) bench ## the same, with MLServer and Triton beside it, each in a .venv of its own
 

@@ -207,7 +207,7 @@ def read_plain(request: Any) -> None:
         if is_reserved or kind is None:
             msg = f"parameter '{name}' has no value, or is reserved"
             raise Refused(msg)
-        is_negative = kind == "int64_param" and value.int64_param < 0
+        is_negative = kind == "int64_param" and value.int64_param < 0 and name != "sequence_id"
         if name in KINDS and (kind not in KINDS[name] or is_negative):
             msg = f"parameter '{name}' is a {kind}"
             raise Refused(msg)

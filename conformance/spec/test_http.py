@@ -116,6 +116,14 @@ def test_a_body_of_two_lengths_is_refused(rest: Rest, headers: list[tuple[str, s
         assert connection.is_closed()
 
 
+@point("S233", "MUST", "RFC 9112: more than one Host: 400")
+@pytest.mark.parametrize("hosts", ["Host: a\r\nHost: b\r\n", "Host: a\r\nhost: a\r\n"])
+def test_two_hosts_are_refused(rest: Rest, hosts: str):
+    with rest.connect() as connection:
+        connection.send(f"GET /v2/health/live HTTP/1.1\r\n{hosts}\r\n".encode())
+        assert connection.read_response().status == 400
+
+
 @point("S106", "MUST", "a compressed body that is none: 400")
 @pytest.mark.parametrize(
     ("encoding", "body"),
@@ -130,6 +138,13 @@ def test_a_body_of_two_lengths_is_refused(rest: Rest, headers: list[tuple[str, s
 )
 def test_a_corrupt_compressed_body_is_refused(rest: Rest, encoding: str, body: bytes):
     check_refused(rest.infer("m", body, [("Content-Encoding", encoding)]))
+
+
+@point("S232", "SHOULD", "RFC 1952: a gzip body may be several members, one after the other")
+def test_a_gzip_body_of_two_members(rest: Rest):
+    body = gzip.compress(BODY[:20]) + gzip.compress(BODY[20:])
+    response = rest.infer("m", body, [("Content-Encoding", "gzip")])
+    assert values(response, "OUTPUT0") == OUTPUT0
 
 
 @point("S107", "MUST", "Content-Encoding identity: as if absent")

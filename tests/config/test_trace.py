@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from inferd.config.trace import (
     CollectorSettings,
     TraceConfig,
     TraceSettings,
+    in_effect,
     read_trace_config,
     whole_number,
 )
@@ -51,6 +53,53 @@ def test_all_of_mode_opentelemetry():
 def test_a_url_without_a_scheme_is_http():
     collector = read_trace_config(["opentelemetry,url=there:4318/v1/traces"]).collector
     assert collector.url == "http://there:4318/v1/traces"
+
+
+USUAL = CollectorSettings(
+    url="http://localhost:4318/v1/traces",
+    bsp_max_queue_size=2048,
+    bsp_schedule_delay=5000,
+    bsp_max_export_batch_size=512,
+)
+THERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there:1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, USUAL),
+        (THERE, replace(USUAL, url="http://there:1/v1/traces")),
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there:1/"},
+            replace(USUAL, url="http://there:1/v1/traces"),
+        ),
+        (
+            {**THERE, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://other:2/x"},
+            replace(USUAL, url="http://other:2/x"),
+        ),
+        (
+            {
+                "OTEL_BSP_MAX_QUEUE_SIZE": "20",
+                "OTEL_BSP_SCHEDULE_DELAY": "x",
+                "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10",
+            },
+            replace(USUAL, bsp_max_queue_size=20, bsp_max_export_batch_size=10),
+        ),
+    ],
+)
+def test_the_variables_of_opentelemetry_are_told(environment, told):
+    assert in_effect(CollectorSettings(), environment) == told
+
+
+def test_options_go_before_the_variables():
+    given = CollectorSettings(
+        url="http://here/v1/traces",
+        resource=(("a", "b"),),
+        bsp_max_queue_size=3,
+        bsp_schedule_delay=2,
+        bsp_max_export_batch_size=1,
+    )
+    assert in_effect(given, {**THERE, "OTEL_BSP_MAX_QUEUE_SIZE": "20"}) == given
 
 
 def test_the_last_of_two_counts():

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import tempfile
+import threading
 
 import pytest
 
@@ -906,10 +907,10 @@ def ensemble(*names):
 
 
 @contextlib.asynccontextmanager
-async def ensembles_on(root, mode="explicit", **options):
+async def ensembles_on(root, mode="explicit", loader=EnsembleLoader, **options):
     catalog = Catalog()
     options = LoadOptions(model_control_mode=mode, repository_poll_secs=0, **options)
-    control = Control(catalog, options, EnsembleLoader(options))
+    control = Control(catalog, options, loader(options))
     await control.start([root])
     try:
         yield control, catalog
@@ -954,9 +955,33 @@ async def test_an_ensemble_goes_and_comes_with_its_steps(repository):
         await until(lambda: catalog.models["e"].versions[1].state is UNAVAILABLE)
         assert catalog.models["e"].versions[1].reason == "model 'a', which it calls, is unloaded"
         await control.load(LoadRequest("a"))
-        await until(lambda: catalog.names() == ["a", "e", "outer"])
+        assert catalog.names() == ["a", "e", "outer"]  # they can be asked once the load is answered
         await control.unload(UnloadRequest("outer", unload_dependents=True))
         assert catalog.names() == ["a"]
+
+
+@run
+async def test_a_load_does_not_wait_for_ever_for_an_ensemble(repository, monkeypatch):
+    monkeypatch.setattr(control_module, "CALLERS_WAIT_S", 0.02)
+    goes_on = threading.Event()
+
+    class OtherStepTakesLong(EnsembleLoader):
+        def load(self, model, version, steps=(), attempt=None):
+            if model.name == "b":
+                goes_on.wait(PATIENCE_S)
+            return super().load(model, version, steps)
+
+    root = repository(e=ensemble("a", "b"), a=identity(), b=identity())
+    async with ensembles_on(root, loader=OtherStepTakesLong) as (control, catalog):
+        goes_on.set()
+        await control.load(LoadRequest("e"))
+        await control.unload(UnloadRequest("a"))
+        await control.unload(UnloadRequest("b"))
+        goes_on.clear()
+        await control.load(LoadRequest("a"))
+        assert catalog.names() == ["a"]
+        goes_on.set()
+        await until(lambda: catalog.names() == ["a", "b", "e"])
 
 
 @run

@@ -175,6 +175,15 @@ def test_a_shape_that_does_not_fit_is_refused(dims, shape):
     assert text == f"input 'A' has shape {list(shape)}, model 'm' expects {list(dims)}"
 
 
+def test_a_scalar_is_what_a_configuration_calls_dims_of_1():
+    request = ask(tensor("A", ()))
+    model(("A", FP32, (1,))).check_request(request)
+    assert request.inputs[0].shape == (1,)
+    assert "has shape []" in complaint(
+        model(("A", FP32, (1,)), max_batch_size=8), ask(tensor("A", ()))
+    )
+
+
 def test_a_shape_without_its_batch_dim_says_how_to_add_it():
     text = complaint(model(A, max_batch_size=8), ask(tensor("A", (4,))))
     assert text == (

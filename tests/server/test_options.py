@@ -1,3 +1,4 @@
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from inferd.server.options import (
     metrics_port,
     tracer,
 )
+from inferd.wire.v2_trace import encode_trace_settings
 
 HTTP = {
     "http_max_header_bytes": ("max_header_bytes", 1),
@@ -60,6 +62,7 @@ GRPC = {
     "grpc_max_concurrent_streams": ("max_streams", 10),
     "grpc_max_metadata_bytes": ("max_metadata_bytes", 11),
     "grpc_max_inflated_bytes": ("max_inflated_bytes", 14),
+    "grpc_message_timeout_secs": ("message_timeout_s", 3.5),
     "grpc_write_timeout_secs": ("write_timeout_s", 1.5),
     "grpc_handshake_timeout_secs": ("handshake_timeout_s", 2.5),
     "grpc_header_forward_pattern": ("header_forward_pattern", "x-"),
@@ -126,6 +129,14 @@ def test_what_is_traced_is_what_the_options_say():
     assert spans.settings("m").collector.url == "http://there/v1/traces"
     assert spans.is_on
     assert spans.follows_clients
+
+
+def test_the_collector_of_the_environment_is_told(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:word@there:4318")
+    spans = tracer(ServerConfig(trace_config=("mode=opentelemetry",)))
+    told = json.loads(encode_trace_settings(spans.settings()))
+    assert told["url"] == "http://there:4318/v1/traces"
+    assert told["bsp_schedule_delay"] == "5000"
 
 
 def test_clients_may_put_the_log_where_the_options_say():

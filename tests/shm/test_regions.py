@@ -40,6 +40,18 @@ def test_regions_are_registered_told_and_unregistered(regions, shared):
     assert regions.system_status() == regions.cuda_status() == []
 
 
+def test_requests_for_the_same_place_share_a_span_until_the_region_is_another(regions, shared):
+    given = shared()
+    regions.register_system("a", given.key, 0, 64)
+    span = regions.span("a", 0, 64)
+    assert regions.span("a", 0, 64) is span
+    assert regions.span("a", 0, 8) is not span
+    regions.unregister(SystemRegion, "a")
+    regions.register_system("a", given.key, 0, 32)
+    with pytest.raises(InvalidRequest, match="which has 32 bytes"):
+        regions.span("a", 0, 64)
+
+
 def test_what_is_not_there_can_be_unregistered_but_not_told(regions, shared):
     regions.register_system("a", shared().key, 0, 64)
     regions.unregister(SystemRegion, "x")

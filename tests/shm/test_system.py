@@ -47,14 +47,14 @@ def test_the_same_object_is_the_same_memory_under_any_name(shared):
     assert spans[0].extent != region(other).span(0, 4).extent
 
 
-def test_requests_that_use_the_same_place_share_its_span(shared):
+def test_it_remembers_the_spans_made_lately_and_not_all_there_ever_were(shared):
     made = region(shared())
     span = made.span(0, 4)
-    assert made.span(0, 4) is span
-    assert made.span(0, 8) is not span
-    for size in range(MAX_REMEMBERED):  # but it does not remember all there ever were
+    assert made.spans == {(0, 4): span}
+    for size in range(MAX_REMEMBERED):
         made.span(1, size)
-    assert made.span(0, 4) is not span
+    assert (0, 4) not in made.spans
+    assert len(made.spans) <= MAX_REMEMBERED
 
 
 @pytest.mark.parametrize("lead", ["", "/", "///"])

@@ -65,6 +65,7 @@ OPTIONS = GrpcOptions(
     max_metadata_bytes=16384,
     max_inflated_bytes=2**26,
     write_timeout_s=60.0,
+    message_timeout_s=60.0,
     handshake_timeout_s=20.0,
     max_connection_idle_ms=None,
 )

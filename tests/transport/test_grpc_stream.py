@@ -516,6 +516,7 @@ async def test_errors_are_told_inside_the_stream_which_goes_on(streaming):
     assert value_of(first) == 1
     assert late.error_message == "late failure"
     assert (late.infer_response.model_name, late.infer_response.model_version) == ("gen", "1")
+    assert final_of(late) and "triton_final_response" not in unknown.infer_response.parameters
     assert "triton_other" in bad.error_message
     assert value_of(fine) == 1
     assert "also needs input 'T'" in short.error_message and not short.infer_response.model_name

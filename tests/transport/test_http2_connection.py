@@ -129,6 +129,11 @@ class Bench:
         last, code = struct.unpack(">LL", (await self.until(GOAWAY))[:8])
         return last, ErrorCode(code)
 
+    async def frames(self):
+        """All frames up to the end."""
+        while (frame := await self.frame()) is not None:
+            yield frame
+
     async def ended(self):
         while await self.frame() is not None:
             pass
@@ -289,6 +294,104 @@ async def test_a_deadline_of_nothing_has_passed(bench):
     await bench.greet()
     bench.call(1, b"/t.T/Wait", fields=[(b"grpc-timeout", b"0n")])
     assert b"4" in await bench.until(HEADERS)
+
+
+def coming(bench, stream_id):
+    """How much is held of what came on a stream."""
+    [connection] = bench.server.connections
+    stream = connection._h2.streams.get(stream_id)
+    return -1 if stream is None else stream._held_bytes
+
+
+def begun(bench, stream_id):
+    """How many messages of a stream have begun to come."""
+    [connection] = bench.server.connections
+    return connection._h2.streams[stream_id]._reader.begun_count
+
+
+@pytest.mark.parametrize("came", [b"", bytes(3), b"\0\0\0\1\0" + bytes(100), bytes(5)])
+@timed(message_timeout_s=10)
+async def test_a_call_whose_message_stops_coming_is_given_up(bench, came):
+    await bench.greet()
+    bench.head(1, b"/t.T/Wait", ())
+    bench.send(encode_frame(DATA, 0, 1, came))
+    await true(lambda: bench.server.connections and coming(bench, 1) == len(came))
+    bench.pass_time(1)
+    bench.pass_time(9)
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    await bench.until(PING, ACK)
+    bench.pass_time(2)
+    assert b"4" in await bench.until(HEADERS)
+    assert bench.server.capacity.held_bytes == 0
+
+
+@timed(message_timeout_s=10)
+async def test_a_message_may_take_its_time_but_not_trickle_in(bench):
+    await bench.greet()
+    bench.head(1, b"/t.T/Wait", ())
+    bench.send(encode_frame(DATA, 0, 1, b"\0\0\1\0\0"))
+    sent = 5
+    for _ in range(20):
+        bench.send(encode_frame(DATA, 0, 1, bytes(1100)))
+        sent += 1100
+        await true(lambda: coming(bench, 1) == sent)  # noqa: B023
+        bench.pass_time(1)
+    for second in range(20):
+        if bench.pass_time(1) or coming(bench, 1) < 0:
+            break
+        bench.send(encode_frame(DATA, 0, 1, b"x"))
+        await true(lambda: coming(bench, 1) == sent + second + 1)  # noqa: B023
+    assert b"4" in await bench.until(HEADERS)
+    assert 5 < second < 15
+
+
+@timed(message_timeout_s=10)
+async def test_a_stream_may_rest_between_its_messages_but_not_inside_one(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/One", ends=0)
+    await bench.until(DATA)
+    for _ in range(4):
+        bench.pass_time(9)
+    bench.send(encode_frame(DATA, 0, 1, b"\0\0\0\1\0" + bytes(100)))
+    await true(lambda: coming(bench, 1) > 5)
+    bench.pass_time(1)
+    bench.pass_time(9)
+    bench.send(encode_frame(DATA, 0, 1, bytes(156) + b"\0\0\0\1\0" + bytes(100)))
+    await true(lambda: begun(bench, 1) == 2)
+    bench.pass_time(9)
+    bench.pass_time(9)
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    assert (await bench.frame())[0] == PING
+    bench.pass_time(2)
+    assert b"4" in await bench.until(HEADERS)
+
+
+@timed(message_timeout_s=10)
+async def test_a_call_whose_handler_waits_is_not_the_client_s_fault(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Wait")
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    await bench.until(PING, ACK)
+    for _ in range(4):
+        bench.pass_time(9)
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    assert (await bench.frame())[0] == PING
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@timed()
+async def test_what_came_before_the_client_s_end_is_answered(bench, is_alone):
+    if is_alone:
+        await bench.greet()
+    else:
+        bench.send(PREFACE, encode_frame(SETTINGS, 0, 0))
+    bench.call(1, b"/t.T/Large", fields=[(b"grpc-timeout", b"9S")])
+    bench.call(3, b"/t.T/Nothing")
+    bench.call(5, b"/t.T/Wait")
+    bench.writer.write_eof()
+    found = [frame async for frame in bench.frames()]
+    assert {stream_id for _, _, stream_id, _ in found if stream_id} == {1, 3}
+    await true(lambda: not bench.server.connections)
 
 
 @timed(write_timeout_s=10)

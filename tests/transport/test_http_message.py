@@ -28,6 +28,13 @@ def test_a_head_becomes_a_request():
     assert request.body == b""
 
 
+@pytest.mark.parametrize("second", ["b", "a", ""])
+def test_a_second_host_is_refused(second):
+    with pytest.raises(HttpError, match="more than one Host") as caught:
+        parse_head(head("Host: a", f"HOST: {second}"))
+    assert caught.value.status == 400
+
+
 @pytest.mark.parametrize(
     ("version", "lines", "kept"),
     [
@@ -92,6 +99,15 @@ def test_a_body_of_no_sound_length_is_refused(headers, status):
     with pytest.raises(HttpError) as caught:
         body_length(request, 1000)
     assert caught.value.status == status
+
+
+def test_a_target_beyond_ascii_is_taken_as_if_it_were_encoded():
+    plain = parse_head("GET /größe?x=é HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert plain.target == b"/gr%C3%B6%C3%9Fe?x=%C3%A9"
+    assert parse_head(b"GET /\xff HTTP/1.1\r\n\r\n").target == b"/%FF"
+    for line in (b"G\xc3T / HTTP/1.1", b"GET / HTTP/1.1\xff", b"GET /\xff \xff HTTP/1.1"):
+        with pytest.raises(HttpError):
+            parse_head(line + b"\r\n\r\n")
 
 
 @pytest.mark.parametrize(

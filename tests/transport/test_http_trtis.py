@@ -242,3 +242,35 @@ async def test_one_connection_too_many_is_v2_s_as_nobody_has_asked(old):
         client = await site.connect()
         answer = await client.answer()
         assert answer.status == 503 and answer.error and answer.headers["retry-after"] == "1"
+
+
+PAGE = "https://page.example"
+WITH_PAGES = {"cors_origins": frozenset((PAGE,))}
+
+
+def preflight(path, origin=PAGE):
+    asked = (f"Origin: {origin}", "Access-Control-Request-Method: POST")
+    return "\r\n".join([f"OPTIONS {path} HTTP/1.1", *asked, "", ""]).encode()
+
+
+async def test_a_page_may_read_what_the_old_api_says_in_headers(old):
+    async with old(**WITH_PAGES) as site:
+        answer = await site.ask(f"GET /api/status HTTP/1.1\r\nOrigin: {PAGE}\r\n\r\n".encode())
+        assert answer.headers["access-control-allow-origin"] == PAGE
+        names = answer.headers["access-control-expose-headers"]
+        assert names == "Inference-Header-Content-Length, NV-Status, NV-InferResponse"
+
+
+async def test_a_preflight_has_a_status_as_any_answer(old):
+    async with old(**WITH_PAGES) as site:
+        answer = await site.ask(preflight("/api/infer/id"))
+        assert (answer.status, answer.headers["access-control-allow-methods"]) == (200, "POST")
+        assert answer.headers["nv-status"].startswith("code: SUCCESS ")
+        assert "nv-status" not in (await site.ask(preflight("/v2"))).headers
+        assert status_of(await site.ask(preflight("/api/nothing"))) == INVALID_ARG
+
+
+async def test_a_page_of_another_origin_is_refused_in_the_old_words(old):
+    async with old(**WITH_PAGES) as site:
+        answer = await site.ask(preflight("/api/infer/id", "https://other.example"))
+        assert (answer.status, status_of(answer)) == (403, UNAVAILABLE)

@@ -325,6 +325,21 @@ def test_who_opens_no_window_for_long_is_reset():
     run(test, grpc_write_timeout_secs=0.1)
 
 
+@pytest.mark.parametrize("length", [(), ((b"content-length", b"100"),)])
+def test_a_body_that_stops_coming_is_408(length):
+    async def test(client, port, held):
+        target = b"/v2/models/m/infer"
+        head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", target), *length]
+        client.send(encode_frame(HEADERS, END_HEADERS, 1, encode_fields(head)))
+        client.send(encode_frame(DATA, 0, 1, b"{"))
+        client.next_id = 3
+        status, _, body = await client.answer(1)
+        assert status == 408 and b"too slowly: 1 bytes" in body
+        assert (await client.answer(client.ask(b"GET", b"/v2/health/live")))[0] == 200
+
+    run(test, http_body_timeout_secs=0.1)
+
+
 @pytest.mark.parametrize("how", ["reset at once", "reset", "closed"])
 def test_a_client_that_leaves_ends_its_models_stream(how):
     async def test(client, port, held):

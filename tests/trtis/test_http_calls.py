@@ -1,6 +1,7 @@
 """The other URLs of the old API: health, status, profile, control, and what is no URL of it."""
 
 import asyncio
+import socket
 import time
 
 import numpy as np
@@ -219,6 +220,18 @@ def test_an_unknown_model_has_no_status(http_client):
     answer = http_client.get("/api/status/none")
     assert (answer.code, answer.reason, answer.body) == (400, "INVALID_ARG", b"")
     assert "'none'" in answer.status.msg
+
+
+def test_status_as_text_is_ascii_whatever_models_are_called(http_client, messages):
+    answer = http_client.get("/api/status/gr%C3%B6%C3%9Fe")
+    assert answer.body.isascii()
+    assert list(messages.read("ServerStatus", answer.body.decode()).model_status) == ["größe"]
+
+
+def test_a_name_beyond_ascii_may_be_sent_as_it_is(server):
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=30) as client:
+        client.sendall("GET /api/status/größe HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+        assert client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")
 
 
 def test_status_as_text_binary_and_json(http_client, messages):

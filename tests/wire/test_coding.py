@@ -38,6 +38,18 @@ def test_what_ends_with_a_piece_is_inflated_as_well(size):
         assert inflate(gzip.compress(data), b"gzip", size) == data
 
 
+@pytest.mark.parametrize("parts", [[SMALL, SMALL], [b"", NOISE, b"", LARGE], [b""] * 10_000])
+def test_members_of_gzip_are_inflated_one_after_the_other(parts):
+    body = b"".join(map(gzip.compress, parts))
+    for kind in (bytes, memoryview):
+        assert inflate(kind(body), b"gzip", GIB) == b"".join(parts)
+
+
+def test_all_members_together_keep_to_the_limit():
+    with pytest.raises(InflatesTooFar):
+        inflate(gzip.compress(LARGE) * 3, b"gzip", 2 * len(LARGE))
+
+
 @pytest.mark.parametrize(
     ("body", "coding", "complaint"),
     [
@@ -53,7 +65,10 @@ def test_what_ends_with_a_piece_is_inflated_as_well(size):
         (zlib.compress(SMALL)[:-1], b"deflate", "ends too early"),
         (gzip.compress(SMALL)[:-8] + bytes(8), b"gzip", "cannot be decoded"),
         (gzip.compress(SMALL) + b"x", b"gzip", "goes on after its end"),
-        (gzip.compress(SMALL) * 2, b"gzip", "goes on after its end"),
+        (gzip.compress(SMALL) * 2 + b"x", b"gzip", "goes on after its end"),
+        (gzip.compress(SMALL) * 2 + b"\x1f\x8b", b"gzip", "ends too early"),
+        (gzip.compress(b"") * 10_001, b"gzip", "goes on after its end"),
+        (zlib.compress(SMALL) * 2, b"deflate", "goes on after its end"),
         (gzip.compress(NOISE) + bytes(100_000), b"gzip", "goes on after its end"),
         (gzip.compress(SMALL).ljust(coding_module._READ_BYTES + 1, b"x"), b"gzip", "goes on"),
         (zlib.compress(SMALL) + b"\0", b"deflate", "goes on after its end"),

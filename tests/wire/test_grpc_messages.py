@@ -124,6 +124,22 @@ def test_messages_are_found_however_they_are_cut(messages, cuts):
     assert reader.is_between_messages and not reader.missing_bytes and reader.room() is None
 
 
+LARGE = st.lists(st.integers(0, 200).map(lambda size: bytes(range(200))[:size] * 700), max_size=3)
+
+
+@given(CHUNKS | LARGE, st.integers(1, 50) | st.just(3000), st.integers(0, 20))
+def test_pieces_of_one_length_are_read_as_each_by_itself(messages, length, between):
+    data = b"".join(map(message, messages))
+    data, rest = data[: len(data) // length * length], data[len(data) // length * length :]
+    pieces = [data[at : at + length] for at in range(0, len(data), length)]
+    spread = (b"-" * between).join(pieces)
+    got = []
+    reader = MessageReader(10**6, lambda *one: got.append(one))
+    reader.feed_run(spread, range(0, len(spread), length + between), length)
+    reader.feed(rest, 0, len(rest))
+    assert [(bytes(one), flag) for one, flag in got] == [(one, False) for one in messages]
+
+
 def test_a_large_message_is_one_view():
     data = bytes(range(256)) * 1000
     got = []

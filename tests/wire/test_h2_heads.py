@@ -1,10 +1,13 @@
 """Header blocks of one connection: what is remembered of them, and for how long."""
 
+import tracemalloc
+
 import hpack
 import pytest
 
 from inferd.wire.h2_frames import ConnectionFault, ErrorCode
 from inferd.wire.h2_heads import HeaderBlocks
+from inferd.wire.h2_hpack import encode_fields
 from inferd.wire.h2_request import MalformedRequest
 
 HEAD = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/p"), (b":authority", b"h")]
@@ -66,6 +69,20 @@ def test_what_is_malformed_stays_so_beside_a_base():
     assert isinstance(client.send((b"id", b"1\n"), (b"te", b"trailers")), MalformedRequest)
     assert isinstance(client.send((b"id", b"1"), (b"te", b"gzip")), MalformedRequest)
     assert not isinstance(client.send((b"id", b"1"), (b"te", b"trailers")), MalformedRequest)
+
+
+def test_what_is_remembered_is_limited():
+    """A megabyte of heads of which no two are alike; Python's objects are a few times as large."""
+    blocks = HeaderBlocks(16384)
+    tracemalloc.start()
+    try:
+        for number in range(300):
+            more = [(b"%d" % at, b"%d" % number) for at in range(100)]
+            blocks.head(encode_fields([*HEAD, *more]))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 200_000
 
 
 def test_a_block_in_too_many_pieces_ends_the_connection():

@@ -142,10 +142,10 @@ class Together(Noting):
     takes_runs = True
     runs = 0
 
-    def on_data_run(self, data, spans):
+    def on_data_run(self, data, starts, length):
         self.runs += 1
-        for start, stop in spans:
-            self.on_data(data, start, stop, ends=False)
+        for start in starts:
+            self.on_data(data, start, start + length, ends=False)
 
 
 def test_frames_with_the_same_header_are_taken_together():

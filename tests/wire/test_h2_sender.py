@@ -3,6 +3,8 @@
 import struct
 
 from h2_peer import Peer, head, request
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inferd.wire.h2_frames import (
     CONTINUATION,
@@ -124,3 +126,45 @@ def test_a_large_block_goes_on_in_continuations():
         (CONTINUATION, 0, 16384),
         (CONTINUATION, END_HEADERS, 40_000 - 2 * 16384),
     ]
+
+
+FRAME = 16384
+SIZES = st.builds(
+    lambda frames, more: max(0, frames * FRAME + more),
+    st.integers(0, 4),
+    st.sampled_from([-1, 0, 1, 5, 9000]),
+)
+
+
+@given(
+    st.lists(SIZES, max_size=5), st.integers(0, 10 * FRAME), st.sampled_from([None, b"", b"\x88"])
+)
+def test_whatever_the_buffers_their_bytes_come_in_order_in_frames_as_large_as_may_be(
+    sizes, window, ending
+):
+    peer = Peer()
+    settings = encode_settings({Setting.INITIAL_WINDOW_SIZE: window})
+    peer.send(settings, encode_window_update(0, 10**6), request(1))
+    peer.got()
+    buffers = [bytes([number]) * size for number, size in enumerate(sizes)]
+    expected = b"".join(buffers)
+    peer.connection.send_data(peer.seen[1], buffers, ending)
+    frames = peer.got()
+    sent = [len(payload) for kind, _, _, payload in frames if kind == DATA]
+    assert sum(sent) == min(window, len(expected))
+    assert all(length == FRAME for length in sent[:-1]) and max(sent, default=0) <= FRAME
+    peer.send(encode_window_update(1, 10**6))
+    frames += peer.got()
+    assert b"".join(payload for kind, _, _, payload in frames if kind == DATA) == expected
+    ends = [bool(flags & END_STREAM) for _, flags, _, _ in frames]
+    assert ends == [*[False] * (len(ends) - 1), ending is not None][len(ends) == 0 :]
+
+
+def test_what_is_sent_is_not_copied():
+    peer = Peer()
+    peer.send(encode_settings({Setting.INITIAL_WINDOW_SIZE: MAX_WINDOW}), request(1))
+    peer.got()
+    data = bytes(3 * FRAME)
+    peer.connection.send_data(peer.seen[1], [b"prefix", data], b"")
+    views = [one for one in peer.connection.out if isinstance(one, memoryview)]
+    assert len(views) == 4 and all(view.obj is data for view in views)

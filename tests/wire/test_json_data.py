@@ -119,6 +119,10 @@ def refusal(datatype, data, shape=b"[1]", **rules):
         ("UINT64", "1.8446744073709551615e19", 2**64 - 1),
         ("BOOL", "true", True),
         ("BOOL", "false", False),
+        ("BOOL", "1", True),
+        ("BOOL", "0", False),
+        ("BOOL", "1.0", True),
+        ("BOOL", "-0.0", False),
         ("BYTES", '"abc"', b"abc"),
         ("BYTES", '""', b""),
         ("BYTES", r'"\u00e9\ud83d\ude00"', "é😀".encode()),
@@ -206,9 +210,9 @@ def test_integers_are_exact_up_to_their_limits_and_not_beyond(datatype):
         ("UINT8", "300", "300", "0 to 255"),
         ("UINT64", "-1", "-1", "18446744073709551615"),
         ("UINT8", '"1"', '"1"', "whole number"),
-        ("BOOL", "1", "1", "true or false"),
-        ("BOOL", "0", "0", "true or false"),
-        ("BOOL", "1.0", "1.0", "true or false"),
+        ("BOOL", "2", "2", "true or false"),
+        ("BOOL", "-1", "-1", "true or false"),
+        ("BOOL", "0.5", "0.5", "true or false"),
         ("BOOL", '"true"', '"true"', "true or false"),
         ("BOOL", "null", "null", "true or false"),
         ("BOOL", "NaN", "NaN", "true or false"),
@@ -308,6 +312,10 @@ def test_any_grouping_of_the_right_count_is_taken(datatype, data):
 @pytest.mark.parametrize("data", ['[["a"],["b"]]', '["a",["b"]]', '["a","b"]'])
 def test_strings_may_be_nested(data):
     assert values("BYTES", data, b"[2]") == [b"a", b"b"]
+
+
+def test_booleans_may_be_numbers_among_others():
+    assert values("BOOL", "[1,false,[0.0],true]", b"[4]") == [True, False, False, True]
 
 
 def test_booleans_may_be_nested():

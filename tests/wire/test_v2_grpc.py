@@ -231,6 +231,7 @@ def test_an_empty_message_is_a_request_without_inputs():
 def test_raw_entries_must_be_as_many_as_inputs(raw):
     text = refusal(item(), item("INPUT1"), raw=raw)
     assert f"{len(raw)} entries for 2 tensors" in text
+    assert ("'INPUT1' has none" in text) is (len(raw) == 1)
 
 
 @pytest.mark.parametrize("with_contents", [0, 1])

@@ -64,7 +64,6 @@ def test_priority_is_an_unsigned_number(kind):
         ("timeout", {"string_param": "1"}),
         ("timeout", {"uint64_param": 1}),
         ("sequence_id", {"uint64_param": 1}),
-        ("sequence_id", {"int64_param": -1}),
         ("sequence_id", {"double_param": 1.0}),
         ("sequence_start", {"int64_param": 1}),
         ("sequence_end", {"string_param": "true"}),
@@ -89,6 +88,15 @@ def test_a_sequence_has_an_id_and_two_flags(kind, value):
     )
     assert request.sequence == Sequence(value, start=True)
     assert request.parameters == {}
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 5])
+def test_an_id_beyond_int64_travels_as_the_same_64_bits(number):
+    wrapped = {"int64_param": number - 2**64}
+    assert decoded(sequence_id=wrapped).sequence == Sequence(number)
+    message = pb.ModelInferRequest()
+    encode_reserved(message.parameters, InferRequest("m", sequence=Sequence(number)))
+    assert message.parameters["sequence_id"] == pb.InferParameter(**wrapped)
 
 
 @pytest.mark.parametrize("choice", [{"int64_param": 0}, {"string_param": ""}])

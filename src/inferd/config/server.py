@@ -358,6 +358,12 @@ class ServerConfig:
     grpc_handshake_timeout_secs: float = option(
         20.0, "From a connection's start to HTTP/2 being spoken.", group="gRPC", **_TIMEOUT
     )
+    grpc_message_timeout_secs: float = option(
+        60.0,
+        "Message that makes no progress. One that trickles in is ended as well.",
+        group="gRPC",
+        **_TIMEOUT,
+    )
     grpc_write_timeout_secs: float = option(
         60.0, "Client that does not read its answer.", group="gRPC", **_TIMEOUT
     )

@@ -1,6 +1,6 @@
 """TraceSettings: which requests are traced and where to; and how --trace-config says it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -68,6 +68,29 @@ class CollectorSettings:
     bsp_max_queue_size: int | None = None
     bsp_schedule_delay: int | None = None
     bsp_max_export_batch_size: int | None = None
+
+
+def in_effect(collector: CollectorSettings, environment: Mapping[str, str]) -> CollectorSettings:
+    """Return what `collector` comes to with the OTEL_... variables in `environment`.
+
+    These, and OpenTelemetry's defaults for what they leave open, are for it to act on; this is
+    what is told of them. A number that is none counts as absent, as it does there.
+    """
+    base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"
+    url = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+    def number(name: str, usual: int) -> int:
+        return whole_number(environment.get(f"OTEL_BSP_{name}", "")) or usual
+
+    return CollectorSettings(
+        url=collector.url or url or f"{base.removesuffix('/')}/v1/traces",
+        resource=collector.resource,
+        bsp_max_queue_size=collector.bsp_max_queue_size or number("MAX_QUEUE_SIZE", 2048),
+        bsp_schedule_delay=collector.bsp_schedule_delay or number("SCHEDULE_DELAY", 5000),
+        bsp_max_export_batch_size=(
+            collector.bsp_max_export_batch_size or number("MAX_EXPORT_BATCH_SIZE", 512)
+        ),
+    )
 
 
 class TraceConfig(NamedTuple):

@@ -8,7 +8,7 @@ lineup; nobody holds two of these locks. Whoever asked for a change may go away:
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +31,9 @@ MAX_WAITING = 100
 
 MAX_REASON = 300
 """Of the reason why a step's model does not serve so many characters are told of its ensembles."""
+
+CALLERS_WAIT_S = 5.0
+"""So long the answer to a load waits for the ensembles that come back with the model."""
 
 _READING_AT_ONCE = 4
 _Result = TypeVar("_Result")
@@ -56,6 +59,7 @@ class Control:
         self._complaints: dict[str, list[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[str] = set()
+        self._catching_up: dict[str, asyncio.Task[None]] = {}  # ensembles, with what they call
         self._reading = asyncio.Semaphore(_READING_AT_ONCE)
         self._is_started = False
         self._is_stopped = False
@@ -162,6 +166,7 @@ class Control:
                     await in_daemon_thread(upload.discard)
         self._dependents.ask(name)
         self._sent.pop(name, None)
+        await self._callers_caught_up(name)
 
     async def _unload(self, name: str, *, dependents: bool = False) -> None:
         if name in self._lineups or name in self._catalog.models:
@@ -329,12 +334,36 @@ class Control:
             return
         for ensemble in self._dependents.of(name):
             if not self._serves(ensemble):
-                self._spawn(self._follow(ensemble, self._reader(ensemble)))
+                self._catch_up(ensemble, self._follow(ensemble, self._reader(ensemble)))
                 continue
             source = self._lineup(ensemble).source
             needs = needs_of(source.model.config) if source else ()
             if source is not None and source.callees != self._callees(needs):
-                self._spawn(self._renew(ensemble, source))
+                self._catch_up(ensemble, self._renew(ensemble, source))
+
+    def _catch_up(self, ensemble: str, job: Coroutine[object, object, None]) -> None:
+        """Have `job` adapt the ensemble to what now serves of its steps."""
+        task = self._catching_up[ensemble] = self._spawn(job)
+        task.add_done_callback(lambda task: self._caught_up(ensemble, task))
+
+    def _caught_up(self, ensemble: str, task: asyncio.Task[None]) -> None:
+        if self._catching_up.get(ensemble) is task:
+            del self._catching_up[ensemble]
+
+    async def _callers_caught_up(self, name: str) -> None:
+        """Wait, not for ever, until those that call the model go with it, and their callers too.
+
+        Who has loaded a step asks its ensembles next.
+        """
+        callers = [name]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALLERS_WAIT_S):
+                for one in callers:
+                    for ensemble in self._dependents.of(one):
+                        if ensemble in self._catching_up:
+                            await asyncio.wait([self._catching_up[ensemble]])
+                        if ensemble not in callers:
+                            callers.append(ensemble)
 
     async def _take_down_callers(self, name: str) -> None:
         """Have the ensembles that call the model serve no more, and their last requests end."""

@@ -170,7 +170,7 @@ class Served:
                 raise self._bad_datatype(tensor, rule)
             shape = tensor.shape
             if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
-                raise self._bad_shape(tensor, rule)
+                self._take_scalar(tensor, rule)
             if batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._max_batch_size:
                     raise self._bad_batch(tensor, batch_size)
@@ -275,6 +275,15 @@ class Served:
             f"a raw binary request cannot be made into input '{rule.name}' of model "
             f"'{self.name}', {rule.datatype.value} {list(rule.shape)}: {why}"
         )
+
+    def _take_scalar(self, tensor: Tensor, rule: _Rule) -> None:
+        """Give a tensor without dims the dims [1], which is how a configuration says scalar.
+
+        Raises InvalidRequest when it says something else.
+        """
+        if tensor.shape or rule.shape != (1,):
+            raise self._bad_shape(tensor, rule)
+        tensor.shape = rule.shape
 
     def _check_absent(self, inputs: Sequence[Tensor]) -> None:
         """Check that `inputs`, all known, are each given once and lack only optional ones."""

@@ -209,7 +209,10 @@ class SequenceScheduler(QueueingScheduler):
         """Return the sequence of `request`, a new one if it starts one. Raises InvalidRequest."""
         model, asked = self._plan.model, request.sequence
         if asked is None and not self._iterates:
-            msg = f"model '{model}' takes only requests with a sequence_id, not 0 and not empty"
+            msg = (
+                f"model '{model}' takes only requests with a sequence_id, not 0 and not empty "
+                f"(TRTIS: correlation_id)"
+            )
             raise InvalidRequest(msg)
         if request.batch_size != 1:
             msg = (
@@ -229,8 +232,8 @@ class SequenceScheduler(QueueingScheduler):
         if sequence is None or sequence.is_ended:
             msg = (
                 f"model '{model}' knows no sequence {asked.id!r}: its first request must say "
-                f"sequence_start; it ends with sequence_end, or when no request comes for "
-                f"{self._idle_ns // 1000} microseconds"
+                f"sequence_start (TRTIS: the flag START); it ends with sequence_end, or when no "
+                f"request comes for {self._idle_ns // 1000} microseconds"
             )
             raise InvalidRequest(msg)
         return sequence

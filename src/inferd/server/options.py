@@ -13,7 +13,7 @@ from inferd.config.metrics import read_metrics_config
 from inferd.config.origin import read_origins
 from inferd.config.rate_limit import read_resources
 from inferd.config.server import ServerConfig
-from inferd.config.trace import OPENTELEMETRY, read_trace_config
+from inferd.config.trace import OPENTELEMETRY, in_effect, read_trace_config
 from inferd.engine.load import LoadOptions
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.spans import SpanSender
@@ -59,7 +59,7 @@ def tracer(config: ServerConfig) -> Tracer:
     folder = Path(config.trace_directory) if config.trace_directory else None
     allowed = AllowedFolder(folder, "--trace-directory")
     if settings.mode == OPENTELEMETRY:
-        settings = replace(settings, collector=collector)
+        settings = replace(settings, collector=in_effect(collector, os.environ))
         return Tracer(settings, SpanSender(collector, config.id or "inferd"), allowed)
     return Tracer(settings, TraceWriter(settings.file), allowed)
 
@@ -130,6 +130,7 @@ def grpc_options(
         max_streams=config.grpc_max_concurrent_streams,
         max_metadata_bytes=config.grpc_max_metadata_bytes,
         max_inflated_bytes=config.grpc_max_inflated_bytes,
+        message_timeout_s=config.grpc_message_timeout_secs,
         write_timeout_s=config.grpc_write_timeout_secs,
         handshake_timeout_s=config.grpc_handshake_timeout_secs,
         max_connection_idle_ms=config.grpc_max_connection_idle,

@@ -168,6 +168,8 @@ class CudaRegion:
             )
             raise RegionFailed(msg)
         self._memory: _GpuMemory | None = memory
+        self.spans: dict[tuple[int, int], CudaSpan] = {}
+        """None are kept: each is a copy."""
 
     def span(self, offset: int, size_bytes: int) -> "CudaSpan":
         """Return that piece, which lies inside the region. Raises Unavailable."""

@@ -94,6 +94,9 @@ class Regions:
             self._check_allowed()
             msg = f"there is no shared memory region '{name}' registered with this server"
             raise RegionNotFound(msg)
+        known = region.spans.get((offset, size_bytes))
+        if known is not None:
+            return known
         end = offset + size_bytes
         if offset < 0 or size_bytes < 0 or end > region.status.size_bytes:
             msg = (

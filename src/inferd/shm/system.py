@@ -37,29 +37,28 @@ class SystemRegion:
         check_key(key)
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
         self._mapping: _Mapping | None = _open_mapping(key, offset, size_bytes)
-        self._spans: dict[tuple[int, int], SystemSpan] = {}
+        self.spans: dict[tuple[int, int], SystemSpan] = {}
+        """Those made lately, by offset and size: requests may share one."""
 
     def span(self, offset: int, size_bytes: int) -> "SystemSpan":
-        """Return that piece, which lies inside the region; requests may share one.
+        """Return that piece, which lies inside the region, and is none of `spans`.
 
         Raises InvalidRequest when the region has been closed.
         """
-        span = self._spans.get((offset, size_bytes))
-        if span is None:
-            mapping = self._mapping
-            if mapping is None:  # unregistered this very moment, by another thread
-                msg = f"shared memory region '{self.status.name}' is no longer registered"
-                raise InvalidRequest(msg)
-            span = SystemSpan(mapping, self.status, offset, size_bytes)
-            if len(self._spans) >= MAX_REMEMBERED:
-                self._spans.clear()
-            self._spans[offset, size_bytes] = span
+        mapping = self._mapping
+        if mapping is None:  # unregistered this very moment, by another thread
+            msg = f"shared memory region '{self.status.name}' is no longer registered"
+            raise InvalidRequest(msg)
+        span = SystemSpan(mapping, self.status, offset, size_bytes)
+        if len(self.spans) >= MAX_REMEMBERED:
+            self.spans.clear()
+        self.spans[offset, size_bytes] = span
         return span
 
     def close(self) -> None:
         """Let go of the memory; it is unmapped when no request uses it any more."""
         self._mapping = None
-        self._spans = {}
+        self.spans = {}
 
 
 class SystemSpan:

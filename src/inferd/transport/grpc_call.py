@@ -126,7 +126,7 @@ class GrpcCall(GrpcInput):
                 handler = self._grpc.handler
                 self._drive(handler(bytes(data[start + PREFIX_BYTES : stop]), self))
                 return
-        self._read(data, [(start, stop)])
+        self._read(data, (start,), stop - start)
         if ends and not self.is_local_done:
             self.on_end()
 
@@ -156,6 +156,10 @@ class GrpcCall(GrpcInput):
             self._sends.set_result(None)
 
     # --- the handler ---
+
+    @property
+    def _is_running(self) -> bool:
+        return self._task is not None
 
     def _drive(self, running: Any) -> None:
         """Run a unary handler; one that does not wait is answered at once."""

@@ -6,10 +6,13 @@ what comes beyond a few of them stays as it came; meanwhile the client's window 
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from inferd.transport.http_body import is_too_slow
 from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
 from inferd.wire.grpc_messages import (
+    DEADLINE_EXCEEDED,
     INTERNAL,
     PREFIX,
     PREFIX_BYTES,
@@ -48,6 +51,7 @@ class GrpcInput(H2Stream):
     _reads: asyncio.Future[None] | None = None  # what waits for the next message; see _sends
     _held_bytes = 0
     _inflated_bytes = 0
+    _coming_since: tuple[int, float] | None = None  # a message by its number, and when it was seen
 
     def __init__(
         self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
@@ -96,9 +100,9 @@ class GrpcInput(H2Stream):
             message = await self._inflate(message)
         return message
 
-    def on_data_run(self, data: Any, spans: list[tuple[int, int]]) -> None:
+    def on_data_run(self, data: Any, starts: Sequence[int], length: int) -> None:
         """See H2Stream."""
-        self._read(data, spans)
+        self._read(data, starts, length)
 
     def room(self) -> memoryview | None:
         """See H2Stream."""
@@ -112,29 +116,28 @@ class GrpcInput(H2Stream):
         if ends and not self.is_local_done:
             self.on_end()
 
-    def _read(self, data: Any, spans: list[tuple[int, int]]) -> None:
+    def _read(self, data: Any, starts: Sequence[int], length: int) -> None:
         if self._reader is None:
-            if self._is_refused(data, *spans[0]):
+            if self._is_refused(data, starts[0], starts[0] + length):
                 return
             self._is_begun = True
             self._reader = MessageReader(self._port.server.max_message_bytes, self._on_message)
-        count = 0
-        for start, stop in spans:
-            count += stop - start
+        count = length * len(starts)
         if self._hold(count):
             try:
-                for start, stop in spans:
-                    self._feed(data, start, stop)
+                if self._queue is None:
+                    self._reader.feed_run(data, starts, length)
+                else:
+                    for start in starts:
+                        self._queue_data(data, start, start + length)
             except GrpcFault as fault:
                 self._end(fault.status, fault.message)
             self._take(count)
 
-    def _feed(self, data: Any, start: int, stop: int) -> None:
+    def _queue_data(self, data: Any, start: int, stop: int) -> None:
         if self._reader is None:
             return  # what came before has ended the call
-        if self._queue is None:
-            self._reader.feed(data, start, stop)
-        elif self._backlog:
+        if self._backlog:
             self._backlog.append(bytes(data[start:stop]))
         else:
             self._read_some(data, start, stop)
@@ -229,6 +232,39 @@ class GrpcInput(H2Stream):
         if not server.capacity.hold(count):
             raise server.capacity.too_many_bytes(count)
         return bytes(inflated) if count <= SMALL_BYTES else inflated
+
+    def check_pace(self, now: float, limit_s: float) -> None:
+        """See H2Stream; between the messages of a stream there may be any time."""
+        coming = self._coming()
+        if coming is None:
+            self._coming_since = None
+            return
+        message, count = coming
+        if self._coming_since is None or self._coming_since[0] != message:
+            self._coming_since = message, now
+        lasts_s = now - self._coming_since[1]
+        if is_too_slow(count, lasts_s, limit_s):
+            text = f"a message came too slowly: {count} bytes in {lasts_s:.0f} s"
+            self._end(DEADLINE_EXCEEDED, text)
+
+    def _coming(self) -> tuple[int, int] | None:
+        """Return the number of the message that is not whole and how much of it there is.
+
+        None when it is not the client who is waited for.
+        """
+        if self.is_local_done or self.ending is not None:
+            return None
+        reader = self._reader
+        if self._queue is None:
+            return None if self._is_running else (0, self._held_bytes)
+        if reader is None or reader.is_between_messages or self._queue or self._backlog:
+            return None
+        return reader.begun_count, reader.coming_bytes
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether the handler has what it needs."""
+        raise NotImplementedError
 
     def _forget_input(self) -> None:
         """Let go of all that has come."""

@@ -44,6 +44,7 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_streams: int
     max_metadata_bytes: int
     max_inflated_bytes: int
+    message_timeout_s: float
     write_timeout_s: float
     handshake_timeout_s: float
     max_connection_idle_ms: int | None

@@ -143,7 +143,10 @@ class Http2Connection(asyncio.BufferedProtocol):
         self.flush()
 
     def eof_received(self) -> bool:
-        """See asyncio.BufferedProtocol."""
+        """See asyncio.BufferedProtocol; what has come before is answered if it need not wait."""
+        if self._came:
+            self.take_turn()
+        self.write_pending()
         self._is_closing = True
         return False
 
@@ -345,6 +348,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     def _check_calls(self, now: float) -> None:
         """End calls past their deadline, and those whose client reads nothing."""
         for stream in list(self._h2.streams.values()):
+            stream.check_pace(now, self.options.message_timeout_s)
             if stream.deadline_s is not None and stream.deadline_s < now:
                 stream.expire()
             elif stream.sent_bytes != stream.moved_bytes or not _is_waited_for(stream):

@@ -12,6 +12,7 @@ from inferd.core.later import resume
 from inferd.errors import InferdError
 from inferd.transport.access import joined
 from inferd.transport.grpc_call import QUEUED_BYTES
+from inferd.transport.http_body import check_pace
 from inferd.transport.http_message import (
     HttpAnswer,
     HttpError,
@@ -62,6 +63,7 @@ class RestExchange(H2Stream):
     _body: memoryview | bytearray | None = None
     _filled = 0
     _held_bytes = 0
+    _began_at: float | None = None  # when it was first seen to wait for its body
     _task: asyncio.Task[None] | None = None
     _outflow: Outflow | None = None
 
@@ -156,6 +158,17 @@ class RestExchange(H2Stream):
     def _is_refused(self) -> bool:
         """Whether the answer is complete but for the client's window, and the body not."""
         return self.ending is not None
+
+    def check_pace(self, now: float, _limit_s: float) -> None:
+        """See H2Stream; a body has its own limit, as over HTTP/1.1."""
+        if self._task is not None or self._is_refused or self.is_local_done:
+            return
+        if self._began_at is None:
+            self._began_at = now
+        try:
+            check_pace(self._filled, now - self._began_at, self._port.server.body_timeout_s)
+        except HttpError as error:
+            self._refuse(error)
 
     def on_reset(self) -> None:
         """See H2Stream."""

@@ -56,6 +56,7 @@ class Http2Server:
         self.routes = http.routes if http else None
         self.max_body_bytes = http.options.max_body_bytes if http else 0
         self.max_header_bytes = http.options.max_header_bytes if http else 0
+        self.body_timeout_s = http.options.body_timeout_s if http else 0
         self.connections: set[Http2Connection] = set()
         self.open_count = 0  # connections, without those that only linger
         self.capacity = engine.capacity

@@ -75,7 +75,19 @@ class BodyReader:
         self.memory = self.chunks = None
 
     def check_pace(self, lasts_s: float, limit_s: float) -> None:
-        """Raise HttpError for a body that has been coming for longer than `limit_s`, and slowly."""
-        if lasts_s > limit_s and self.filled < (lasts_s - limit_s) * MIN_BODY_RATE + 1:
-            text = f"the body came too slowly: {self.filled} bytes in {lasts_s:.0f} s"
-            raise HttpError(408, text)
+        """See the function."""
+        check_pace(self.filled, lasts_s, limit_s)
+
+
+def check_pace(came: int, lasts_s: float, limit_s: float) -> None:
+    """Raise HttpError for a body that has been coming for longer than `limit_s`, and slowly.
+
+    `came` is how many bytes of it are there.
+    """
+    if is_too_slow(came, lasts_s, limit_s):
+        raise HttpError(408, f"the body came too slowly: {came} bytes in {lasts_s:.0f} s")
+
+
+def is_too_slow(came: int, lasts_s: float, limit_s: float) -> bool:
+    """Tell whether `came` bytes are too few for the time: memory is held for them meanwhile."""
+    return lasts_s > limit_s and came < (lasts_s - limit_s) * MIN_BODY_RATE + 1

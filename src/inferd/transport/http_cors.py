@@ -6,16 +6,14 @@ server from clients: who is no browser is answered as ever.
 
 import re
 
-from inferd.errors import InferdError
+from inferd.errors import Forbidden, InferdError
 from inferd.transport.access import Headers
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
-from inferd.transport.http_routes import HttpRoutes, error_answer
-from inferd.wire import v2_binary
+from inferd.transport.http_routes import HttpRoutes
 
 MAX_AGE_S = 600
 """How long a browser may remember what it was told."""
 
-_EXPOSED = b"Access-Control-Expose-Headers: %b\r\n" % v2_binary.HEADER.encode()
 _NAMES = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z, ]{1,1000}")
 
 
@@ -32,6 +30,8 @@ class CorsRoutes:
         self.is_guarded = routes.is_guarded
         self.forward = routes.forward
         self.tracer = routes.tracer
+        names = ", ".join(routes.own_headers).encode()
+        self._exposed = b"Access-Control-Expose-Headers: %b\r\n" % names
 
     def check_access(self, target: bytes, headers: Headers) -> None:
         """See HttpRoutes.check_access."""
@@ -53,7 +53,7 @@ class CorsRoutes:
         origin = headers.get(b"origin")
         is_preflight = request.method == b"OPTIONS" and b"access-control-request-method" in headers
         if is_preflight and origin is not None:
-            answer = self._preflight(request, origin)
+            answer = await self._preflight(request, origin)
         else:
             answer = await self._routes.answer(request)
         answer.headers += self._told(origin)
@@ -61,25 +61,26 @@ class CorsRoutes:
 
     def _told(self, origin: bytes | None) -> bytes:
         if b"*" in self._origins:
-            return b"Access-Control-Allow-Origin: *\r\n" + _EXPOSED
+            return b"Access-Control-Allow-Origin: *\r\n" + self._exposed
         if origin not in self._origins:
             return b"Vary: Origin\r\n"
         return (
             b"Vary: Origin\r\nAccess-Control-Allow-Origin: %b\r\n"
-            b"Access-Control-Allow-Credentials: true\r\n%b" % (origin, _EXPOSED)
+            b"Access-Control-Allow-Credentials: true\r\n%b" % (origin, self._exposed)
         )
 
-    def _preflight(self, request: HttpRequest, origin: bytes) -> HttpAnswer:
+    async def _preflight(self, request: HttpRequest, origin: bytes) -> HttpAnswer:
         """Tell a browser which requests its page may make: it asks before all but simple ones."""
         if not (origin in self._origins or b"*" in self._origins):
             text = f"pages of the origin '{origin[:200].decode('latin-1')}' may not ask here"
-            return error_answer(403, text)
+            return self._routes.refusal(request, Forbidden(text))
         verbs = b", ".join(self._routes.verbs(request.target))
         if not verbs:
-            return error_answer(404, "there is nothing here to ask for")
+            return await self._routes.answer(request)
         headers = b"Access-Control-Allow-Methods: %b\r\n" % verbs
         wanted = request.headers.get(b"access-control-request-headers", b"")
         if _NAMES.fullmatch(wanted):
             headers += b"Access-Control-Allow-Headers: %b\r\n" % wanted
         headers += b"Access-Control-Max-Age: %d\r\n" % MAX_AGE_S
+        headers += self._routes.told(request.target)
         return HttpAnswer(200, [b""], b"text/plain", headers)

@@ -12,6 +12,8 @@ from inferd.transport.header_forward import HeaderForward, text_of
 _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
 """A number the parser refuses, for it has no room for more than 64 bits."""
 
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+
 
 class HttpRequest(msgspec.Struct, gc=False):
     """A request: header names in lower case, the whole body (chunks joined, still compressed).
@@ -115,6 +117,9 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     except httptools.HttpParserUpgrade:
         pass  # an offer to speak something else; it may be ignored (RFC 9110, section 7.8)
     except httptools.HttpParserError as error:
+        encoded = _with_encoded_target(head)
+        if encoded is not head:
+            return parse_head(encoded, forward)
         if _HUGE_LENGTH.search(head):
             raise HttpError(413, "Content-Length says more than any server takes") from None
         raise HttpError(400, f"the request head is not valid HTTP/1.1: {error}") from None
@@ -122,6 +127,8 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     if version not in ("1.1", "1.0"):
         raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
     headers = collected.headers
+    if b", " in headers.get(b"host", b""):  # RFC 9112, section 3.2; none at all is Triton's habit
+        raise HttpError(400, "the request has more than one Host")
     is_http_10 = version == "1.0"
     is_kept_alive = not is_http_10
     # The parser's own should_keep_alive forgets the header once the message is complete.
@@ -132,6 +139,17 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     if forward is not None:
         request.forwarded = forwarded_of(fields, forward)
     return request
+
+
+def _with_encoded_target(head: bytes) -> bytes:
+    """Return `head` with the bytes beyond ASCII in its first line percent-encoded.
+
+    The parser refuses them, but clients send what people type: curl, for one.
+    """
+    line, end, rest = head.partition(b"\r\n")
+    if line.isascii():
+        return head
+    return _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + end + rest
 
 
 _CHANGING = b"\r\nNV-InferRequest:"

@@ -33,6 +33,7 @@ from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.transport.trtis import Trtis
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.inline import NotFast
+from inferd.wire.trtis_http import RESPONSE, STATUS
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 
 log = logging.getLogger("inferd.http")
@@ -48,7 +49,7 @@ class HttpRoutes:
     With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
     is taken. `forward` chooses the headers of an inference that become its parameters; whoever
     makes an HttpRequest asks it. `trtis` is the old API, where it is offered; `table` has the lines
-    of V2 alone.
+    of V2 alone. `own_headers` are the names of those in answers that mean something to a page.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class HttpRoutes:
         self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
         self._router = Router([*self.table, *(self._trtis.routes() if self._trtis else ())], access)
         self.is_guarded = access is not OPEN
+        self.own_headers = [v2_binary.HEADER, *((STATUS, RESPONSE) if trtis else ())]
         self._targets = self._router.known
 
     def _routes(self, max_json_bytes: int, not_ready_status: int) -> list[Route]:
@@ -122,6 +124,11 @@ class HttpRoutes:
         """See Routes.refusal."""
         old = self._old(request.target)
         return old.refusal(error) if old else refusal(error)
+
+    def told(self, target: bytes) -> bytes:
+        """Return the headers that a good answer has because of the API it is of."""
+        old = self._old(target)
+        return old.success() if old else b""
 
     def verbs(self, target: bytes) -> list[bytes]:
         """Return the verbs a request target may be asked with, none for what is not there."""

@@ -125,6 +125,10 @@ class TrtisRoutes:
         text = path[:200].decode("latin-1")
         return self.refusal(InvalidRequest(f"there is nothing at '{text}'"))
 
+    def success(self) -> bytes:
+        """Return the NV-Status of a good answer that no call of this API gives."""
+        return self._trtis.status_line.success(self._trtis.next_number())
+
     def wrong_method(self, request: HttpRequest, target: Target) -> HttpAnswer:
         """Return the answer to a method that `target` does not know."""
         if target.guard is not None:  # who may not call it need not know how

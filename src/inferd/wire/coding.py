@@ -4,7 +4,7 @@
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,8 @@ WINDOW_BITS = MappingProxyType({b"gzip": 31, b"deflate": 15})
 _DEFAULT_LEVEL = -1
 _READ_BYTES = 64 << 10  # zlib copies what it has not used of a piece, so pieces are small
 _WRITE_BYTES = 256 << 10
+_GZIP_BEGIN = b"\x1f\x8b"
+_MOST_MEMBERS = 10_000  # empty ones inflate to nothing and still take time
 
 
 class BadCoding(Exception):
@@ -45,8 +47,21 @@ def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) 
 
 
 def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
-    decoder = zlib.decompressobj(WINDOW_BITS[coding])
+    """Decode `data`; gzip may be several members, one after the other (RFC 1952, section 2.2)."""
     read = 0
+    for _ in range(_MOST_MEMBERS):
+        read = yield from _member(data, coding, read)
+        if coding != b"gzip" or bytes(data[read : read + 2]) != _GZIP_BEGIN:
+            break
+    if read < len(data):
+        msg = "goes on after its end"
+        raise BadCoding(msg)
+
+
+def _member(data: Any, coding: bytes, begin: int) -> Generator[bytes, None, int]:
+    """Decode what begins in `data` at `begin`, and return where it ends."""
+    decoder = zlib.decompressobj(WINDOW_BITS[coding])
+    read = begin
     while read < len(data) and not decoder.eof:
         left: Any = data[read : read + _READ_BYTES]
         read += len(left)
@@ -60,9 +75,7 @@ def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
     if not decoder.eof:
         msg = "ends too early"
         raise BadCoding(msg)
-    if decoder.unused_data or read < len(data):
-        msg = "goes on after its end"
-        raise BadCoding(msg)
+    return read - len(decoder.unused_data)
 
 
 def deflate(buffers: Iterable[Any], coding: bytes, level: int = _DEFAULT_LEVEL) -> bytes:

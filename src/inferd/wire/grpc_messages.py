@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -174,6 +174,7 @@ class MessageReader:
     def __init__(self, max_bytes: int, on_message: Callable[[Any, bool], None]) -> None:
         self._max_bytes = max_bytes
         self._on_message = on_message
+        self.begun_count = 0  # messages that have come in pieces
         self._prefix = b""
         self._message: memoryview | None = None
         self._is_compressed = False
@@ -183,6 +184,11 @@ class MessageReader:
     def is_between_messages(self) -> bool:
         """Whether the last message is whole."""
         return self._message is None and not self._prefix
+
+    @property
+    def coming_bytes(self) -> int:
+        """How much has come of the message that is not whole, 0 between messages."""
+        return len(self._prefix) if self._message is None else PREFIX_BYTES + self._filled
 
     @property
     def missing_bytes(self) -> int:
@@ -217,6 +223,26 @@ class MessageReader:
                 self._is_compressed = flag == 1
                 self._begin(length)
 
+    def feed_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+        """Take `length` bytes of `data` from each of `starts`, evenly spaced; else as `feed`."""
+        while starts:
+            count = 1
+            if len(starts) > 1:
+                count = max(1, min(len(starts), self.missing_bytes // length))
+            if count > 1:
+                self._copy_run(data, starts[:count], length)
+            else:
+                self.feed(data, starts[0], starts[0] + length)
+            starts = starts[count:]
+
+    def _copy_run(self, data: Any, starts: Sequence[int], length: int) -> None:
+        """Copy pieces of the message that is coming: at once, not each by itself."""
+        shape = len(starts), length
+        there = np.ndarray(shape, np.uint8, data, starts[0], (starts[1] - starts[0], 1))
+        here = np.ndarray(shape, np.uint8, self._message, self._filled)
+        here[:] = there
+        self.filled(shape[0] * length)
+
     def room(self) -> memoryview | None:
         """Return what is still to be filled of the message that is coming, None for nothing."""
         return None if self._message is None else self._message[self._filled :]
@@ -238,6 +264,7 @@ class MessageReader:
             raise GrpcFault(RESOURCE_EXHAUSTED, msg)
 
     def _begin(self, length: int) -> None:
+        self.begun_count += 1
         # Not a bytearray: that would write zeros over memory that is about to be overwritten, and
         # touch all of it though the client may never send what it announced.
         try:

@@ -9,9 +9,9 @@ from inferd.wire.h2_request import (
     renew_request_head,
 )
 
-_REMEMBERED_HEADS = 64
-_REMEMBERED_BYTES = 4096
-_REMEMBERED_BASES = 8
+_REMEMBERED_BYTES = 32768  # of heads, as SETTINGS_MAX_HEADER_LIST_SIZE counts
+_LARGEST_REMEMBERED = 4096
+_REMEMBERED_BASES = 4
 _DECODED_LISTS = 8  # times the limit: so much is decoded, to refuse the one stream alone
 _UNDECODED_BLOCKS = 4  # times the limit
 
@@ -29,6 +29,7 @@ class HeaderBlocks:
         self.max_block_bytes = max(_UNDECODED_BLOCKS * max_bytes, CONTROL_FRAME_BYTES)
         self._decoder = HeaderDecoder(_DECODED_LISTS * max_bytes)
         self._heads: dict[bytes, RequestHead | MalformedRequest] = {}
+        self._heads_bytes = 0
         self._bases: dict[tuple[object, ...], tuple[list[Field], RequestHead]] = {}
         self._block = bytearray()
         self._frame_count = 0
@@ -62,11 +63,18 @@ class HeaderBlocks:
             return head
         fields, size = self._decode(block)
         head = self._head(fields, size)
-        if not self._decoder.is_table_changed and max(size, len(block)) <= _REMEMBERED_BYTES:
-            if len(self._heads) >= _REMEMBERED_HEADS:
-                self._heads.clear()
-            self._heads[block] = head
+        if not self._decoder.is_table_changed:
+            self._remember(block, head, max(size, len(block)))
         return head
+
+    def _remember(self, block: bytes, head: RequestHead | MalformedRequest, size: int) -> None:
+        if size > _LARGEST_REMEMBERED:
+            return
+        self._heads_bytes += size
+        if self._heads_bytes > _REMEMBERED_BYTES:
+            self._heads.clear()
+            self._heads_bytes = size
+        self._heads[block] = head
 
     def _head(self, fields: list[Field], size: int) -> RequestHead | MalformedRequest:
         key = (len(fields), *fields[:4])  # as many, and the same pseudo-header fields: worth a try
@@ -79,7 +87,7 @@ class HeaderBlocks:
             head = decode_request_head(fields, size)
         except MalformedRequest as error:
             return error
-        if size <= _REMEMBERED_BYTES and len({name for name, _ in fields}) == len(fields):
+        if size <= _LARGEST_REMEMBERED and len({name for name, _ in fields}) == len(fields):
             if len(self._bases) >= _REMEMBERED_BASES:
                 self._bases.clear()
             self._bases[key] = fields, head
@@ -91,6 +99,7 @@ class HeaderBlocks:
 
     def _decode(self, block: bytes) -> tuple[list[Field], int]:
         decoded = self._decoder.decode(block)
-        if self._decoder.is_table_changed:
+        if self._decoder.is_table_changed and self._heads:
             self._heads.clear()
+            self._heads_bytes = 0
         return decoded

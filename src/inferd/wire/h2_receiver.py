@@ -68,10 +68,10 @@ class H2Receiver(H2Sender):
         """
         flags, stream_id = header[-2], header[-1] & STREAM_MASK
         if not flags and stop > start:
-            spans = self._run(stream_id, header, data, start, stop)
-            if spans is not None:
-                self.streams[stream_id].on_data_run(data, spans)
-                return spans[-1][1]
+            starts = self._run(stream_id, header, data, start, stop)
+            if starts is not None:
+                self.streams[stream_id].on_data_run(data, starts, stop - start)
+                return starts[-1] + stop - start
         end = stop
         length = stop - start
         overhead = 0
@@ -99,27 +99,27 @@ class H2Receiver(H2Sender):
 
     def _run(
         self, stream_id: int, header: tuple[int, ...], data: Buffer, start: int, stop: int
-    ) -> list[tuple[int, int]] | None:
+    ) -> range | None:
         """Take the frame data[start:stop], and those behind it that have the same header.
 
-        None when they need more than that: then nothing was done.
+        Return where their payloads start. None when they need more than that: then nothing was
+        done.
         """
         stream = self.streams.get(stream_id)
         if stream is None or not stream.takes_runs or stream.is_remote_done or stream.is_local_done:
             return None
         length = stop - start
         last = len(data) - length - HEADER_BYTES
-        spans = [(start, stop)]
         while stop <= last and header == read_header(data, stop):
             stop += HEADER_BYTES + length
-            spans.append((stop - length, stop))
-        count = length * len(spans)
+        starts = range(start, stop, HEADER_BYTES + length)
+        count = length * len(starts)
         if (declared := stream.head.content_length) >= 0:
             if stream.received_bytes + count > declared:
                 return None
             stream.received_bytes += count
         self._receiver(stream_id, count)
-        return spans
+        return starts
 
     def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
         """Begin a DATA frame; return from where bytes are kept: its header, until its pad length.

@@ -113,21 +113,40 @@ class H2Sender:
         stream.sent_bytes += length
         ends = stream.ending == b"" and not stream.pending_bytes
         largest = self.peer_frame_bytes
+        pending: deque[Buffer] = stream.pending or deque()
         if length > largest:
             header = frame_header(largest, DATA, 0, stream.id)
             while length > largest:
-                self._send_frame(stream, header, largest)
-                length -= largest
+                if len(pending[0]) > largest:
+                    length -= self._send_cut(pending, header, largest, length)
+                else:
+                    self._send_frame(pending, header, largest)
+                    length -= largest
         self._send_frame(
-            stream, frame_header(length, DATA, END_STREAM if ends else 0, stream.id), length
+            pending, frame_header(length, DATA, END_STREAM if ends else 0, stream.id), length
         )
         if ends:
             self.blocked.pop(stream.id, None)
             self._end(stream)
 
-    def _send_frame(self, stream: H2Stream, header: bytes, length: int) -> None:
+    def _send_cut(self, pending: "deque[Buffer]", header: bytes, largest: int, length: int) -> int:
+        """Send frames cut from the first of the pending buffers, and return how many bytes.
+
+        They are fewer than `length`, and as many as that buffer holds whole frames of.
+        """
+        view = memoryview(pending[0])
+        out = self.out
+        count = (min(length, len(view)) - 1) // largest
+        stop = count * largest
+        for at in range(0, stop, largest):
+            out += (header, view[at : at + largest])
+        pending[0] = view[stop:]
+        self.out_bytes += stop + count * HEADER_BYTES
+        self.frames_sent += count
+        return stop
+
+    def _send_frame(self, pending: "deque[Buffer]", header: bytes, length: int) -> None:
         """Send one frame of `length` pending bytes; nothing is copied."""
-        pending: deque[Buffer] = stream.pending or deque()
         out = self.out
         out.append(header)
         self.out_bytes += length + HEADER_BYTES

@@ -1,5 +1,6 @@
 """One HTTP/2 stream, where the connection and the application meet."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inferd.wire.h2_request import RequestHead
@@ -48,8 +49,8 @@ class H2Stream:
         """Take data[start:stop], which is only valid now; `ends`: nothing follows."""
         raise NotImplementedError
 
-    def on_data_run(self, data: Buffer, spans: list[tuple[int, int]]) -> None:
-        """Take the spans of `data` one after the other, as `on_data`; more DATA follows."""
+    def on_data_run(self, data: Buffer, starts: Sequence[int], length: int) -> None:
+        """Take `length` bytes from each of `starts`, which are evenly spaced; more DATA follows."""
         raise NotImplementedError
 
     def on_end(self) -> None:
@@ -70,6 +71,9 @@ class H2Stream:
     def on_filled(self, count: int, *, ends: bool) -> None:
         """Take note that `count` bytes of `room` have been filled."""
         raise NotImplementedError
+
+    def check_pace(self, now: float, limit_s: float) -> None:
+        """End if what the peer sends has made no progress for `limit_s`; asked now and again."""
 
     def expire(self) -> None:
         """End because the deadline has passed."""

@@ -274,10 +274,12 @@ def _text(value: Any) -> bytes:
 
 
 def _boolean(value: Any) -> bool:
-    if type(value) is not bool:
+    # As numbers they come from clients whose type for an element is "number, text or boolean", and
+    # takes the first that fits: the protocol's own generated ones.
+    if type(value) is not bool and not (type(value) in (int, Decimal) and value in (0, 1)):
         msg = "true or false"
         raise TypeError(msg)
-    return value
+    return bool(value)
 
 
 def _shown(value: Any) -> str:

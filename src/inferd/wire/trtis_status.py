@@ -109,8 +109,8 @@ def write_regions(
 
 def as_text(message: Any) -> bytes:
     """Return `message` as protobuf text, in ASCII."""
-    text: str = text_format.MessageToString(message)
-    return text.encode()
+    text: str = text_format.MessageToString(message, as_utf8=False)
+    return text.encode("ascii")
 
 
 def as_binary(message: Any) -> bytes:

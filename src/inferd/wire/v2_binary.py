@@ -56,8 +56,10 @@ class Blobs(msgspec.Struct, gc=False):
 
     def add_span(self, span: Span) -> Span:
         """Take note of a tensor's shared memory, and return it."""
-        self.spans = self.spans or []
-        self.spans.append(span)
+        if self.spans is None:
+            self.spans = [span]
+        else:
+            self.spans.append(span)
         return span
 
     def take(self, name: str, datatype: DataType, shape: tuple[int, ...], size: Any) -> Tensor:

@@ -134,9 +134,10 @@ def encode_stream_error(
 ) -> list[Any]:
     """Return the ModelStreamInferResponse that tells of a request's failure, as buffers.
 
-    `model`, and the `version` the request asked for, are only named once the model has run.
+    `model`, and the `version` the request asked for, are only named once the model has run; then
+    it also says that nothing follows: clients count the requests whose last answer they have.
     """
-    answer = encode_field(_NAME, model.encode()) if model else b""
+    answer = encode_field(_NAME, model.encode()) + _final(True) if model else b""
     if version:
         answer += encode_field(_VERSION, version.encode())
     if request_id:

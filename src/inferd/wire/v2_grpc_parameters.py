@@ -84,7 +84,10 @@ def encode_reserved(into: Any, request: InferRequest) -> None:
     if request.sequence is not None:
         into["sequence_start"].bool_param = request.sequence.start
         into["sequence_end"].bool_param = request.sequence.end
-        encode_parameters(into, {"sequence_id": request.sequence.id})
+        number = request.sequence.id
+        if isinstance(number, int) and 2**63 <= number < 2**64:
+            number -= 2**64  # there is no other kind for it: the same 64 bits, as C++ clients do
+        encode_parameters(into, {"sequence_id": number})
 
 
 def _kind_of(value: Parameter) -> str:
@@ -103,7 +106,7 @@ def _check_kind(name: str, kind: str | None) -> None:
 
 
 def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
-    for name in ("priority", "timeout", "sequence_id"):
+    for name in ("priority", "timeout"):
         value = reserved.get(name)
         if isinstance(value, int) and value < 0:
             msg = f"parameter '{name}' is {value}, expected 0 or more"
@@ -112,9 +115,11 @@ def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
     request.timeout_us = reserved.get("timeout", 0)
     request.binary_output = reserved.get("binary_data_output", request.binary_output)
     request.empty_final = reserved.get(EMPTY_FINAL, False)
-    if reserved.get("sequence_id"):
+    if number := reserved.get("sequence_id"):
+        # Clients that know ids as uint64, those in C++, put the same 64 bits into int64_param.
+        is_wrapped = isinstance(number, int) and number < 0
         request.sequence = Sequence(
-            reserved["sequence_id"],
+            number + 2**64 if is_wrapped else number,
             reserved.get("sequence_start", False),
             reserved.get("sequence_end", False),
         )

@@ -21,6 +21,8 @@ def check_entries(raw: Any, items: Any) -> None:
     """Check that there is one entry of raw contents for each item. Raises InvalidRequest."""
     if len(raw) != len(items):
         msg = f"raw contents have {len(raw)} entries for {len(items)} tensors, expected one each"
+        if len(raw) < len(items):
+            msg = f"{msg}: tensor '{items[len(raw)].name}' has none"
         raise InvalidRequest(msg)
 
 

@@ -27,6 +27,7 @@ from inferd.wire.v2_binary import Blobs, decode_raw_request
 from inferd.wire.v2_rest_parameters import scalars, set_parameters
 from inferd.wire.v2_shared_memory import (
     OFFSET,
+    PARAMETERS,
     REGION,
     SIZE,
     check_spans,
@@ -181,10 +182,18 @@ class V2Rest:
         size = parameters.get("binary_data_size")
         if size is not None and len(parameters) == 1 and document.data is _UNSET:
             return blobs.take(name, datatype, shape, size)
-        if parameters.get(REGION) is not None:
+        region = parameters.get(REGION)
+        if region is not None:
             if size is not None or document.data is not _UNSET:
                 raise _two_sources(name)
-            tensor = self._shared_input(Tensor(name, datatype, shape, b""), parameters, blobs)
+            offset, region_size = parameters.get(OFFSET), parameters.get(SIZE)
+            what = f"input '{name}'"
+            reference = decode_reference(what, region, offset, region_size)
+            span = blobs.add_span(self._resolve(*reference))
+            tensor = Tensor(name, datatype, shape, b"")
+            read_input(tensor, span, on_loop=blobs.on_loop)
+            if offset is not None and len(parameters) == len(PARAMETERS):
+                return tensor  # there is no parameter of another meaning
         elif size is None:
             tensor = self._input(document, blobs)
         elif document.data is not _UNSET:
@@ -192,14 +201,6 @@ class V2Rest:
         else:
             tensor = blobs.take(name, datatype, shape, size)
         tensor.parameters = scalars(parameters)
-        return tensor
-
-    def _shared_input(self, tensor: Tensor, parameters: dict[str, Any], blobs: Blobs) -> Tensor:
-        """Give `tensor` the shared memory that `parameters` name, and return it."""
-        what = f"input '{tensor.name}'"
-        given = (parameters[REGION], parameters.get(OFFSET), parameters.get(SIZE))
-        span = blobs.add_span(self._resolve(*decode_reference(what, *given)))
-        read_input(tensor, span, on_loop=blobs.on_loop)
         return tensor
 
     def _check_halves(self, name: str, datatype: DataType, data: Any) -> None:

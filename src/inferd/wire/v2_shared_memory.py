@@ -83,7 +83,7 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
             raise InvalidRequest(msg)
         if on_loop and size_bytes > INLINE_STRING_BYTES:
             raise NotFast
-    if min(tensor.shape, default=0) < 0:
+    if tensor.shape and min(tensor.shape) < 0:
         msg = f"input '{tensor.name}' has shape {list(tensor.shape)}: -1 belongs to metadata"
         raise InvalidRequest(msg)
     count = prod(tensor.shape)
