@@ -219,6 +219,7 @@ OLD_FAULTS: dict[str, Fault] = {
         lambda model: [setattr(one, "label_filename", "") for one in model.config.output]
     ),
     "T27": each_model(lambda model: model.config.ClearField("instance_group")),
+    "T136": each_model(lambda model: model.config.ClearField("dynamic_batching")),
     "T28": each_version(
         lambda row: setattr(row, "model_inference_count", row.model_execution_count)
     ),

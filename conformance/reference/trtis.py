@@ -354,6 +354,8 @@ class Old:
             if output.name in model.labels:
                 output.label_filename = "labels.txt"
         config.instance_group.add(name=model.name, count=1, kind=2)
+        if model.name == "late":
+            config.dynamic_batching.preferred_batch_size.extend((4, 8))
         for version in model.versions:
             row = told.version_status[int(version)]
             row.ready_state = 2 if model.broken or model.name in self.server.unloaded else 1

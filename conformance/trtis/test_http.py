@@ -210,6 +210,12 @@ def test_config_instance_group(old: OldRest):
     assert groups[0].count >= 1
 
 
+@point("T136", "SHOULD", "preferred batch sizes that nobody gave are shown as 4 and 8 (0.8)")
+def test_config_preferred_sizes(old: OldRest):
+    batching = old.status("late").model_status["late"].config.dynamic_batching
+    assert list(batching.preferred_batch_size) == [4, 8]
+
+
 def version_after(old: OldRest, batch: int) -> tuple[Any, Any]:
     """Return the status of version 1 of model m before and after an inference."""
     before = old.status("m").model_status["m"].version_status[1]

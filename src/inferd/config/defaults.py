@@ -59,7 +59,8 @@ def _dynamic(dynamic: DynamicBatching | None, max_batch_size: int) -> DynamicBat
     if dynamic is None or dynamic.preferred_batch_size or max_batch_size < 1:
         return dynamic
     is_adaptive = not dynamic.max_queue_delay_microseconds
-    return replace(dynamic, preferred_batch_size=(max_batch_size,), is_adaptive=is_adaptive)
+    sizes = (max_batch_size,)
+    return replace(dynamic, preferred_batch_size=sizes, is_adaptive=is_adaptive, is_filled=True)
 
 
 def _sequence(sequence: SequenceBatching | None) -> SequenceBatching | None:

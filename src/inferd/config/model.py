@@ -195,7 +195,7 @@ class QueuePolicy:
 class DynamicBatching:
     """Requests are gathered into batches. Priority level 1 is the highest.
 
-    `is_adaptive` says that nobody gave sizes or a delay.
+    `is_adaptive` says that nobody gave sizes or a delay, `is_filled` that nobody gave sizes.
     """
 
     preferred_batch_size: tuple[int, ...] = ()
@@ -206,6 +206,7 @@ class DynamicBatching:
     default_queue_policy: QueuePolicy | None = None
     priority_queue_policy: dict[int, QueuePolicy] = field(default_factory=dict)
     is_adaptive: bool = field(default=False, compare=False, metadata=OURS)
+    is_filled: bool = field(default=False, compare=False, metadata=OURS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ _KNOWN = frozenset(
     )
 )
 _OTHER = "custom"
+_FILLED_SIZES = (4, 8)
+"""What the old API shows as the preferred sizes of batches where nobody gave any."""
 
 
 def write_config(config: ModelConfig, target: Any) -> None:
@@ -34,6 +36,9 @@ def write_config(config: ModelConfig, target: Any) -> None:
     write_message(config, message)
     _copy(message, target)
     target.platform = old_platform(config)
+    if config.dynamic_batching is not None and config.dynamic_batching.is_filled:
+        sizes = [size for size in _FILLED_SIZES if size <= config.max_batch_size]
+        target.dynamic_batching.preferred_batch_size[:] = sizes
 
 
 def old_platform(config: ModelConfig) -> str:

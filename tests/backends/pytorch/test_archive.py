@@ -102,6 +102,7 @@ def test_archives_of_another_kind_are_refused(tmp_path, check, members, text):
         'torch.save(x, "f")',
         "torch . from_file (p)",
         "ops.aten.save(x)",
+        'ops.image.write_file("f", x)',
         "__torch__.torch.classes.dist_c10d.TCPStore",
     ],
 )
@@ -115,6 +116,10 @@ def test_a_script_that_reaches_out_is_refused(tmp_path, code):
     "changes",
     [
         {"target": "torch.os.system"},
+        {"target": "torch.ops.aten.from_file.default"},
+        {"target": "torch.ops.aten.from_file"},
+        {"target": "torch.ops.aten.save.default"},
+        {"target": "torch.ops.image.write_file.default"},
         {"target": "torch.ops.load_library"},
         {"target": "torch.ops.aten.add.Tensor.__globals__"},
         {"target": "_operator.attrgetter"},
@@ -147,6 +152,20 @@ def test_pickles_in_a_program_are_refused(tmp_path, entry, kind):
     assert "is not a plain tensor" in refusal(check_export, archive(tmp_path, members))
     members = {"models/model.json": graph(), f"data/{kind}/model.pt": EMPTY}
     assert "is a pickle" in refusal(check_export, archive(tmp_path, members))
+
+
+def test_a_second_program_that_would_be_read_as_well_is_refused(tmp_path):
+    members = {"models/model.json": graph(), "models/other.json": graph()}
+    message = refusal(check_export, archive(tmp_path, members))
+    assert "its member 'models/other.json' is another program" in message
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b'{"config": [1]}'])
+def test_a_list_of_weights_that_is_none_is_refused(tmp_path, content):
+    name = "data/weights/model_weights_config.json"
+    members = {"models/model.json": graph(), name: content}
+    message = refusal(check_export, archive(tmp_path, members))
+    assert message.endswith(f"its member '{name}' has no table 'config'")
 
 
 def test_sizes_that_the_file_does_not_hold_are_refused(tmp_path):

@@ -22,15 +22,17 @@ MAX_PACKED_BYTES = 64 << 20
 
 MAX_DEPTH = 200
 
-_FILE_CALLS = re.compile(r"(?:\btorch|\bops\s*\.\s*aten)\s*\.\s*(save|from_file)\s*\(")
+_FILES = "save|from_file|read_file|write_file"  # aten's, and torchvision's
+_FILE_CALLS = re.compile(rf"(?:\btorch|\bops\s*\.\s*\w+)\s*\.\s*({_FILES})\s*\(")
 _NATIVE_CLASS = re.compile(r"__torch__\s*\.\s*torch\s*\.\s*classes\s*\.\s*(\w+)")
 _HARMLESS_CLASSES = frozenset(("quantized", "sparse", "xnnpack", "mkldnn", "rnn"))
 
 # Names end up as Python's, calls are looked up from them, sizes are evaluated.
 _NAME = re.compile(r"[\w.]*(?:\[\d+\])*")
 _CALL = re.compile(
-    r"torch\.ops\.(?:aten|prim|prims|quantized|quantized_decomposed|higher_order|torchvision|"
-    r"image|_c10d_functional)\.\w+(?:\.\w+)?"
+    rf"torch\.ops\.(?!\w+\.(?:{_FILES})\b)"
+    r"(?:aten|prim|prims|quantized|quantized_decomposed|higher_order|torchvision|image|"
+    r"_c10d_functional)\.\w+(?:\.\w+)?"
     r"|torch\.(?:sym_\w+|_sym_\w+)|math\.\w+"
 )
 _OPERATORS = re.compile(
@@ -165,6 +167,8 @@ def check_export(file: Path, what: str) -> None:
         for name in members:
             if re.fullmatch(r"data/(weights|constants)/.*\.pt", name):
                 archive.refuse(f"its member '{name}' is a pickle")
+            if name.startswith("models/") and name != "models/model.json":
+                archive.refuse(f"its member '{name}' is another program, expected one")
         for kind in ("weights", "constants"):
             _check_payloads(archive, f"data/{kind}/model_{kind}_config.json", kind)
         _check_graph(archive, _json(archive, "models/model.json"), 0, "")
@@ -194,8 +198,10 @@ def _check_payloads(archive: Archive, name: str, kind: str) -> None:
         return
     content = _json(archive, name)
     entries = content.get("config") if isinstance(content, dict) else None
+    if not isinstance(entries, dict):
+        archive.refuse(f"its member '{name}' has no table 'config'")
     prefix = "weight_" if kind == "weights" else "tensor_"
-    for key, entry in (entries or {}).items():
+    for key, entry in entries.items():
         is_plain = isinstance(entry, dict) and entry.get("use_pickle") is False
         if not is_plain or not str(entry.get("path_name")).startswith(prefix):
             archive.refuse(f"'{key}' in its member '{name}' is not a plain tensor")
