@@ -111,6 +111,8 @@ def _check_script(archive: Archive) -> None:
     members = archive.members
     if "models/model.json" in members:
         archive.refuse("it is a torch.export archive; call it model.pt2")
+    if "model.json" in members:  # then all else would be read as it says
+        archive.refuse("it is in the format of PyTorch before 1.4; write it with torch.jit.save")
     if "constants.pkl" not in members or "data.pkl" not in members:
         msg = (
             "it is no TorchScript; weights or a module written by torch.save are a pickle, which "
@@ -216,10 +218,37 @@ def _check_graph(archive: Archive, value: Any, depth: int, key: str) -> None:
             _check_graph(archive, each, depth + 1, key)
     elif isinstance(value, dict):
         for inner, each in value.items():
-            if inner not in ("metadata", "guards_code", "in_spec", "out_spec"):
+            if inner in ("in_spec", "out_spec"):
+                _check_spec(archive, each, depth + 1)
+            elif inner not in ("metadata", "guards_code"):
                 _check_graph(archive, each, depth + 1, inner)
     elif isinstance(value, str) and not _is_plain(key, value):
         archive.refuse(f"its graph has a {key} that is not known: '{value[:100]}'")
+
+
+def _check_spec(archive: Archive, value: Any, depth: int) -> None:
+    """Check how arguments or outputs are put together: JSON, in whose texts JSON is again.
+
+    Keys that are of an enum, and the defaults of a defaultdict, PyTorch looks up in any module.
+    """
+    if depth > MAX_DEPTH:
+        archive.refuse("its graph is nested too deeply")
+    if isinstance(value, str):
+        try:
+            inner = json.loads(value)
+        except ValueError:  # a word
+            return
+        except RecursionError:
+            archive.refuse("its graph is nested too deeply")
+        _check_spec(archive, inner, depth + 1)
+    elif isinstance(value, list):
+        for each in value:
+            _check_spec(archive, each, depth + 1)
+    elif isinstance(value, dict):
+        if "__enum__" in value or value.get("type") == "collections.defaultdict":
+            archive.refuse("its arguments or outputs have keys of an enum, or are a defaultdict")
+        for each in value.values():
+            _check_spec(archive, each, depth + 1)
 
 
 def _is_plain(key: str, text: str) -> bool:
