@@ -77,8 +77,7 @@ def pytest_terminal_summary(
         state = str(row["state"])
         counts[state] = counts.get(state, 0) + 1
         if state != "passed":
-            why = f" (waits for {row['reason']})" if "reason" in row else ""
-            write(f"{state}: {row['point']} {row.get('level', '')} {row['text']}{why}")
+            write(f"{state}: {row['point']} {row['level']} {row['text']}")
     unexplained = tally.unexplained()
     write(", ".join(f"{count} {state}" for state, count in counts.items()))
     write(f"{len(unexplained)} unexplained points {' '.join(unexplained)}".rstrip())

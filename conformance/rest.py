@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0  # a server in Python may take long for a million numbers, on a busy machine
 INFERENCE_HEADER = "Inference-Header-Content-Length"
 Header = tuple[str, str]
 

@@ -31,6 +31,10 @@ asks for API keys or restricts APIs.
 """
 _TEXT = {"type": "string"}
 _HEADER = "Inference-Header-Content-Length"
+_BINARY = {
+    "description": "The bytes of JSON, when bytes of tensors follow.",
+    "schema": {"type": "integer", "minimum": 0},
+}
 _REASONS = {
     400: "The request is wrong.",
     404: "There is no such thing.",
@@ -101,7 +105,7 @@ def described(operation: Operation, route: Route) -> dict[str, Any]:
         content = {JSON: {"schema": ref(operation.takes)}}
         if operation.takes == "InferRequest":
             content[OCTETS] = {"schema": {}}
-            found["parameters"] = [binary_header("in", "header")]
+            found["parameters"] = [{"name": _HEADER, "in": "header", **_BINARY}]
         found["requestBody"] = {"required": not operation.may_be_empty, "content": content}
     found["responses"] = {"200": answer(operation)}
     for status in operation.errors:
@@ -126,24 +130,8 @@ def answer(operation: Operation) -> dict[str, Any]:
     schema = plain.get(operation.gives) or ref(operation.gives)
     if operation.gives == "InferResponse":
         content = {JSON: {"schema": schema}, OCTETS: {"schema": {}}}
-        return {"description": "The answer.", "headers": infer_headers(), "content": content}
+        return {"description": "The answer.", "headers": {_HEADER: _BINARY}, "content": content}
     return {"description": "The answer.", "content": {operation.type: {"schema": schema}}}
-
-
-def infer_headers() -> dict[str, Any]:
-    """Return the headers of an inference's answer."""
-    header = binary_header("in", "header")
-    return {_HEADER: {key: header[key] for key in ("description", "schema")}}
-
-
-def binary_header(*place: str) -> dict[str, Any]:
-    """Return the header of the binary tensor data extension."""
-    return {
-        "name": _HEADER,
-        **dict([place]),
-        "description": "The bytes of JSON, when bytes of tensors follow.",
-        "schema": {"type": "integer", "minimum": 0},
-    }
 
 
 def used_schemas(part: Any) -> set[str]:

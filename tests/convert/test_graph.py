@@ -4,6 +4,7 @@ import pytest
 
 from inferd.convert.graph import Graph
 from inferd.convert.onnx_model import Port
+from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
 X = np.array([[1, -2], [3, -4]], np.float32)
@@ -75,3 +76,13 @@ def test_constants_stay_constants_when_turned(graph):
     matrix = graph.constant(np.arange(6).reshape(2, 3))
     assert graph.transpose(matrix, (1, 0)).array.shape == (3, 2)
     assert graph.unsqueeze(matrix, (0, 3)).array.shape == (1, 2, 3, 1)
+    with pytest.raises(InvalidConfig, match="a constant has no such dims: axis 9"):
+        graph.unsqueeze(matrix, (9,))
+    with pytest.raises(InvalidConfig, match="a constant has no such dims"):
+        graph.unsqueeze(matrix, (2**62,))
+
+
+def test_numbers_that_no_shape_has_are_refused(graph):
+    graph.place = "'model', operator 7"
+    with pytest.raises(InvalidConfig, match=r"^'model', operator 7: .* of more than 64 bits"):
+        graph.ints(1, 2**63)

@@ -294,6 +294,25 @@ def test_what_ends_a_stream_counts_in_the_place_of_the_answer_it_took(error, out
     assert rows["1"].success == Duration(0, 0)
 
 
+def test_an_error_among_the_answers_counts_in_its_place_and_fails_the_request():
+    clock = Clock()
+    counts = Counts(clock)
+    asked = request(started=1000)
+    answers = AnswerCount(counts, asked)
+    error = BackendFailed("one of two")
+    clock.now_ns = 1200
+    answers.come()
+    answers.gone(is_empty=True, error=error)
+    answers.come()
+    answers.gone(is_empty=False)
+    counts.add_outcome(asked, error)
+    rows = told(counts).response_stats
+    assert (rows["0"].fail, rows["0"].empty_response) == (Duration(1, 200), Duration(0, 0))
+    assert rows["1"].success.count == 1
+    stats = told(counts).inference_stats
+    assert (stats.success.count, stats.fail.count) == (0, 1)
+
+
 def test_a_stream_that_never_began_has_no_answers():
     counts = Counts()
     AnswerCount(counts, request()).fail(Unavailable("full"))

@@ -271,6 +271,35 @@ def test_a_truncated_saved_model_is_refused(tmp_path, keep):
         opened(found)
 
 
+@pytest.mark.parametrize("place", ["main_op", "legacy_init_op", "restore_op"])
+def test_a_model_that_writes_a_file_as_it_is_loaded_is_refused(tmp_path, place):
+    v1, found, mark = tf.compat.v1, files(tmp_path, "model.savedmodel"), tmp_path / "mark"
+    more = {}
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 2])
+        y = x * v1.get_variable("w", [2])
+        session.run(v1.global_variables_initializer())
+        evil = tf.raw_ops.WriteFile(filename=str(mark), contents="x")
+        if place == "main_op":
+            more["main_op"] = evil
+        elif place == "legacy_init_op":
+            v1.add_to_collection(place, evil)
+        else:
+            saver = more["saver"] = v1.train.Saver()
+            restored = graph.get_operation_by_name(saver.saver_def.restore_op_name)
+            with tf.control_dependencies([restored, evil]):
+                saver.saver_def.restore_op_name = tf.no_op(name="both").name
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder = v1.saved_model.Builder(str(found.file))
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], {"serving_default": signature}, **more
+        )
+        builder.save()
+    with pytest.raises(InvalidConfig, match="is a WriteFile, which reaches out of the model"):
+        opened(found)
+    assert not mark.exists()
+
+
 def test_a_graph_that_reads_files_is_refused(tmp_path):
     inner = tf.function(lambda name: tf.io.read_file(name))
     found = saved(tmp_path, lambda x: {"y": inner(x)}, spec(tf.string, ()))

@@ -324,7 +324,8 @@ def infer_bytes(values=(1.5,), *lines, model="id", **how):
 class Scripted:
     """A scheduler of a decoupled model that answers as the test says, while somebody listens.
 
-    `say` is a queue: a float is an answer, an error is raised, None is the end. `taken` counts the
+    `say` is a queue: a float is an answer, an error is raised, an InferResponse is answered as it
+    is, None is the end. `taken` counts the
     answers that were asked for, and `left` is set when the stream was closed.
     """
 
@@ -343,6 +344,9 @@ class Scripted:
                 self.taken += 1
                 if isinstance(said, Exception):
                     raise said
+                if isinstance(said, InferResponse):
+                    yield said
+                    continue
                 tensor = Tensor.from_numpy("T", np.atleast_1d(np.float32(said)), DataType.FP32)
                 yield InferResponse("", "", outputs=[tensor], final=False)
         finally:

@@ -62,7 +62,7 @@ class Failing:
 
 
 class Repeating:
-    """Decoupled: as many answers as the tensor has elements; -1 fails."""
+    """Decoupled: as many answers as the tensor has elements; -1 fails, -2 is an error as answer."""
 
     def __init__(self, *, tells_the_end=True):
         self.tells_the_end = tells_the_end
@@ -70,10 +70,12 @@ class Repeating:
     async def stream(self, request):
         values = request.inputs[0].numpy().tolist()
         for index, value in enumerate(values):
-            if value < 0:
-                msg = "late failure"
-                raise BackendFailed(msg)
+            error = BackendFailed("late failure")
+            if value == -1:
+                raise error
             response = answer_of(request, [value])
+            if value < 0:
+                response = InferResponse("", "", error=error)
             response.final = self.tells_the_end and index == len(values) - 1
             yield response
 
@@ -495,6 +497,22 @@ async def test_whatever_happens_when_every_request_is_answered_and_in_order(seed
 
 
 # --- errors ---
+
+
+@pytest.mark.parametrize("grpc_error", [False, True])
+async def test_a_model_goes_on_after_an_error_among_its_answers(streaming, grpc_error):
+    request = asked("gen", floats(1, -2, 3, -2), id="e")
+    request.parameters["triton_enable_empty_final_response"].bool_param = True
+    async with streaming() as bench:
+        if grpc_error:
+            with pytest.raises(grpc.RpcError, match="late failure"):
+                await bench.ask(request, metadata=[("triton_grpc_error", "true")])
+            return
+        first, error, second, last = await bench.ask(request)
+        assert (value_of(first), value_of(second)) == (1, 3)
+        assert [final_of(one) for one in (first, error, second, last)] == [0, 0, 0, 1]
+        assert error.error_message == last.error_message == "late failure"
+        assert error.infer_response.model_name == "gen"
 
 
 async def test_errors_are_told_inside_the_stream_which_goes_on(streaming):

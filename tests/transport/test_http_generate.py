@@ -7,6 +7,7 @@ import ssl
 import numpy as np
 import pytest
 
+from inferd.core.request import InferResponse
 from inferd.errors import BackendFailed, InvalidRequest, Unavailable
 
 GENERATE = "/v2/models/{}/generate"
@@ -241,6 +242,33 @@ async def test_a_late_failure_is_the_last_event(talking, asking, scripted, error
         assert list(failed) == ["error"] and text in failed["error"]
         assert await stream.event() is None
         assert scripted.left.is_set()
+
+
+@pytest.mark.parametrize(("before", "status"), [([0.5], 200), ([], 503)])
+async def test_an_error_among_the_answers_is_one_event_of_many(
+    talking, asking, scripted, before, status
+):
+    async with talking() as site:
+        error = InferResponse("", "", final=False, error=Unavailable("busy"))
+        for one in (*before, error, 1.5, None):
+            scripted.say.put_nowait(one)
+        stream = await opened(site, asking(STREAM))
+        assert await stream.head() == status
+        for one in before:
+            assert await stream.event() == answer(one)
+        assert await stream.event() == {"error": "busy"}
+        assert await stream.event() == answer(1.5)
+        assert await stream.event() is None
+        [row] = site.engine.statistics("s")
+        assert (row.inference_stats.success.count, row.inference_count) == (0, 0)
+
+
+async def test_generate_fails_when_an_error_is_among_the_answers(talking, asking, scripted):
+    async with talking() as site:
+        scripted.say.put_nowait(InferResponse("", "", final=False, error=Unavailable("busy")))
+        client = await site.connect()
+        refused = await client.ask(asking(GENERATE))
+        assert (refused.status, refused.error) == (503, "busy")
 
 
 async def test_a_first_failure_has_its_status_and_is_an_event_still(talking, asking, scripted):

@@ -57,6 +57,24 @@ def test_heads_of_several_kinds_by_turns_keep_their_bases():
         assert client.send((b"id", value), (b"more", value)).base is third
 
 
+def test_more_kinds_of_heads_than_are_remembered_are_read():
+    client = Client()
+    for number in range(20):
+        pseudo = [*HEAD[:2], (b":path", b"/%d" % number), HEAD[3]]
+        first = client.send((b"id", b"1"), pseudo=pseudo)
+        assert first.base is None
+        assert client.send((b"id", b"2"), pseudo=pseudo).base is first
+
+
+def test_a_large_head_is_read_anew_each_time():
+    client = Client()
+    large = (b"large", b"x" * 5000)
+    client.send(large)
+    head = client.send(large, (b"id", b"1"))
+    assert head.base is None
+    assert client.send(large, (b"id", b"1")) is not head
+
+
 def test_metadata_with_the_same_name_twice_are_decoded_each_time():
     client = Client()
     client.send((b"id", b"1"), (b"id", b"2"))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from inferd.convert.onnx_model import Attribute, Node, Port, encode_model, onnx_type
+from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
 Array = np.ndarray[Any, Any]
@@ -64,8 +65,12 @@ class Graph:
         return value
 
     def ints(self, *numbers: int) -> Value:
-        """Return a constant vector of INT64, as shapes and axes are."""
-        return self.constant(np.array(numbers, np.int64))
+        """Return a constant vector of INT64, as shapes and axes are. Raises InvalidConfig."""
+        try:
+            return self.constant(np.array(numbers, np.int64))
+        except OverflowError as error:
+            msg = f"{self.place}: {list(numbers)} are numbers of more than 64 bits"
+            raise InvalidConfig(msg) from error
 
     def whole(self, number: int) -> Value:
         """Return a constant INT64 scalar."""
@@ -149,7 +154,11 @@ class Graph:
         if not axes:
             return value
         if value.array is not None:
-            return self.constant(np.expand_dims(value.array, tuple(axes)))
+            try:
+                return self.constant(np.expand_dims(value.array, tuple(axes)))
+            except (ValueError, OverflowError) as error:
+                msg = f"{self.place}: a constant has no such dims: {error}"
+                raise InvalidConfig(msg) from error
         rank = None if value.rank is None else value.rank + len(axes)
         return self.add("Unsqueeze", value, self.ints(*axes), rank=rank)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from inferd.errors import InferdError
 from inferd.tensor.tensor import Parameters, Tensor
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class InferRequest(msgspec.Struct, gc=False):
     are the models that wait for this request, outermost first, () for one of a client. `trace` is
     that of a traced request, or of the request that this one is made for.
     `copied_bytes` is what large inputs take beside the body they came in, once read from text or
-    copied out of shared memory.
+    copied out of shared memory. `takes_errors`: who reads the answers of a decoupled model goes on
+    after an error among them.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -131,6 +133,7 @@ class InferRequest(msgspec.Struct, gc=False):
     callers: tuple[str, ...] = ()
     trace: "Trace | None" = None
     copied_bytes: int = 0
+    takes_errors: bool = False
     batch_size: int = 1
     queued_ns: int = 0
     started_ns: int = 0
@@ -143,7 +146,11 @@ class InferRequest(msgspec.Struct, gc=False):
 
 
 class InferResponse(msgspec.Struct, gc=False):
-    """One answer. `final` is false while more answers of the same request are to come."""
+    """One answer. `final` is false while more answers of the same request are to come.
+
+    `error` is what a decoupled model says in the place of one answer and goes on after; only a
+    reader whose request `takes_errors` meets it.
+    """
 
     model: str
     version: str
@@ -151,6 +158,7 @@ class InferResponse(msgspec.Struct, gc=False):
     outputs: list[Tensor] = []
     parameters: Parameters = {}
     final: bool = True
+    error: InferdError | None = None
 
 
 class Round(InferResponse, gc=False):

@@ -21,7 +21,7 @@ from inferd.engine.control import Control
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.engine.steps import Steps
-from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.observe.custom import CustomMetrics
 from inferd.observe.family import Family
 from inferd.observe.log import Log
@@ -169,6 +169,7 @@ class Engine:
     ) -> AsyncGenerator[InferResponse, None]:
         answers = AnswerCount(served.counts, request)
         is_final = False
+        failure: InferdError | None = None
         capacity = self.capacity
         capacity.request_count += 1
         capacity.held_bytes += request.copied_bytes
@@ -176,21 +177,15 @@ class Engine:
             async with aclosing(served.scheduler.stream(request)) as responses:
                 async for response in responses:
                     answers.come()
-                    served.check_response(request, response)
-                    if request.has_top_k:
-                        await served.classify(request, response)
-                    if request.spans is not None:
-                        await place_outputs(request, response)
-                    response.model = served.name
-                    response.version = served.version
-                    response.id = request.id
+                    failure = response.error or failure
+                    await _finish(served, request, response)
                     is_final = response.final
                     yield response
-                    answers.gone(is_empty=not response.outputs)
+                    answers.gone(is_empty=not response.outputs, error=response.error)
         except BaseException as error:
             if is_final and isinstance(error, GeneratorExit):  # nothing was given up
                 answers.gone(is_empty=False)
-                served.counts.add_success(request)
+                served.counts.add_outcome(request, failure)
             else:
                 answers.fail(error)
                 served.counts.add_failure(request, error)
@@ -198,7 +193,7 @@ class Engine:
         finally:
             capacity.request_count -= 1
             capacity.held_bytes -= request.copied_bytes
-        served.counts.add_success(request)
+        served.counts.add_outcome(request, failure)
 
     # --- what it tells ---
 
@@ -386,3 +381,21 @@ class Engine:
             if served is not None:
                 return served
         return self._catalog.find(name, version)
+
+
+async def _finish(served: Served, request: InferRequest, response: InferResponse) -> None:
+    """Check one answer of a decoupled model, and make of it what the client wants.
+
+    Raises as `Engine.infer` does, and the error it is, if the request does not take errors.
+    """
+    if response.error is None:
+        served.check_response(request, response)
+        if request.has_top_k:
+            await served.classify(request, response)
+        if request.spans is not None:
+            await place_outputs(request, response)
+    elif not request.takes_errors:
+        raise response.error
+    response.model = served.name
+    response.version = served.version
+    response.id = request.id

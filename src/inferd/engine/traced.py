@@ -75,6 +75,8 @@ class TracedModels:
         trace = self._trace
         trace.version = response.version
         trace.stamp(moments.INFER_RESPONSE_COMPLETE)
+        if response.error is not None:
+            trace.fail(response.error)
         if trace.wants_tensors:
             self._note_inputs(request)
             trace.note_tensors(moments.TENSOR_BACKEND_OUTPUT, response.outputs)

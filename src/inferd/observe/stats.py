@@ -182,6 +182,13 @@ class Counts:
             self.failed_execution_count += 1
             self._last_ns = request.started_ns
 
+    def add_outcome(self, request: Timed, failure: BaseException | None) -> None:
+        """Settle a request whose answers have come; `failure` is one of them that was an error."""
+        if failure is None:
+            self.add_success(request)
+        else:
+            self.add_failure(request, failure)
+
     def add_shared_execution(
         self, ran: Timed, served: Sequence[Timed], *, failed: bool = False
     ) -> None:
@@ -332,9 +339,12 @@ class AnswerCount:
             began_ns = self._request.queued_ns or self._request.started_ns
             histogram.add((self._came_ns - began_ns) / 1e6)
 
-    def gone(self, *, is_empty: bool) -> None:
-        """Note that it was taken: its reader asks for the next one."""
-        self._add("empty_response" if is_empty else "success")
+    def gone(self, *, is_empty: bool, error: BaseException | None = None) -> None:
+        """Note that it was taken: its reader asks for the next one. It may have been an `error`."""
+        if error is not None:
+            self.fail(error)
+        else:
+            self._add("empty_response" if is_empty else "success")
 
     def fail(self, error: BaseException) -> None:
         """Note that `error` came in the place of the next answer, or of the one that is there."""

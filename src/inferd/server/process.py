@@ -15,6 +15,7 @@ from inferd.core.metadata import IndexEntry
 from inferd.errors import InferdError, InvalidConfig
 from inferd.observe.log import Log
 from inferd.server.address import default_address
+from inferd.server.memory import keep_freed_memory
 from inferd.server.options import log_folder, log_settings
 from inferd.server.report import failures, model_fields, model_table
 from inferd.server.server import Server
@@ -126,6 +127,7 @@ class _Process:
         except InferdError as error:
             LOGGER.error("%s", error.message)  # noqa: TRY400 - its own words, no traceback
             return 1
+        keep_freed_memory()
         index = self._server.engine.index()
         self._say_loaded(index)
         failed = failures(index)

@@ -241,12 +241,16 @@ class InferStream:
             self._put(asked, asked.outcome, is_last=True)
 
     async def _answer_often(self, asked: Asked, request: InferRequest) -> None:
+        request.takes_errors = not self._ends_at_error
         try:
             is_final = False
             async with aclosing(asked.engine.stream(request)) as responses:
                 async for response in responses:
                     is_final = response.final
-                    self._put(asked, self._encoded(request, response))
+                    if response.error is None:
+                        self._put(asked, self._encoded(request, response))
+                    else:
+                        self._put(asked, self.fail(asked, response.error, is_final=is_final))
                     await self._has_room.wait()
             if request.empty_final and not is_final:
                 last = InferResponse(request.model, "", request.id)
@@ -265,8 +269,11 @@ class InferStream:
         typed = self._methods.typed_answers
         return v2_grpc.encode_stream_response(request, response, mirror_typed=typed)
 
-    def fail(self, asked: Asked, error: Exception) -> Outcome:
-        """Return how the client is told of `error`; the model is named if it has run."""
+    def fail(self, asked: Asked, error: Exception, *, is_final: bool = True) -> Outcome:
+        """Return how the client is told of `error`; the model is named if it has run.
+
+        `is_final` says whether nothing follows for the request.
+        """
         if asked.trace is not None:
             asked.trace.fail(error)
         if self._ends_at_error:
@@ -277,7 +284,7 @@ class InferStream:
         has_run = code == v2_grpc.GRPC_STATUS[Code.INTERNAL] or (request and request.started_ns)
         if request is None or not has_run:
             return v2_grpc.encode_stream_error(text, asked.request_id)
-        return v2_grpc.encode_stream_error(text, request.id, request.model, request.version)
+        return v2_grpc.encode_late_error(request, text, is_final=is_final)
 
     # --- ends ---
 

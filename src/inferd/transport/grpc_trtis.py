@@ -305,7 +305,7 @@ class TrtisStream(InferStream):
         except Exception as error:  # noqa: BLE001  told to the client
             return self.fail(asked, error)
 
-    def fail(self, asked: Asked, error: Exception) -> Outcome:
+    def fail(self, asked: Asked, error: Exception, *, is_final: bool = True) -> Outcome:
         """See InferStream."""
         if asked.trace is not None:
             asked.trace.fail(error)

@@ -79,6 +79,7 @@ class GenerateRoutes:
         The first event is awaited, because the status depends on it.
         """
         asked = await self._decoded(request, model, version)
+        asked.request.takes_errors = True
         responses = self._responses(asked, request)
         events = Events(self, asked, responses, request.target.decode("latin-1"))
         try:
@@ -153,7 +154,7 @@ class Events:
     """The events of one call, read by the connection as fast as its client reads.
 
     `status` and `headers` are those of the first one. The wall: whatever fails becomes the last
-    event.
+    event, but for the errors a model gives as answers among others.
     """
 
     filler = NO_EVENT
@@ -177,18 +178,25 @@ class Events:
         """Return the next event. Raises StopAsyncIteration, and nothing else but cancellation."""
         try:
             response = await anext(self._responses)
-            event = encode_event(await self._routes.encoded(self._asked, response))
+            if response.error is not None:
+                event = self._failure(response.error)
+            else:
+                event = encode_event(await self._routes.encoded(self._asked, response))
         except StopAsyncIteration:
             raise
         except Exception as error:  # noqa: BLE001  the wall
             await self._responses.aclose()
-            status, text = self._routes.note(self._where, error)
-            if self._is_first:
-                self.status = status
-                self.headers = RETRY_AFTER if isinstance(error, Overloaded) else b""
-            event = encode_error_event(text)
+            event = self._failure(error)
         self._is_first = False
         return event
+
+    def _failure(self, error: Exception) -> bytes:
+        """Return the event that tells of `error`; the first one decides the status."""
+        status, text = self._routes.note(self._where, error)
+        if self._is_first:
+            self.status = status
+            self.headers = RETRY_AFTER if isinstance(error, Overloaded) else b""
+        return encode_error_event(text)
 
     async def aclose(self) -> None:
         """Give up what has not come yet: the model stops at its next answer."""

@@ -1,8 +1,8 @@
 """HPACK: header blocks to fields and back (RFC 7541).
 
-The static table, long integers and Huffman codes are the hpack library's. The walk over a block and
-the dynamic table are ours: we must know whether a block touched the table, and a client that sends
-other metadata with each call touches it each time. Tests hold every step against the library.
+The static table and long integers are the hpack library's. The walk over a block and the dynamic
+table are ours: we must know whether a block touched the table, and a client that sends other
+metadata with each call touches it each time. Tests hold every step against the library.
 
 The encoder never touches the peer's dynamic table, so a block it makes means the same on every
 connection and can be made once.
@@ -14,10 +14,10 @@ from functools import lru_cache
 
 from hpack.exceptions import HPACKError
 from hpack.hpack import decode_integer, encode_integer
-from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
 from inferd.wire.h2_frames import ConnectionFault, ErrorCode
+from inferd.wire.h2_huffman import decode_huffman
 
 Field = tuple[bytes, bytes]
 
@@ -169,12 +169,12 @@ def _text(block: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _decode_huffman(text: bytes) -> bytes:
-    return _remembered_huffman(text) if len(text) <= 64 else bytes(decode_huffman(text))
+    return _remembered_huffman(text) if len(text) <= 64 else decode_huffman(text)
 
 
 @lru_cache(maxsize=1024)
 def _remembered_huffman(text: bytes) -> bytes:
-    return bytes(decode_huffman(text))
+    return decode_huffman(text)
 
 
 _STATIC_INDEX = {name: index for index, (name, _) in reversed(list(enumerate(_STATIC, 1)))}

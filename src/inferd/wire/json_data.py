@@ -400,12 +400,12 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
 def _encode_in_pieces(tensor: Tensor, count: int, non_finite: str) -> bytes:
     size_bytes = tensor.datatype.size_bytes
     view = tensor.view()
-    text = [b"["]
+    text: list[bytes | memoryview] = [b"["]
     for start in range(0, count, PIECE):
         end = min(start + PIECE, count)
         data = view[start * size_bytes : end * size_bytes]
         piece = Tensor(tensor.name, tensor.datatype, (end - start,), data)
-        text.append(encode_data(piece, non_finite)[1:-1])
+        text.append(memoryview(encode_data(piece, non_finite))[1:-1])
         text.append(b",")
     text[-1] = b"]"
     return b"".join(text)

@@ -129,17 +129,24 @@ def encode_stream_response(
     return [_INFER_RESPONSE + encode_varint(size) + final, *buffers]
 
 
-def encode_stream_error(
-    message: str, request_id: str, model: str = "", version: str = ""
-) -> list[Any]:
+def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[Any]:
+    """Return the ModelStreamInferResponse that tells what a model that ran says, as buffers.
+
+    It names the model, and the version the request asked for, and says whether more answers
+    follow: clients count the requests whose last answer they have.
+    """
+    model = encode_field(_NAME, request.model.encode()) + _final(is_final)
+    if request.version:
+        model += encode_field(_VERSION, request.version.encode())
+    return encode_stream_error(message, request.id, model)
+
+
+def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> list[Any]:
     """Return the ModelStreamInferResponse that tells of a request's failure, as buffers.
 
-    `model`, and the `version` the request asked for, are only named once the model has run; then
-    it also says that nothing follows: clients count the requests whose last answer they have.
+    `model` is what names the model, as fields; there is none until it has run.
     """
-    answer = encode_field(_NAME, model.encode()) + _final(True) if model else b""
-    if version:
-        answer += encode_field(_VERSION, version.encode())
+    answer = model
     if request_id:
         answer += encode_field(ID, request_id.encode())
     error = encode_field(_ERROR_MESSAGE, message.encode(errors="replace"))

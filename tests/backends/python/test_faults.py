@@ -403,6 +403,14 @@ SAYINGS = {
         "return [pb_utils.InferenceResponse([], parameters={'a': 1 << 70})]",
         "expected a 64-bit number",
     ),
+    "half a character of a text": (
+        "return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.array([chr(0xD800)]))])]",
+        "tensor 'OUT' cannot be sent: UnicodeEncodeError",
+    ),
+    "an error that has no text": (
+        "raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})",
+        "model 'odd' failed: Mute (1/model.py, line 7, in execute)",
+    ),
     "an output's name": (
         "return [pb_utils.InferenceResponse([pb_utils.Tensor(chr(0xDC80), np.ones(1, np.int32))])]",
         "gave outputs '?', expected 'OUT'",
@@ -421,6 +429,18 @@ def test_what_json_cannot_say_costs_no_worker(serve, what):
     with serve(odd=source) as asked:
         assert expected in refused(asked, "odd")
         assert expected in refused(asked, "odd", "http")
+
+
+def test_a_text_that_cannot_be_sent_is_told_to_who_waits_for_the_last_answer(serve):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                answer = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array(["\\ud800"]))])
+                requests[0].get_response_sender().send(
+                    answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+    """
+    with serve(odd=source) as asked:
+        assert "tensor 'OUT' cannot be sent: UnicodeEncodeError" in refused(asked, "odd")
 
 
 def test_a_metric_takes_no_number_that_is_none(serve):

@@ -287,6 +287,16 @@ def test_a_decoupled_model_that_is_wrong_ends_its_stream(stream, which, answer_c
     assert expected in str(error)
 
 
+def test_a_decoupled_model_goes_on_after_a_response_that_is_an_error(asked, stream):
+    first, error, last = stream("decoupled_faults", np.array([5], np.int32))
+    assert "one of three" in str(error)
+    assert elements([first, last]) == [5, 5]
+    url = f"http://127.0.0.1:{asked.server.http_port}/v2/models/decoupled_faults/generate_stream"
+    with urllib.request.urlopen(url, b'{"IN": 5}') as answer:
+        events = [json.loads(line[6:]) for line in answer.read().splitlines() if line]
+    assert [event.get("OUT", event.get("error")) for event in events] == [5, "one of three", 5]
+
+
 def test_a_response_after_the_final_one_fails_nobody(stream):
     assert len(stream("decoupled_faults", np.array([4], np.int32))) == 1
     assert len(stream("decoupled_faults", np.array([4], np.int32))) == 1

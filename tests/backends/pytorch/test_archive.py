@@ -85,6 +85,7 @@ def test_what_torch_save_writes_is_refused(tmp_path):
     ("check", "members", "text"),
     [
         (check_script, {"models/model.json": graph()}, "call it model.pt2"),
+        (check_script, SCRIPT | {"model.json": b"{}"}, "the format of PyTorch before 1.4"),
         (check_export, SCRIPT, "call it model.pt"),
         (check_export, {"a": b""}, "write it with torch.export.save"),
         (check_export, {"models/model.json": b"{"}, "'models/model.json' is not JSON"),
@@ -102,6 +103,7 @@ def test_archives_of_another_kind_are_refused(tmp_path, check, members, text):
         'torch.save(x, "f")',
         "torch . from_file (p)",
         "ops.aten.save(x)",
+        'ops.image.write_file("f", x)',
         "__torch__.torch.classes.dist_c10d.TCPStore",
     ],
 )
@@ -115,6 +117,10 @@ def test_a_script_that_reaches_out_is_refused(tmp_path, code):
     "changes",
     [
         {"target": "torch.os.system"},
+        {"target": "torch.ops.aten.from_file.default"},
+        {"target": "torch.ops.aten.from_file"},
+        {"target": "torch.ops.aten.save.default"},
+        {"target": "torch.ops.image.write_file.default"},
         {"target": "torch.ops.load_library"},
         {"target": "torch.ops.aten.add.Tensor.__globals__"},
         {"target": "_operator.attrgetter"},
@@ -147,6 +153,49 @@ def test_pickles_in_a_program_are_refused(tmp_path, entry, kind):
     assert "is not a plain tensor" in refusal(check_export, archive(tmp_path, members))
     members = {"models/model.json": graph(), f"data/{kind}/model.pt": EMPTY}
     assert "is a pickle" in refusal(check_export, archive(tmp_path, members))
+
+
+def spec(key, kind="builtins.dict"):
+    """Return how a program says that its output is a dictionary of one tensor."""
+    node = {"type": kind, "context": json.dumps([key]), "children_spec": []}
+    return {"module_call_graph": [{"signature": {"out_spec": json.dumps([1, node])}}]}
+
+
+def test_outputs_with_names_are_fine(tmp_path):
+    members = {"models/model.json": graph() | spec("y") | {"in_spec": "no JSON"}}
+    check_export(archive(tmp_path, members), "model 'm'")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        spec({"__enum__": True, "fqn": "os:environ", "name": "SECRET"}),
+        spec("y", kind="collections.defaultdict"),
+    ],
+)
+def test_outputs_whose_keys_are_looked_up_in_any_module_are_refused(tmp_path, written):
+    file = archive(tmp_path, {"models/model.json": graph() | written})
+    assert "keys of an enum, or are a defaultdict" in refusal(check_export, file)
+
+
+@pytest.mark.parametrize("deep", ["[" * 99_999, "[" * 300 + "]" * 300])
+def test_outputs_that_are_nested_too_deeply_are_refused(tmp_path, deep):
+    file = archive(tmp_path, {"models/model.json": graph() | {"out_spec": deep}})
+    assert "nested too deeply" in refusal(check_export, file)
+
+
+def test_a_second_program_that_would_be_read_as_well_is_refused(tmp_path):
+    members = {"models/model.json": graph(), "models/other.json": graph()}
+    message = refusal(check_export, archive(tmp_path, members))
+    assert "its member 'models/other.json' is another program" in message
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b'{"config": [1]}'])
+def test_a_list_of_weights_that_is_none_is_refused(tmp_path, content):
+    name = "data/weights/model_weights_config.json"
+    members = {"models/model.json": graph(), name: content}
+    message = refusal(check_export, archive(tmp_path, members))
+    assert message.endswith(f"its member '{name}' has no table 'config'")
 
 
 def test_sizes_that_the_file_does_not_hold_are_refused(tmp_path):

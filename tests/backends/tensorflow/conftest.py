@@ -53,9 +53,9 @@ def signature(inputs, outputs):
     return encoded(*ins, *((2, encoded((1, key), (2, info))) for key, info in outputs.items()))
 
 
-def saved_model(graph, tag="serve", **signatures):
+def saved_model(graph, tag="serve", more=(), **signatures):
     entries = [(5, encoded((1, key), (2, one))) for key, one in signatures.items()]
-    return encoded((1, 1), (2, encoded((1, encoded((4, tag))), (2, graph), *entries)))
+    return encoded((1, 1), (2, encoded((1, encoded((4, tag))), (2, graph), *more, *entries)))
 
 
 @pytest.fixture

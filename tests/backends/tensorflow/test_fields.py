@@ -3,8 +3,8 @@ import pytest
 from inferd.backends.tensorflow.fields import (
     Malformed,
     fields,
-    first,
     integer,
+    merged,
     messages,
     text,
 )
@@ -25,7 +25,13 @@ def test_the_last_of_a_field_counts_and_absent_ones_are_empty(write):
     assert text(message, 1) == "b"
     assert [bytes(one) for one in messages(message, 1)] == [b"a", b"b"]
     assert integer(message, 2) == -1
-    assert (text(message, 7), integer(message, 7), bytes(first(message, 7))) == ("", 0, b"")
+    assert (text(message, 7), integer(message, 7), bytes(merged(message, 7))) == ("", 0, b"")
+
+
+def test_a_message_that_comes_in_parts_is_all_of_them(write):
+    message = view(write.encoded((1, write.encoded((2, "a"))), (1, write.encoded((3, "b")))))
+    whole = merged(message, 1)
+    assert (text(whole, 2), text(whole, 3)) == ("a", "b")
 
 
 @pytest.mark.parametrize(

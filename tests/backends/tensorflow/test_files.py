@@ -1,6 +1,7 @@
 import pytest
 
 from inferd.backends.tensorflow.files import read_graph, read_saved_model
+from inferd.backends.tensorflow.graph import reaches_outside
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -41,6 +42,37 @@ def test_a_signature_tells_names_types_shapes_and_tensors(folder, relu):
 def test_a_signature_is_chosen_by_parameter_or_because_it_is_the_only_one(folder, relu, parameters):
     config = ModelConfig("m", parameters=parameters)
     assert read_saved_model(folder(other=relu, __saved_model_init_op=b""), config, "m").feeds
+
+
+def more(write, place):
+    """Return the field of a MetaGraphDef that has TensorFlow run node `evil` as it loads it."""
+    if place == "saver":
+        return 3, write.encoded((3, "both"))
+    names = write.encoded((1, write.encoded((1, "evil"))))
+    return 4, write.encoded((1, place), (2, names))
+
+
+@pytest.mark.parametrize("place", ["saved_model_main_op", "legacy_init_op", "saver"])
+def test_what_runs_as_the_model_is_loaded_is_looked_at(tmp_path, write, relu, place):
+    node = write.node
+    graph = write.graph_def(
+        write.placeholder("in"),
+        node("call", "Relu", "in"),
+        node("evil", "WriteFile"),
+        node("restore", "RestoreV2"),
+        node("both", "NoOp", "^restore", "^evil"),
+    )
+    content = write.saved_model(graph, "serve", (more(write, place),), serving_default=relu)
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    nodes = read_saved_model(tmp_path, CONFIG, "m").nodes
+    assert reaches_outside(nodes).name == "evil"
+
+
+def test_a_model_may_restore_its_variables(tmp_path, write, relu):
+    graph = write.graph_def(write.placeholder("in"), write.node("both", "RestoreV2"))
+    content = write.saved_model(graph, "serve", (more(write, "saver"),), serving_default=relu)
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    assert reaches_outside(read_saved_model(tmp_path, CONFIG, "m").nodes) is None
 
 
 def test_what_is_not_there_is_named_with_what_is(folder, relu):

@@ -33,6 +33,19 @@ def test_only_what_an_output_depends_on_is_reached(graph, write):
     assert reaches_outside(found.reached(["save"])).op == "SaveV2"
 
 
+def test_a_graph_that_comes_in_parts_is_all_of_them(write):
+    parts = (
+        write.graph_def(write.node("read", "ReadFile")),
+        write.graph_def(
+            write.node("y", "NoOp", "^call"),
+            write.node("call", "f"),
+            functions=[("f", [write.node("n", "WriteFile")]), ("f", [write.node("n", "NoOp")])],
+        ),
+    )
+    found = Graph(memoryview(b"".join(parts))).reached(["y"])
+    assert reaches_outside(found).op == "WriteFile"
+
+
 def test_functions_are_looked_into_however_they_are_called(graph, write):
     node, encoded = write.node, write.encoded
     by_attribute = node("a", "PartitionedCall", f=encoded((10, encoded((1, "outer")))))
@@ -48,7 +61,11 @@ def test_functions_are_looked_into_however_they_are_called(graph, write):
 
 
 @pytest.mark.parametrize(
-    "op", ["WriteFile", "EagerPyFunc", "TFRecordDatasetV2", "TextLineReaderV2", "ImmutableConst"]
+    "op",
+    [
+        *("WriteFile", "EagerPyFunc", "TFRecordDatasetV2", "TextLineReaderV2", "ImmutableConst"),
+        *("CSVDatasetV2", "MatchingFilesDataset", "DatasetToTFRecord", "RpcClient", "RestoreV2"),
+    ],
 )
 def test_operations_on_files_and_python_are_seen(graph, write, op):
     assert reaches_outside(graph(write.node("n", op)).reached(["n"])).name == "n"

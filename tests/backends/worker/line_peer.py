@@ -60,9 +60,10 @@ class Peer:
         self.arena = Arena(self._fds[0], SIZE, 2 * SIZE)
         self.received = Received(self._fds[1], SIZE, writable=False)
         self.said = []  # by the server: kind, document without its first element, data
+        self.workers_arena = Arena(self._fds[1], SIZE, 2 * SIZE)
         self.line = Line(
             self.other,
-            Arena(self._fds[1], SIZE, 2 * SIZE),
+            self.workers_arena,
             Received(self._fds[0], SIZE, writable=True),
             lambda kind, document, data, *_: self.said.append((kind, document[1:], data)),
         )

@@ -44,6 +44,14 @@ def test_a_block_is_released_when_the_last_view_of_it_is_gone(pair):
     assert received.released() == [0]
 
 
+def test_what_could_not_be_told_is_told_later(pair):
+    arena, received = pair
+    received.block(write(arena, bytes(64)), 64)
+    received.put_back(received.released())
+    assert not received.is_much
+    assert received.released() == [0]
+
+
 def test_released_blocks_are_taken_again_and_holes_grow_together(pair):
     arena, _ = pair
     offsets = [arena.take(SIZE // 4)[0] for _ in range(4)]

@@ -12,7 +12,9 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.loads import Loads
 from inferd.core.interfaces import Surroundings
+from inferd.core.later import Later
 
+CALL = msgspec.json.encode([[], ["other", -1, "", [], [], None, 0, 0, 0, 0], False, []])
 LOAD = msgspec.json.encode([[], 7, "load", ["other", None, {}]])
 
 
@@ -42,3 +44,28 @@ def test_a_server_that_has_ended_is_not_asked(loop):
 
 def test_a_server_that_does_not_get_to_it_is_waited_for_no_longer_than_the_start(loop):
     assert ask_to_load(loop) == []
+
+
+class Waiting:
+    """Models that never answer; `asked_count` says how often they were asked."""
+
+    asked_count = 0
+
+    async def infer(self, request):
+        self.asked_count += 1
+        await Later()
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
+    monkeypatch.setattr("inferd.backends.worker.calls.MAX_CALLS", 1)
+    models = Waiting()
+
+    async def call_and_hang_up():
+        calls = WorkerCalls("m", Surroundings(models=models), Loads())
+        calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
+        for number in range(3):
+            calls.receive(packet.CALL, CALL, b"", (number, 0, 0))
+            calls.receive(packet.HANG_UP, msgspec.json.encode([[], number]), None)
+
+    asyncio.run(call_and_hang_up())
+    assert models.asked_count == 3

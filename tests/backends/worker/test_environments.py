@@ -231,3 +231,14 @@ def test_environments_are_kept_where_caches_are(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/nobody")
     assert default_cache() == Path("/nobody/.cache/inferd/environments")
+
+
+def test_who_has_no_home_needs_none_unless_there_is_something_to_keep(model, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a number without a name
+    homeless = Environments(None, 120)
+    assert homeless.resolve(*model()) == Environment()
+    files, config = model({"env.tar.gz": ""}, EXECUTION_ENV_PATH="env.tar.gz")
+    with pytest.raises(InvalidConfig, match=r"there is no home folder .*,environment-directory="):
+        homeless.resolve(files, config)

@@ -102,6 +102,35 @@ def test_what_finds_no_room_is_refused_and_takes_none(ends):
     assert one.peer.hear()[1] == ["small"]
 
 
+def test_what_cannot_be_said_by_the_server_forgets_no_memory(ends):
+    one = ends()
+    payload = WorkersPayload()
+    payload.add(bytes(200_000))
+    one.peer.line.send(packet.RESULT, [7], payload)
+    assert one.link.wait(PATIENCE_S)
+    one.heard.clear()
+    with pytest.raises(TypeError):
+        one.link.send(packet.REPLY, [object()])
+    with pytest.raises(ArenaFull):
+        one.link.send(packet.EXECUTE, [], payload_of(bytes(5 * SIZE)))
+    one.link.release()
+    one.link.send(packet.EXECUTE, ["small"])
+    assert one.peer.hear()[1] == ["small"]
+    assert one.peer.workers_arena.taken_count == 0
+
+
+def test_what_cannot_be_said_by_the_worker_forgets_no_memory(ends):
+    one = ends()
+    one.link.send(packet.EXECUTE, [], payload_of(bytes(200_000)))
+    one.peer.hear()
+    gc.collect()
+    with pytest.raises(TypeError):
+        one.peer.line.send(packet.LOG, [object()])
+    one.peer.line.send(packet.LOG, ["small"])
+    assert one.link.wait(PATIENCE_S)
+    assert [document for _, document, _ in one.heard] == [b'[[0],"small"]']
+
+
 # --- what no worker says ---
 
 GARBAGE = {

@@ -88,6 +88,7 @@ HUGE = second((2**40, 2**20), 0, b"")
         (struct.pack("<QQQ", 0x112, 0, 2**60), "says that it has 1152921504606846976 arrays"),
         (saved([("x", HUGE)]), "array 1 of 1: it is cut off: 4611686018427387904 bytes should"),
         (saved([("x", second((-2,), 0, b""))]), r"its shape is \[-2\]"),
+        (saved([("x", second((0, 2**62, 2**62), 0, b""))]), "which no array can have"),
         (saved([("x", struct.pack("<Iii", V2, 0, 2**30))]), "it has 1073741824 dims"),
         (saved([("x", first((0,) * 40, 0, b""))]), "it has 40 dims"),
         (saved([("x", second((1,), 99, b"abcd"))]), "its element type is 99"),

@@ -78,6 +78,8 @@ def test_what_would_not_be_the_same_is_refused(content, text):
         b'{"learner": {}}',
         document()[:-9],
         document(num_feature="many"),
+        document(num_class="100000000000000"),
+        document(booster={"name": "gbtree", "model": {"trees": [TREE], "tree_info": []}}),
         document(tree=TREE | {"left_children": ["a"]}),
         document(tree=TREE | {"split_conditions": [[1], [2, 3]]}),
         b"{L\x00\x00",

@@ -11,9 +11,9 @@ from inferd.backends.python.thread import ModelThread
 from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.environments import (
+    CACHE_SETTING,
     DEFAULT_TIMEOUT_S,
     Environments,
-    default_cache,
     environment_asked_for,
 )
 from inferd.backends.worker.instance import WorkerInstance
@@ -51,9 +51,6 @@ MOST_SETTING = "shm-growth-limit-byte-size"
 START_SETTING = "stub-timeout-seconds"
 """The setting that bounds the start of a worker, its model's initialize included."""
 
-CACHE_SETTING = "environment-directory"
-"""The setting with the folder where environments are kept."""
-
 MAKING_SETTING = "environment-timeout-seconds"
 """The setting that bounds the making of an environment."""
 
@@ -85,7 +82,7 @@ class PythonBackend:
         folder = settings.get(CACHE_SETTING)
         timeout_s = number(config, MAKING_SETTING, settings.get(MAKING_SETTING, ""))
         environments = Environments(
-            Path(folder) if folder else default_cache(),
+            Path(folder) if folder else None,
             min(timeout_s or DEFAULT_TIMEOUT_S, surroundings.load_timeout_s),
             int(number(config, COUNT_SETTING, settings.get(COUNT_SETTING, ""))) or DEFAULT_COUNT,
         )

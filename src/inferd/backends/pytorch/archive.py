@@ -22,15 +22,17 @@ MAX_PACKED_BYTES = 64 << 20
 
 MAX_DEPTH = 200
 
-_FILE_CALLS = re.compile(r"(?:\btorch|\bops\s*\.\s*aten)\s*\.\s*(save|from_file)\s*\(")
+_FILES = "save|from_file|read_file|write_file"  # aten's, and torchvision's
+_FILE_CALLS = re.compile(rf"(?:\btorch|\bops\s*\.\s*\w+)\s*\.\s*({_FILES})\s*\(")
 _NATIVE_CLASS = re.compile(r"__torch__\s*\.\s*torch\s*\.\s*classes\s*\.\s*(\w+)")
 _HARMLESS_CLASSES = frozenset(("quantized", "sparse", "xnnpack", "mkldnn", "rnn"))
 
 # Names end up as Python's, calls are looked up from them, sizes are evaluated.
 _NAME = re.compile(r"[\w.]*(?:\[\d+\])*")
 _CALL = re.compile(
-    r"torch\.ops\.(?:aten|prim|prims|quantized|quantized_decomposed|higher_order|torchvision|"
-    r"image|_c10d_functional)\.\w+(?:\.\w+)?"
+    rf"torch\.ops\.(?!\w+\.(?:{_FILES})\b)"
+    r"(?:aten|prim|prims|quantized|quantized_decomposed|higher_order|torchvision|image|"
+    r"_c10d_functional)\.\w+(?:\.\w+)?"
     r"|torch\.(?:sym_\w+|_sym_\w+)|math\.\w+"
 )
 _OPERATORS = re.compile(
@@ -109,6 +111,8 @@ def _check_script(archive: Archive) -> None:
     members = archive.members
     if "models/model.json" in members:
         archive.refuse("it is a torch.export archive; call it model.pt2")
+    if "model.json" in members:  # then all else would be read as it says
+        archive.refuse("it is in the format of PyTorch before 1.4; write it with torch.jit.save")
     if "constants.pkl" not in members or "data.pkl" not in members:
         msg = (
             "it is no TorchScript; weights or a module written by torch.save are a pickle, which "
@@ -165,6 +169,8 @@ def check_export(file: Path, what: str) -> None:
         for name in members:
             if re.fullmatch(r"data/(weights|constants)/.*\.pt", name):
                 archive.refuse(f"its member '{name}' is a pickle")
+            if name.startswith("models/") and name != "models/model.json":
+                archive.refuse(f"its member '{name}' is another program, expected one")
         for kind in ("weights", "constants"):
             _check_payloads(archive, f"data/{kind}/model_{kind}_config.json", kind)
         _check_graph(archive, _json(archive, "models/model.json"), 0, "")
@@ -194,8 +200,10 @@ def _check_payloads(archive: Archive, name: str, kind: str) -> None:
         return
     content = _json(archive, name)
     entries = content.get("config") if isinstance(content, dict) else None
+    if not isinstance(entries, dict):
+        archive.refuse(f"its member '{name}' has no table 'config'")
     prefix = "weight_" if kind == "weights" else "tensor_"
-    for key, entry in (entries or {}).items():
+    for key, entry in entries.items():
         is_plain = isinstance(entry, dict) and entry.get("use_pickle") is False
         if not is_plain or not str(entry.get("path_name")).startswith(prefix):
             archive.refuse(f"'{key}' in its member '{name}' is not a plain tensor")
@@ -210,10 +218,37 @@ def _check_graph(archive: Archive, value: Any, depth: int, key: str) -> None:
             _check_graph(archive, each, depth + 1, key)
     elif isinstance(value, dict):
         for inner, each in value.items():
-            if inner not in ("metadata", "guards_code", "in_spec", "out_spec"):
+            if inner in ("in_spec", "out_spec"):
+                _check_spec(archive, each, depth + 1)
+            elif inner not in ("metadata", "guards_code"):
                 _check_graph(archive, each, depth + 1, inner)
     elif isinstance(value, str) and not _is_plain(key, value):
         archive.refuse(f"its graph has a {key} that is not known: '{value[:100]}'")
+
+
+def _check_spec(archive: Archive, value: Any, depth: int) -> None:
+    """Check how arguments or outputs are put together: JSON, in whose texts JSON is again.
+
+    Keys that are of an enum, and the defaults of a defaultdict, PyTorch looks up in any module.
+    """
+    if depth > MAX_DEPTH:
+        archive.refuse("its graph is nested too deeply")
+    if isinstance(value, str):
+        try:
+            inner = json.loads(value)
+        except ValueError:  # a word
+            return
+        except RecursionError:
+            archive.refuse("its graph is nested too deeply")
+        _check_spec(archive, inner, depth + 1)
+    elif isinstance(value, list):
+        for each in value:
+            _check_spec(archive, each, depth + 1)
+    elif isinstance(value, dict):
+        if "__enum__" in value or value.get("type") == "collections.defaultdict":
+            archive.refuse("its arguments or outputs have keys of an enum, or are a defaultdict")
+        for each in value.values():
+            _check_spec(archive, each, depth + 1)
 
 
 def _is_plain(key: str, text: str) -> bool:

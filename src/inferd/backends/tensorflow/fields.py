@@ -48,17 +48,21 @@ def messages(message: memoryview, number: int) -> Iterator[memoryview]:
             yield value
 
 
-def first(message: memoryview, number: int) -> memoryview:
-    """Return the last field `number`, as protobuf means it, or nothing. Raises Malformed."""
-    value = memoryview(b"")
-    for each in messages(message, number):
-        value = each
-    return value
+def merged(message: memoryview, number: int) -> memoryview:
+    """Return the message that field `number` is, or nothing. Raises Malformed.
+
+    One that comes several times is all of them together, as protobuf has it.
+    """
+    found = list(messages(message, number))
+    return found[0] if len(found) == 1 else memoryview(b"".join(found))
 
 
 def text(message: memoryview, number: int) -> str:
-    """Return field `number` as text, "" when absent. Raises Malformed."""
-    return decoded(first(message, number))
+    """Return field `number` as text, the last if it comes often, "" if never. Raises Malformed."""
+    value = memoryview(b"")
+    for each in messages(message, number):
+        value = each
+    return decoded(value)
 
 
 def decoded(value: memoryview) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 from inferd.backends.tensorflow.fields import (
     Malformed,
     decoded,
-    first,
     integer,
+    merged,
     messages,
     text,
 )
-from inferd.backends.tensorflow.graph import Graph, Node, declared
+from inferd.backends.tensorflow.graph import RESTORING, Graph, Node, declared
 from inferd.config.model import ModelConfig
 from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
@@ -22,13 +22,15 @@ MAX_FILE_BYTES = (1 << 31) - 1
 SERVING = "serving_default"
 SERVE_TAG = "serve"
 _INIT_KEY = "__saved_model_init_op"
+_INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")  # where older files have it
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
     """What is fed and fetched: the names the protocol uses -> TensorFlow's tensor names.
 
-    `tags` are those of the chosen MetaGraph, none for a GraphDef. `nodes` are all that runs.
+    `tags` are those of the chosen MetaGraph, none for a GraphDef. `nodes` are all that runs,
+    when it is loaded or for a request.
     """
 
     signature: Signature
@@ -89,16 +91,27 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> Interface:
 
 def _interface(content: memoryview, config: ModelConfig, what: str) -> Interface:
     meta_graph, tags = _meta_graph(content, config, what)
-    signatures = {text(entry, 1): first(entry, 2) for entry in messages(meta_graph, 5)}
+    signatures = {text(entry, 1): merged(entry, 2) for entry in messages(meta_graph, 5)}
     chosen = _chosen(signatures, config, what)
     inputs, feeds = _tensors(signatures[chosen], 1, what)
     outputs, fetches = _tensors(signatures[chosen], 2, what)
-    graph = Graph(first(meta_graph, 2))
-    starts = [*fetches.values()]
+    graph = Graph(merged(meta_graph, 2))
+    starts = [*fetches.values(), *_run_first(meta_graph)]
     if _INIT_KEY in signatures:
         starts += _tensors(signatures[_INIT_KEY], 2, what)[1].values()
     nodes = graph.reached(starts)
+    restoring = text(merged(meta_graph, 3), 3)
+    nodes += [node for node in graph.reached([restoring]) if node.op not in RESTORING]
     return Interface(Signature(inputs, {}, outputs), feeds, fetches, tags, nodes)
+
+
+def _run_first(meta_graph: memoryview) -> list[str]:
+    """Return what TensorFlow runs when it has loaded the graph, as collections name it."""
+    found: list[str] = []
+    for entry in messages(meta_graph, 4):
+        if text(entry, 1) in _INIT_COLLECTIONS:
+            found += map(decoded, messages(merged(merged(entry, 2), 1), 1))
+    return found
 
 
 def _meta_graph(
@@ -107,7 +120,7 @@ def _meta_graph(
     wanted = config.parameters.get("TF_GRAPH_TAG", SERVE_TAG)
     seen = []
     for meta_graph in messages(content, 2):
-        tags = tuple(decoded(tag) for tag in messages(first(meta_graph, 1), 4))
+        tags = tuple(decoded(tag) for tag in messages(merged(meta_graph, 1), 4))
         if wanted in tags:
             return meta_graph, tags
         seen.append(", ".join(tags) or "none")
@@ -135,12 +148,12 @@ def _tensors(
 ) -> tuple[dict[str, Declared], dict[str, str]]:
     tensors, names = {}, {}
     for entry in messages(signature, number):
-        key, info = text(entry, 1), first(entry, 2)
+        key, info = text(entry, 1), merged(entry, 2)
         names[key] = text(info, 1)
         if not names[key] and number == 1:
             msg = f"{what}: '{key}' is a sparse or composite tensor, which cannot be served"
             raise InvalidConfig(msg)
-        tensors[key] = declared(key, integer(info, 2), first(info, 3))
+        tensors[key] = declared(key, integer(info, 2), merged(info, 3))
     return tensors, names
 
 

@@ -7,8 +7,8 @@ from inferd.backends.tensorflow.fields import (
     Malformed,
     decoded,
     fields,
-    first,
     integer,
+    merged,
     messages,
     text,
 )
@@ -27,21 +27,31 @@ UNRANKED = " of unknown rank"
 
 _FUNCTION_ATTR, _LIST_ATTR = 10, 1
 
+RESTORING = ("Restore", "RestoreV2", "RestoreSlice")
+"""Operations that read the variables of a model, from files beside it."""
+
 # What reads or writes files, calls other machines or Python. Savers are in every SavedModel, but
 # no output depends on them.
 _OUTSIDE = frozenset(
     (
-        "ReadFile", "WriteFile", "MatchingFiles", "ImmutableConst", "PyFunc", "PyFuncStateless",
-        "EagerPyFunc", "Save", "SaveV2", "SaveSlices", "Restore", "RestoreV2", "RestoreSlice",
-        "MergeV2Checkpoints", "SqlDataset", "LMDBDataset", "ExperimentalLMDBDataset",
-        "ExperimentalSqlDataset", "LoadDataset", "SaveDataset", "SaveDatasetV2", "CacheDataset",
-        "CacheDatasetV2", "SnapshotDataset", "SnapshotDatasetV2", "Rpc", "TryRpc",
-        "RemoteFusedGraphExecute", "CollectiveGather", "Send", "Recv", "LMDBReader",
+        "ReadFile", "WriteFile", "MatchingFiles", "MatchingFilesDataset", "ImmutableConst",
+        "PyFunc", "PyFuncStateless", "EagerPyFunc", "Save", "SaveV2", "SaveSlices",
+        "DistributedSave", *RESTORING, "DTensorRestoreV2", "MergeV2Checkpoints",
+        "LoadAndRemapMatrix", "GenerateVocabRemapping", "FixedUnigramCandidateSampler",
+        "Skipgram", "RecordInput",
+        "SqlDataset", "LMDBDataset", "CSVDataset", "CSVDatasetV2", "ExperimentalCSVDataset",
+        "ExperimentalLMDBDataset", "ExperimentalSqlDataset", "ExperimentalMatchingFilesDataset",
+        "LoadDataset", "SaveDataset", "SaveDatasetV2", "CacheDataset", "CacheDatasetV2",
+        "DatasetToTFRecord", "ExperimentalDatasetToTFRecord", "ListSnapshotChunksDataset",
+        "TryRpc", "RemoteFusedGraphExecute", "CollectiveGather", "Send", "Recv", "LMDBReader",
+        "DumpTensor", "CalibrationStatisticsSaver", "ImportEvent", "FileSystemSetConfiguration",
+        "Copy", "CopyHost",
     )
 )  # fmt: skip
 _OUTSIDE_STARTS = (
     "TFRecord", "TextLine", "FixedLengthRecord", "WholeFileReader", "DebugIdentity", "DebugN",
-    "DataServiceDataset", "DecodeProto", "EncodeProto", "Write", "CreateSummary",
+    "DataServiceDataset", "RegisterDataset", "DecodeProto", "EncodeProto", "Write",
+    "CreateSummary", "SnapshotDataset", "SnapshotChunk", "SnapshotNested", "Rpc",
 )  # fmt: skip
 
 _LOOPS = frozenset(("Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "Exit", "NextIteration"))
@@ -63,15 +73,16 @@ class Graph:
 
     def __init__(self, graph_def: memoryview) -> None:
         self.nodes = {node.name: node for node in map(_node, messages(graph_def, 1))}
-        self._functions = {}
-        for function in messages(first(graph_def, 2), 1):
-            name = text(first(function, 1), 1)
-            self._functions[name] = [_node(each) for each in messages(function, 3)]
+        self._functions: dict[str, list[Node]] = {}
+        for function in messages(merged(graph_def, 2), 1):
+            name = text(merged(function, 1), 1)
+            inside = self._functions.setdefault(name, [])
+            inside += map(_node, messages(function, 3))
 
     def placeholders(self) -> dict[str, Declared]:
         """Return what is fed, by node name."""
         return {
-            name: declared(name, _kind(node), first(node.attributes.get("shape", NOTHING), 7))
+            name: declared(name, _kind(node), merged(node.attributes.get("shape", NOTHING), 7))
             for name, node in self.nodes.items()
             if node.op == "Placeholder"
         }
@@ -123,7 +134,7 @@ def reaches_outside(nodes: Iterable[Node]) -> Node | None:
     for node in nodes:
         if node.op in _OUTSIDE or node.op.startswith(_OUTSIDE_STARTS):
             return node
-        stream = decoded(first(node.attributes.get("output_stream", NOTHING), 2))
+        stream = text(node.attributes.get("output_stream", NOTHING), 2)
         if node.op == "PrintV2" and stream.startswith("file:"):
             return node
     return None
@@ -160,7 +171,7 @@ def _node(message: memoryview) -> Node:
         elif number == 3:
             inputs.append(decoded(value))
         elif number == 5:
-            key, attribute = text(value, 1), first(value, 2)
+            key, attribute = text(value, 1), merged(value, 2)
             if key in ("dtype", "shape", "output_stream"):
                 attributes[key] = attribute
             calls += _called(attribute)

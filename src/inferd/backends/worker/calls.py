@@ -122,6 +122,7 @@ class WorkerCalls:
             return
         task, room = running
         if kind != packet.CREDIT:
+            del self._running[number]
             task.cancel()
         elif room is not None:
             room.release()

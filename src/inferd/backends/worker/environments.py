@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from inferd.backends.worker.archive import Limits, unpack
 from inferd.backends.worker.command import run_command
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.interpreter import environment_in, try_out
-from inferd.backends.worker.kept import DEFAULT_COUNT, Kept
+from inferd.backends.worker.kept import DEFAULT_COUNT, Kept, Use
 from inferd.backends.worker.uv import Uv, find_uv
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InvalidConfig
 
 log = logging.getLogger("inferd.backends")
+
+CACHE_SETTING = "environment-directory"
+"""The setting of --backend-config=python,... with the folder where environments are kept."""
 
 PATH_PARAMETER = "EXECUTION_ENV_PATH"
 """The config parameter that names an environment: its folder, or an archive of it."""
@@ -53,13 +57,16 @@ _LAYOUT = b"1"  # of the folders that are kept: another number makes all of them
 class Environments:
     """Finds and makes environments; those it makes are kept in `cache`, `count` of them.
 
-    Everything here waits for the disk, and for programs: it is for a thread.
+    Without a `cache` that is where caches are, which is only looked for when there is one to keep:
+    whoever the server runs as may have no home. Everything here waits for the disk, and for
+    programs: it is for a thread.
     """
 
     def __init__(
-        self, cache: Path, timeout_s: float = DEFAULT_TIMEOUT_S, count: int = DEFAULT_COUNT
+        self, cache: Path | None, timeout_s: float = DEFAULT_TIMEOUT_S, count: int = DEFAULT_COUNT
     ) -> None:
-        self._kept = Kept(cache, count)
+        self._cache = cache
+        self._count = count
         self._timeout_s = timeout_s
 
     def resolve(self, files: ModelFiles, config: ModelConfig) -> Environment:
@@ -102,7 +109,7 @@ class Environments:
             unpack(path, target, Limits(timeout_s=self._timeout_s), place)
             self._finish(_top(target), place)
 
-        use = self._kept.use(key, make, self._timeout_s, place)
+        use = self._use(key, make, place)
         return replace(environment_in(_top(use.folder), place), held=use)
 
     def _finish(self, folder: Path, place: str) -> None:
@@ -134,8 +141,20 @@ class Environments:
             uv.make(target, interpreter, source, place)
             try_out(environment_in(target, place), place)
 
-        use = self._kept.use(key, make, self._timeout_s, place)
+        use = self._use(key, make, place)
         return replace(environment_in(use.folder, place), held=use)
+
+    def _use(self, key: str, make: Callable[[Path], None], place: str) -> Use:
+        """Return the environment of that key, made first if need be. Raises InvalidConfig."""
+        try:
+            cache = self._cache or default_cache()
+        except RuntimeError as error:
+            msg = (
+                f"{place}: there is no home folder to keep it in; "
+                f"--backend-config=python,{CACHE_SETTING}=FOLDER names one"
+            )
+            raise InvalidConfig(msg) from error
+        return Kept(cache, self._count).use(key, make, self._timeout_s, place)
 
 
 def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:
@@ -153,7 +172,10 @@ def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:
 
 
 def default_cache() -> Path:
-    """Return where environments are kept unless somebody says otherwise."""
+    """Return where environments are kept unless somebody says otherwise.
+
+    Raises RuntimeError where nothing tells whose home it is.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "inferd" / "environments"
 

@@ -349,6 +349,8 @@ class WorkerInstance(Supervisor):
         is_final = answer.is_final or answer.is_again
         if answer.outputs is not None or answer.error is not None:
             response = response_of(answer, data, stream.request, self._version)
+            if isinstance(response, InferdError) and not is_final:
+                response = InferResponse("", "", final=False, error=response)
             is_nothing = is_final and not isinstance(response, InferdError)
             if not (is_nothing and answer.outputs == [] and not answer.parameters):
                 stream.ahead += 1

@@ -202,7 +202,11 @@ class Link:
         copied in pieces, between which others on the event loop have their turns.
         """
         released = self._received.released() if self._received.fresh else []
-        text = _encode([released, *document])
+        try:
+            text = _encode([released, *document])
+        except BaseException:
+            self._received.put_back(released)
+            raise
         tensors = payload.size if payload is not None else 0
         start = -(-len(text) // packet.ALIGN) * packet.ALIGN
         size = start + tensors if tensors else len(text)

@@ -1,5 +1,6 @@
 """Call: one operator of a Caffe2 net while it is converted, its inputs and its arguments."""
 
+import math
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -41,7 +42,7 @@ class Call:
         if argument is None:
             return default
         number = argument.i if argument.i is not None else argument.f
-        if number is None or number != number or number - int(number):
+        if number is None or not math.isfinite(number) or number % 1:
             self._refuse_argument(name, "a whole number")
         return int(number)
 

@@ -90,7 +90,10 @@ def _pad_image(call: Call) -> Converted:
     mode = call.word("mode", "constant").lower()
     if mode not in ("constant", "reflect", "edge"):
         call.refuse(f"its argument 'mode' is '{mode}', not constant, reflect or edge")
-    top, left, bottom, right = pads_of(call) or [0] * 4
+    pads = pads_of(call) or [0] * 4
+    if len(pads) != 4:
+        call.refuse(f"its argument 'pads' is {pads}, expected four numbers")
+    top, left, bottom, right = pads
     edges = [(0, top, left), (0, bottom, right)]
     around = [(batch, *sides, 0) if call.is_nhwc else (batch, 0, *sides) for batch, *sides in edges]
     value = graph.real(call.number("value", 0.0)) if mode == "constant" else None

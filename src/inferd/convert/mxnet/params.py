@@ -110,7 +110,10 @@ def _array(reader: _Reader) -> Array:
         reader.refuse(f"its element type is {kind}, which is none")
     dtype = TYPES[kind].numpy
     content = reader.bytes(prod(shape) * dtype.itemsize)
-    return np.frombuffer(content, dtype).reshape(shape)
+    try:
+        return np.frombuffer(content, dtype).reshape(shape)
+    except ValueError:  # a dim is 0, so that no bytes are asked for, and others are endless
+        reader.refuse(f"its shape is {list(shape)}, which no array can have")
 
 
 def _shape(reader: _Reader, count: int, kind: str) -> tuple[int, ...] | None:

@@ -15,6 +15,8 @@ Array = np.ndarray[Any, Any]
 LESS, AT_MOST = "BRANCH_LT", "BRANCH_LEQ"
 LEAF = "LEAF"
 
+MAX_TARGETS = 1_000_000
+"""No model has more outputs; a file may say any number."""
 MAX_NODES = 20_000_000
 """More are refused: the ONNX model would not fit its own format's 2 GiB."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.convert.trees.ensemble import AT_MOST, Ensemble, Tree
+from inferd.convert.trees.ensemble import AT_MOST, MAX_TARGETS, Ensemble, Tree
 from inferd.errors import InvalidConfig, Unsupported
 
 _CATEGORY, _DEFAULT_LEFT = 1, 2
@@ -57,8 +57,8 @@ def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
         raise Unsupported(msg)
     options = dict(setting.partition(":")[::2] for setting in settings)
     per_iteration = int(head["num_tree_per_iteration"])
-    if not 1 <= per_iteration <= 1_000_000:
-        msg = f"num_tree_per_iteration is {per_iteration}"
+    if not 1 <= per_iteration <= MAX_TARGETS:
+        msg = f"num_tree_per_iteration is {per_iteration}, expected 1 to {MAX_TARGETS}"
         raise ValueError(msg)
     ensemble = Ensemble(
         int(head["max_feature_idx"]) + 1, [0.0] * per_iteration, AT_MOST, _TRANSFORMS[name]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from inferd.convert.trees.ensemble import LESS, Ensemble, Tree
+from inferd.convert.trees.ensemble import LESS, MAX_TARGETS, Ensemble, Tree
 from inferd.convert.trees.ubjson import decode_ubjson
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -32,7 +32,7 @@ def read_xgboost(content: bytes) -> Ensemble:
     document = _document(content)
     try:
         return _ensemble(document["learner"])
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         msg = f"the file is no model of XGBoost: {type(error).__name__} {error}"
         raise InvalidConfig(msg) from error
 
@@ -55,6 +55,9 @@ def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
         msg = f"objective '{objective}' of XGBoost is not supported"
         raise Unsupported(msg)
     count = max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1)
+    if count > MAX_TARGETS:
+        msg = f"it has {count} outputs, more than {MAX_TARGETS}"
+        raise ValueError(msg)
     base = _base(str(params["base_score"]), objective, count)
     ensemble = Ensemble(int(params["num_feature"]), base, LESS, _TRANSFORMS[objective])
     booster = learner["gradient_booster"]

@@ -158,7 +158,8 @@ class Received:
     @property
     def is_much(self) -> bool:
         """Whether what was released is worth a packet of its own."""
-        released = [self._alive[offset][0] for offset in tuple(self.fresh)]
+        # Of one that was put back, or is being told by another thread, nothing is known any more.
+        released = [self._alive.get(offset, (0, None))[0] for offset in tuple(self.fresh)]
         return bool(sum(released) * 4 > self._size)
 
     def _release(self, offset: int, _: Any) -> None:

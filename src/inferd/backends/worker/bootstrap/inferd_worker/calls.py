@@ -112,7 +112,6 @@ class Calls:
             raise TritonModelException("other models can be called only while execute runs")
         if request._open is not None:
             raise TritonModelException("a request that has come cannot be sent; make a new one")
-        slot = self._slot(loop)
         payload = Payload()
         document = (
             request._model,
@@ -126,6 +125,7 @@ class Calls:
             request._timeout,
             request._priority,
         )
+        slot = self._slot(loop)
         try:
             whole: Any = (document, decoupled, tuple(worker.callers))
             if request._parameters:  # a dictionary cannot be hashed

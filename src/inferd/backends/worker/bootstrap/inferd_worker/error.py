@@ -54,3 +54,12 @@ class TritonError:
 
 class TritonModelException(Exception):
     """What a model raises, and what is raised in it when it uses something wrongly."""
+
+
+def text_of(error: BaseException) -> str:
+    """Return type and text of `error`, of a TritonModelException the text alone."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  one that cannot even say what is wrong
+        return type(error).__name__
+    return text if isinstance(error, TritonModelException) else f"{type(error).__name__}: {text}"

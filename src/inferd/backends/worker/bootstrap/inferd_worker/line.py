@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Callable
 import numpy as np
 
 from . import packet
-from .arena import Arena, ArenaFull, Received
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
+
+    from .arena import Arena, Received
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 _ZEROS = bytes(packet.ALIGN)
@@ -179,24 +180,12 @@ class Line:
             if self._is_over:
                 raise LineClosed
             released = self._received.released() if self._received.fresh else []
-            text = self._text(released, document)
-            start = -(-len(text) // packet.ALIGN) * packet.ALIGN
-            size = start + payload.size if payload is not None and payload.size else len(text)
-            if size <= packet.INLINE_BYTES:
-                parts = [packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers), text]
-                if payload is not None and payload.size:
-                    parts.append(_ZEROS[: start - len(text)])
-                    for _offset, view in payload.parts:
-                        parts.append(view)
-                        parts.append(_ZEROS[: -len(view) % packet.ALIGN])
-                whole = b"".join(parts)
-            else:
-                try:
-                    offset = self._in_block(text, size, payload)
-                    whole = packet.HEADER.pack(kind, len(text), offset, size, *numbers)
-                except ArenaFull:
-                    self._received.put_back(released)
-                    raise
+            try:
+                text = self._text(released, document)
+                whole = self._packed(kind, text, payload, numbers)
+            except BaseException:
+                self._received.put_back(released)
+                raise
             try:
                 self._socket.sendall(whole)
             except OSError as error:
@@ -214,6 +203,23 @@ class Line:
         if key is not None:
             packet.keep(self._written_before, key, text, len(text))
         return text
+
+    def _packed(
+        self, kind: int, text: bytes, payload: Payload | None, numbers: tuple[int, ...]
+    ) -> bytes:
+        """Return the datagram of a packet, what is large put into a block. Raises ArenaFull."""
+        start = -(-len(text) // packet.ALIGN) * packet.ALIGN
+        size = start + payload.size if payload is not None and payload.size else len(text)
+        if size > packet.INLINE_BYTES:
+            offset = self._in_block(text, size, payload)
+            return packet.HEADER.pack(kind, len(text), offset, size, *numbers)
+        parts = [packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers), text]
+        if payload is not None and payload.size:
+            parts.append(_ZEROS[: start - len(text)])
+            for _offset, view in payload.parts:
+                parts.append(view)
+                parts.append(_ZEROS[: -len(view) % packet.ALIGN])
+        return b"".join(parts)
 
     def _in_block(self, text: bytes, size: int, payload: Payload | None) -> int:
         offset, block = self._arena.take(size)

@@ -9,7 +9,7 @@ import traceback
 import types
 from typing import Any
 
-from .error import TritonModelException
+from .error import text_of
 
 MAX_TEXT = 2000
 
@@ -54,10 +54,7 @@ def class_of(spec: Any, file: str, folder: str) -> Any:
 
 def told(error: BaseException, folder: str) -> str:
     """Return type and text of `error`, and where in the model's folder it came from."""
-    if isinstance(error, TritonModelException):
-        text = str(error)
-    else:
-        text = f"{type(error).__name__}: {error}"
+    text = text_of(error)
     if isinstance(error, SyntaxError) and error.filename:
         text = f"{type(error).__name__}: {error.msg}"
         return f"{text[:MAX_TEXT]} ({shown(error.filename, folder)}, line {error.lineno})"

@@ -8,7 +8,7 @@ import numpy as np
 
 from .datatype import NUMBERS, NUMPY, decode_strings, encode_strings, name_of
 from .dlpack import CPU, from_capsule, to_capsule
-from .error import TritonModelException
+from .error import TritonModelException, text_of
 
 if TYPE_CHECKING:
     from .line import Payload
@@ -132,12 +132,20 @@ def read_tensor(described: list[Any], data: Any) -> Tensor:
 
 
 def write_tensor(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
-    """Return how a packet describes `tensor`, whose bytes are added to `payload`."""
+    """Return how a packet describes `tensor`, whose bytes are added to `payload`.
+
+    Raises TritonModelException for elements that have no bytes, or no memory for them.
+    """
     data: Any = tensor._array
-    if data is None:
-        data = tensor._data
-    elif tensor._datatype == "BYTES":
-        data = encode_strings(data)
-    elif not data.flags.c_contiguous or data.dtype != NUMPY[tensor._datatype]:
-        data = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
+    try:
+        if data is None:
+            data = tensor._data
+        elif tensor._datatype == "BYTES":
+            data = encode_strings(data)
+        elif not data.flags.c_contiguous or data.dtype != NUMPY[tensor._datatype]:
+            data = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
+    except Exception as error:
+        raise TritonModelException(
+            f"tensor '{tensor._name}' cannot be sent: {text_of(error)}"
+        ) from error
     return (tensor._name, tensor._datatype, tensor._shape, *payload.add(data))

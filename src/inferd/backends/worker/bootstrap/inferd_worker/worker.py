@@ -353,13 +353,17 @@ class Worker:
             return number, None, (int(error.code()), error.message()), None, is_final, 1
         size = payload.size
         wanted = one.outputs
-        outputs = tuple(
-            [
-                write_tensor(tensor, payload)
-                for tensor in response._tensors
-                if wanted is None or tensor._name in wanted
-            ]
-        )
+        try:
+            outputs = tuple(
+                [
+                    write_tensor(tensor, payload)
+                    for tensor in response._tensors
+                    if wanted is None or tensor._name in wanted
+                ]
+            )
+        except TritonModelException as failed:
+            text = f"model '{self._name}' failed: {self._place} gave an answer, whose {failed}"
+            return number, None, (INTERNAL, text), None, is_final, 1
         share = min(1 + (payload.size - size) * WINDOW // WINDOW_BYTES, WINDOW)
         return number, outputs, None, response._parameters, is_final, share
 

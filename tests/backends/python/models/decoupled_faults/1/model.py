@@ -18,5 +18,9 @@ class TritonPythonModel:
             return []
         if which == 3:
             return None  # nobody will ever send the final flag
+        if which == 5:
+            error = pb_utils.TritonError("one of three")
+            sender.send(pb_utils.InferenceResponse(error=error))
+            sender.send(pb_utils.InferenceResponse([out]))
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         sender.send(pb_utils.InferenceResponse([out]))
