@@ -601,6 +601,7 @@ FAULTS: dict[str, Fault] = {
     "S230": each_row(lambda row: row["inference_stats"]["cache_hit"].update(count=0)),
     "S231": edits(lambda body: body["outputs"].pop(0)),
     "S233": habit("answers garbage"),
+    "S234": fails_with(400),
     "S201": each_output(lambda tensor: tensor.update(datatype="BYTES")),
     "S202": each_value(lambda value: f"{value}.000000" if ":" in str(value) else value),
 }

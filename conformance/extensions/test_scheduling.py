@@ -1,5 +1,6 @@
 """The schedule policy extension, and its parameters and the sequence extension's elsewhere."""
 
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 import grpc
@@ -39,6 +40,34 @@ def test_a_request_times_out_in_the_queue_over_grpc(rpc: Rpc):
     request.raw_input_contents.append(bytes(4))
     set_parameters(request, timeout=("int64_param", 50_000))
     rpc.check_refused(request, grpc.StatusCode.UNAVAILABLE)
+
+
+FULL = point("S234", "SHOULD", "a request that finds the queue full: 503 at once")
+
+
+@FULL
+def test_of_two_in_a_queue_of_one_one_is_refused_at_once(rest: Rest):
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(rest.infer, "late", late_body(1)) for _ in range(2)]
+        refused, waiting = wait(asked, return_when=FIRST_COMPLETED)
+        assert len(refused) == len(wait(waiting, timeout=0.2).not_done) == 1
+        check_refused(refused.pop().result(), status=503)
+        check_refused(waiting.pop().result(), status=503)  # it has waited too long
+
+
+@FULL
+def test_of_two_in_a_queue_of_one_one_is_refused_at_once_over_grpc(rpc: Rpc):
+    request = pb.ModelInferRequest(model_name="late")
+    tensor(request, "INPUT0", "FP32", [1, 1])
+    request.raw_input_contents.append(bytes(4))
+    with ThreadPoolExecutor(2) as pool:
+        asked = [
+            pool.submit(rpc.check_refused, request, grpc.StatusCode.UNAVAILABLE) for _ in range(2)
+        ]
+        refused, waiting = wait(asked, return_when=FIRST_COMPLETED)
+        assert len(refused) == len(wait(waiting, timeout=0.2).not_done) == 1
+        for one in asked:
+            one.result()
 
 
 @point(111, "SHOULD", 'priority "1" (a string): 400')

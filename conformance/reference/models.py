@@ -1,6 +1,8 @@
 """The fixture models by plain rules, and whether a request fits one: no code shared with inferd."""
 
 import struct
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +36,10 @@ TRACE: dict[str, list[str]] = {
     "trace_mode": ["triton"],
 }
 """The settings of the trace extension, as gRPC has them: each a list of texts."""
+
+
+LATE_QUEUE, LATE_S = threading.Lock(), 0.5
+"""Where one request to model late has room, and how long it waits."""
 
 
 class Refused(Exception):
@@ -280,10 +286,17 @@ def repeat(inputs: dict[str, Tensor]) -> list[Tensor]:
 
 def only_full(inputs: dict[str, Tensor]) -> list[Tensor]:
     """Run model late: less than a full batch waits for more, and nobody comes in time."""
-    if inputs["INPUT0"].shape[0] < 8:
-        msg = "the request waited too long in the queue"
+    if inputs["INPUT0"].shape[0] == 8:
+        return repeat(inputs)
+    if not LATE_QUEUE.acquire(blocking=False):
+        msg = "the queue is full"
         raise Refused(msg, "unavailable")
-    return repeat(inputs)
+    try:
+        time.sleep(LATE_S)
+    finally:
+        LATE_QUEUE.release()
+    msg = "the request waited too long in the queue"
+    raise Refused(msg, "unavailable")
 
 
 def count_up(inputs: dict[str, Tensor]) -> list[Tensor]:

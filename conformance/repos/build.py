@@ -185,7 +185,11 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
 dynamic_batching {
   max_queue_delay_microseconds: 5000000
-  default_queue_policy { default_timeout_microseconds: 2000000 allow_timeout_override: true }
+  default_queue_policy {
+    default_timeout_microseconds: 2000000
+    allow_timeout_override: true
+    max_queue_size: 1
+  }
 }
 """
 

@@ -20,6 +20,7 @@ from inferd.config.model import (
     ModelInput,
     ModelOutput,
     OldestStrategy,
+    Optimization,
     QueuePolicy,
     SequenceBatching,
     SequenceState,
@@ -255,6 +256,7 @@ UNSOUND = {
     ),
     "an ensemble cannot have instance_group": ensemble(STEP, instance_group=(InstanceGroup(),)),
     "an ensemble cannot have model_warmup": ensemble(STEP, model_warmup=(Warmup(),)),
+    "an ensemble cannot have optimization": ensemble(STEP, optimization=Optimization(1)),
     "instance_group 'g' has kind KIND_CPU but lists gpus [0]": grouped(
         InstanceGroup("g", kind="KIND_CPU", gpus=(0,))
     ),

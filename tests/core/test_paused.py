@@ -45,9 +45,9 @@ class Handler:
 async def test_a_paused_coroutine_is_woken_and_goes_on():
     handler = Handler()
     paused = handler.pause()
-    assert not paused.is_due
+    assert not paused.later.done()
     handler.later.bring("it")
-    assert paused.is_due
+    assert paused.later.done()
     assert handler.seen == ["woken"]
     with pytest.raises(StopIteration) as done:
         paused.go_on()

@@ -19,6 +19,8 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
+from inferd.config.model import RateLimiter as ConfigRateLimiter
+from inferd.core.interfaces import Opened, Placement
 from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.engine.scheduling import as_executed, build_scheduler, opened
 from inferd.errors import BackendFailed, InvalidConfig, Overloaded, Unavailable
@@ -27,6 +29,7 @@ from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.concurrent import ConcurrentScheduler
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.dynamic import DynamicScheduler
+from inferd.schedulers.limiter import RateLimiter, limited
 from inferd.schedulers.pace import FixedPace
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -204,6 +207,23 @@ def test_a_ragged_model_gets_its_batch_inputs_whatever_schedules_it(batching):
     config = config_of(batching, ragged=True, batch_input=(counts,))
     seen, rows = executions(config, Joining(), request_of(1, 5), instance=Ragged())
     assert (seen, rows) == ([[[(5,), (1,)]]], [1])
+
+
+class Elsewhere(Noting):
+    """An AsyncInstance as far as anybody asks, which makes batches itself."""
+
+    is_free, running_count, trouble, retries = True, 0, "", False
+    on_change = attach = begin = cancel = begin_stream = credit = print
+    cancel_stream = closed = says_ready = print
+
+
+def test_what_is_joined_elsewhere_is_not_joined_here_too_though_a_rate_limiter_holds_it():
+    counts = BatchInput("BATCH_ELEMENT_COUNT", ("N",), DataType.INT32, ("A",))
+    config = config_of(DynamicBatching(), ragged=True, batch_input=(counts,))
+    limiter = RateLimiter({})
+    place = Placement("m_0", rate_limiter=ConfigRateLimiter())
+    instance = limited(Elsewhere(), limiter.enter("m", place))
+    assert opened(config, Joining(), instance) == Opened(instance, instance)
 
 
 def sequence_config(**fields):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from inferd.core.moment import Moment
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import guard
 from inferd.shm.system import MAX_REMEMBERED, SystemRegion, check_key
@@ -156,6 +157,32 @@ def test_an_object_that_shrank_is_told_until_it_has_grown_again(shared):
     span = made.span(PAGE, 4)
     span.look()
     assert bytes(span.view) == bytes(4)
+
+
+def test_a_region_is_looked_at_once_in_a_round_and_always_between_rounds(shared):
+    given, moment = shared(2 * PAGE), Moment()
+    made = SystemRegion("r", given.key, 0, 2 * PAGE, moment)
+    span = made.span(0, 4)
+    moment.number = 1
+    span.look()
+    given.resize(PAGE)
+    made.span(4, 4).look()  # whoever asks in this round asked before that
+    for moment.number in (0, 2, 2):
+        with pytest.raises(InvalidRequest, match="has shrunk"):
+            span.look()
+    given.resize(2 * PAGE)
+    span.look()
+
+
+def test_memory_that_was_lost_is_told_in_the_same_round(shared):
+    given, moment = shared(PAGE), Moment()
+    span = SystemRegion("r", given.key, 0, PAGE, moment).span(0, 4)
+    moment.number = 1
+    span.look()
+    given.resize(0)
+    assert bytes(span.view) == bytes(4)
+    with pytest.raises(InvalidRequest, match="'r' shrank while the region was in use"):
+        span.look()
 
 
 def test_an_object_that_was_removed_is_told_even_if_another_took_its_name(shared):

@@ -189,8 +189,12 @@ def test_a_changed_head_is_read_as_if_it_were_new(lines, other, value, first):
             assert not end or found == parsed(head)
 
 
-def test_a_head_with_another_id_is_not_parsed_anew():
-    before, head = head_of(["Host: x"], "id: 7"), head_of(["Host: x"], "id: 1234")
+@pytest.mark.parametrize("name", [b"NV-InferRequest", b"nv-inferrequest", b"Nv-Inferrequest"])
+def test_a_head_with_another_id_is_not_parsed_anew(name):
+    before, head = (
+        head_of(["Host: x"], value).replace(b"NV-InferRequest", name)
+        for value in ("id: 7", "id: 1234")
+    )
     found, end = read_behind(before, head)
     assert (found, end) == (parse_head(head), len(head))
     assert found.headers[b"nv-inferrequest"] == b"id: 1234"

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from inferd.core.moment import Moment
 from inferd.transport.turns import TURN_COUNT, Turns
 
 
@@ -37,6 +38,20 @@ async def test_all_that_have_read_answer_before_the_first_is_written():
     turns, log = Turns(), []
     await after_turns(turns, *(Recorder(name, turns, log) for name in "ab"))
     assert log == ["answer a", "answer b", "write a", "write b"]
+
+
+async def test_all_of_a_round_happens_in_one_moment_and_the_next_round_in_another():
+    moment, log = Moment(), []
+    turns = Turns(moment)
+    numbers = []
+    first, second = Recorder("a", turns, log), Recorder("b", turns, log, fails="answer")
+    first.take_turn = second.write_pending = lambda: numbers.append(moment.number)
+    await after_turns(turns, first, second, first)
+    assert moment.number == 0
+    await after_turns(turns, first)
+    assert moment.number == 0
+    assert numbers[0] == numbers[1] > 0
+    assert numbers[2] > numbers[1]
 
 
 async def test_nothing_happens_before_the_loop_has_read_from_everyone():

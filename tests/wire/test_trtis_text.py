@@ -184,7 +184,29 @@ def test_headers_that_differ_in_their_ids_have_the_same_words():
     assert (third.id, third.correlation_id, third.flags) == (18, 9, 3)
 
 
-@pytest.mark.parametrize("text", ["id: 1 output { }", 'output { name: "é#" } # }', "output < >"])
+def test_an_id_may_stand_before_the_tensors():
+    words = '{}batch_size: 1 {}output {{ name: "o" }}'
+    found = [
+        ours(words.format(*one) + behind)
+        for one in (("id: 5 ", ""), ("", "id: 6 "), ("id:7 ", ""), ("", "correlation_id: 4 id: 8 "))
+        for behind in ("", " flags: 2", " id: 0", " id: 3", " # id: 9")
+    ]
+    assert [one and one.id for one in found[:10]] == [5, 5, None, None, 5, 6, 6, None, None, 6]
+    ids = (("id: 1 ", ""), ("", "id: 2 "))
+    known = [decode_request_header(words.format(*one).encode()) for one in ids]
+    assert known[0].words == known[1].words == words.format("", "").encode()
+    assert [one.id for one in known] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'output { name: "o" } flags: 1 output { }',
+        'input { name: "id: 3 " }',
+        'output { name: "é#" } # }',
+        "output < >",
+    ],
+)
 def test_words_that_may_hold_an_id_or_a_comment_are_not_remembered(text):
     assert decode_request_header(text.encode()).words == b""
 

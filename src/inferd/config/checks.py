@@ -19,6 +19,7 @@ from inferd.config.model import (
     ModelConfig,
     ModelInput,
     ModelOutput,
+    Optimization,
     QueuePolicy,
     SequenceBatching,
     SequenceState,
@@ -125,6 +126,8 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[str]:
     for field in ("instance_group", "model_warmup"):
         if getattr(config, field):
             yield f"an ensemble cannot have {field}: its steps' models have their own"
+    if config.optimization != Optimization():
+        yield "an ensemble cannot have optimization: its steps' models have their own"
 
 
 # --- scheduling ---

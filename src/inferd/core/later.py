@@ -52,25 +52,20 @@ def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, An
 
 
 class Paused:
-    """A coroutine that waits for a Later, without a task; `is_due` when that is there.
+    """A coroutine that waits for `later`, without a task.
 
-    `wake` is called then, and whoever paused it calls `go_on` in a while.
+    `wake` is called when that is there, and whoever paused it calls `go_on` in a while.
     """
 
-    __slots__ = ("_has_gone_on", "_wake", "is_due", "running")
+    __slots__ = ("_has_gone_on", "later", "running")
 
     def __init__(
         self, running: Coroutine[Any, Any, Any], later: Later[Any], wake: Callable[[], None]
     ) -> None:
         self.running = running
+        self.later = later
         self._has_gone_on = False
-        self._wake = wake
-        self.is_due = False
-        later.then = self._be_due
-
-    def _be_due(self) -> None:
-        self.is_due = True
-        self._wake()
+        later.then = wake
 
     def go_on(self) -> Any:
         """Go on with it and return what it waits for next. Raises StopIteration, and its errors."""

@@ -63,7 +63,7 @@ def opened(
     Where the backend joins, several come as one, and a model that reshapes is asked so even by one.
     One that works elsewhere joins them there.
     """
-    if isinstance(instance, AsyncInstance):
+    if isinstance(instance, AsyncInstance) or getattr(instance, "works_elsewhere", False):
         return Opened(instance, instance, cores)
     return as_joined(as_executed(config), backend, instance, cores)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from inferd.core.interfaces import Opened
+from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
 from inferd.schedulers.alarm import Alarm, Timer
@@ -82,7 +83,7 @@ class DynamicScheduler(QueueingScheduler):
                     self._look(request)
                 return answer
         # As in QueueingScheduler.run, but for a coroutine on top of another.
-        done = self._new_future()
+        done: Done = Later(loop=self._loop or self._own_loop())
         waiting = self._enqueue(request, done)
         try:
             response: InferResponse = await done
@@ -257,7 +258,7 @@ class DynamicScheduler(QueueingScheduler):
         self._settle()
         self._until_look = turn = pace.look_after
         size = request.batch_size
-        self._new_future().get_loop().call_soon(self._look_back, pace, turn, size)
+        self._own_loop().call_soon(self._look_back, pace, turn, size)
 
     def _look_back(self, pace: Pace, turn: int, size: int) -> None:
         count = 1 + turn - self._until_look

@@ -17,7 +17,7 @@ from itertools import count
 
 from inferd.config.model import RateLimiterResource
 from inferd.config.rate_limit import Limits
-from inferd.core.interfaces import DecoupledInstance, Instance, Placement
+from inferd.core.interfaces import AsyncInstance, DecoupledInstance, Instance, Placement
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, InvalidConfig, Unavailable
 
@@ -166,7 +166,8 @@ class Claim:
 class LimitedInstance:
     """An instance that waits for its resources before each execution.
 
-    Its thread may enter `turn` before, and has them then.
+    Its thread may enter `turn` before, and has them then. One that `works_elsewhere` joins the
+    requests of a batch there.
     """
 
     bounded = False  # it may wait long
@@ -175,6 +176,7 @@ class LimitedInstance:
     def __init__(self, instance: Instance, claim: Claim) -> None:
         self._instance = instance
         self._claim = self.turn = claim
+        self.works_elsewhere = isinstance(instance, AsyncInstance)
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the instance is closed while it waits."""

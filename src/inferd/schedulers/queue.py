@@ -45,7 +45,7 @@ class RequestQueue:
         self._model = model
         self._priorities = Levels(batching)
         self._default_level = self._priorities.default
-        default = self._new_level(self._default_level)
+        default = self._default = self._new_level(self._default_level)
         self._levels = {self._default_level: default}
         self._order = [default]  # by priority, which is the order of the numbers
         self._deadlines: list[tuple[int, int, int]] = []  # a heap of late_ns, number, level
@@ -68,14 +68,11 @@ class RequestQueue:
         A priority of 0, or of no level there is, is the default level.
         """
         request = waiting.request
-        number = self._priorities.of(request) if request.priority else self._default_level
-        level = self._levels.get(number)
-        if level is None:
-            level = self._insert_level(number)
+        level = self._level_of(request) if request.priority else self._default
         if len(level.in_time) + len(level.late) >= level.most:
             raise full(self._model, level.policy)
         self._next_number += 1
-        waiting.number, waiting.level, request.queued_ns = self._next_number, number, now_ns
+        waiting.number, waiting.level, request.queued_ns = self._next_number, level.number, now_ns
         if (level.has_timeout or request.timeout_us or request.callers) and (
             timeout_us := timeout_us_of(level.policy, request)
         ):
@@ -152,10 +149,13 @@ class RequestQueue:
     def _new_level(self, number: int) -> "_Level":
         return _Level(number, self._priorities.policy(number))
 
-    def _insert_level(self, number: int) -> "_Level":
-        # Levels come and go: a configuration may allow more of them than there is memory for.
-        level = self._levels[number] = self._new_level(number)
-        self._order = sorted(self._levels.values(), key=lambda one: one.number)
+    def _level_of(self, request: InferRequest) -> "_Level":
+        number = self._priorities.of(request)
+        level = self._levels.get(number)
+        if level is None:
+            # Levels come and go: a configuration may allow more of them than there is memory for.
+            level = self._levels[number] = self._new_level(number)
+            self._order = sorted(self._levels.values(), key=lambda one: one.number)
         return level
 
     def _forget(self, waiting: Waiting, level: "_Level") -> None:

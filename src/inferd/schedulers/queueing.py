@@ -29,7 +29,7 @@ class QueueingScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
-        done = self._new_future()
+        done: Done = Later(loop=self._loop or self._own_loop())
         waiting = self._enqueue(request, done)
         try:
             answer: InferResponse = await done
@@ -62,11 +62,11 @@ class QueueingScheduler:
     async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         yield await self.run(request)
 
-    def _new_future(self) -> Done:
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
-        return Later(loop=loop)
+        return loop
 
     def _leave(self, waiting: Waiting) -> None:
         """Forget a request whose caller waits no longer: it has its answer, or was cancelled."""

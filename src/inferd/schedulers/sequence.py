@@ -43,6 +43,7 @@ from typing import NamedTuple
 
 from inferd.config.hold import NO_HOLD, Hold
 from inferd.core.interfaces import Opened
+from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
 from inferd.schedulers.alarm import Alarm, Timer
@@ -129,7 +130,7 @@ class SequenceScheduler(QueueingScheduler):
 
     async def _turn(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield what a decoupled model answers, once its instance is free for the request."""
-        done = self._new_future()
+        done: Done = Later(loop=self._own_loop())
         step = self._enqueue(request, done)
         try:
             execution: Execution = await done
@@ -143,7 +144,7 @@ class SequenceScheduler(QueueingScheduler):
 
     async def _rounds(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Yield what a decoupled model answers in its rounds."""
-        step = self._enqueue(request, self._new_future())
+        step = self._enqueue(request, Later(loop=self._own_loop()))
         assert step.answers is not None
         try:
             while (answer := await step.answers.take()) is not None:

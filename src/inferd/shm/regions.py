@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
+from inferd.core.moment import Moment
 from inferd.core.request import Span
 from inferd.errors import AlreadyExists, InvalidRequest, RegionNotFound, Unavailable, Unsupported
 from inferd.shm.cuda import CudaDriver, CudaRegion, cuda_driver
@@ -40,6 +41,8 @@ class Regions:
         self._has_guard = has_guard
         self._find_driver = find_driver
         self._regions: dict[str, Region] = {}
+        self.moment = Moment()
+        """To be told when rounds of turns begin and end; each region is looked at once in one."""
 
     def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
         """Make a POSIX shared memory object, or a part of it, known as `name`.
@@ -56,7 +59,7 @@ class Regions:
         if offset < 0:
             msg = f"offset of shared memory region '{name}' is {offset}, expected 0 or more"
             raise InvalidRequest(msg)
-        self._regions[name] = SystemRegion(name, key, offset, size_bytes)
+        self._regions[name] = SystemRegion(name, key, offset, size_bytes, self.moment)
 
     def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
         """Make a GPU's memory known as `name`; `handle` is a cudaIpcMemHandle_t.

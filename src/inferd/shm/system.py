@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from inferd.core.metadata import SystemRegionStatus
+from inferd.core.moment import Moment
 from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import Watch, guard
 
@@ -29,14 +30,19 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class SystemRegion:
     """`size_bytes` from `offset` of the object `key`, under the client's name for it.
 
+    In a round of `moment` the object is looked at once, whatever number of requests use it.
     Raises InvalidRequest for a key or range that cannot be, RegionFailed when there is no such
     object or it is too small, and Unavailable when the process has no files or memory left.
     """
 
-    def __init__(self, name: str, key: str, offset: int, size_bytes: int) -> None:
+    def __init__(
+        self, name: str, key: str, offset: int, size_bytes: int, moment: Moment | None = None
+    ) -> None:
         check_key(key)
         self.status = SystemRegionStatus(name, key, offset, size_bytes)
-        self._mapping: _Mapping | None = _open_mapping(key, offset, size_bytes)
+        mapping = _open_mapping(key, offset, size_bytes)
+        mapping.moment = moment or Moment()
+        self._mapping: _Mapping | None = mapping
         self.spans: dict[tuple[int, int], SystemSpan] = {}
         """Those made lately, by offset and size: requests may share one."""
 
@@ -102,12 +108,17 @@ class _Mapping(mmap.mmap):
     memory: tuple[int, ...]
     skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
     needed: int  # the size the object must have
+    moment: Moment
+    looked_in = 0  # the last round in which all was well
 
     def check(self, name: str) -> None:
         """Raise InvalidRequest when the object of region `name` was removed, or shrank."""
-        now = os.fstat(self.fd)
         if self.watch.is_lost:
             raise _lost(name)
+        round_number = self.moment.number
+        if round_number and round_number == self.looked_in:
+            return
+        now = os.fstat(self.fd)
         if now.st_nlink == 0:
             msg = (
                 f"the object of shared memory region '{name}' has been removed; "
@@ -120,6 +131,7 @@ class _Mapping(mmap.mmap):
                 f"bytes, the region ends at byte {self.needed}"
             )
             raise InvalidRequest(msg)
+        self.looked_in = round_number
 
     def __del__(self) -> None:
         if self.fd < 0:

@@ -71,7 +71,7 @@ class Http2Server:
         # Every connection reads into it: what was read is used up before anybody reads again.
         self.scratch = memoryview(bytearray(READ_BYTES))
         self.sweep_s = _sweep_interval(options)
-        self.turns = Turns()
+        self.turns = Turns(engine.regions.moment)
         self._tls: LiveTls | None = None
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None

@@ -176,7 +176,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if task is None:
             if not self._is_paused:
                 self._advance()
-        elif type(task) is Paused and task.is_due:
+        elif type(task) is Paused and task.later.done():
             self._go_on(task)
 
     def write_pending(self) -> None:
@@ -356,7 +356,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             waits_for = paused.go_on()
         except StopIteration as done:
             self._send(self._asked, done.value)
-            self._advance()
+            if self._end or self._is_eof or not self._is_reading:
+                self._advance()
         else:
             self._wait(self._asked, paused.running, waits_for)
 

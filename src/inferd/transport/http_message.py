@@ -152,7 +152,7 @@ def _with_encoded_target(head: bytes) -> bytes:
     return _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + end + rest
 
 
-_CHANGING = b"\r\nNV-InferRequest:"
+_CHANGING = re.compile(rb"\r\nnv-inferrequest:", re.IGNORECASE)
 _CHANGING_NAME = b"nv-inferrequest"
 _IN_VALUES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 """What a header's value may consist of (RFC 9110, section 5.5)."""
@@ -197,12 +197,13 @@ def changing_head(head: bytes, request: HttpRequest, max_bytes: int) -> Changing
 
     With another value they may have `max_bytes`.
     """
-    start = head.find(_CHANGING)
-    if start < 0:
+    value = request.headers.get(_CHANGING_NAME)
+    found = _CHANGING.search(head) if value is not None else None
+    if found is None:
         return None
-    start += len(_CHANGING)
+    start = found.end()
     stop = head.index(b"\r\n", start)
-    if request.headers[_CHANGING_NAME] != head[start:stop].strip(b" \t"):
+    if value != head[start:stop].strip(b" \t"):
         return None  # it came twice, or goes on in the next line
     return ChangingHead(head[:start], head[stop:], request, max_bytes - len(head) + stop - start)
 

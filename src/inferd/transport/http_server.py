@@ -75,7 +75,7 @@ class HttpServer:
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
-        self.turns = Turns()
+        self.turns = Turns(engine.regions.moment)
         self.is_draining = False
         self.now = clock()
         self._clock = clock

@@ -14,6 +14,8 @@ import asyncio
 import logging
 from typing import Protocol
 
+from inferd.core.moment import Moment
+
 log = logging.getLogger("inferd.transport")
 
 TURN_COUNT = 32
@@ -37,9 +39,13 @@ class Connection(Protocol):
 
 
 class Turns:
-    """The connections of one server that wait for their turn, or for their writing."""
+    """The connections of one server that wait for their turn, or for their writing.
 
-    def __init__(self) -> None:
+    `moment` is told of each round: nothing is read from a connection meanwhile.
+    """
+
+    def __init__(self, moment: Moment | None = None) -> None:
+        self._moment = moment or Moment()
         self._readers: list[Connection] = []
         self._writers: list[Connection] = []
         self._is_running = False
@@ -79,6 +85,9 @@ class Turns:
     def run(self) -> None:
         """Let everyone take their turn, and write."""
         self._is_running = True
+        moment = self._moment
+        moment.count += 1
+        moment.number = moment.count
         readers = self._readers
         self._alone = id(readers[0]) if len(readers) == 1 else 0
         try:
@@ -97,6 +106,7 @@ class Turns:
                         _cut(connection)
                 readers = self._readers
         finally:
+            moment.number = 0
             self._is_running = False
 
 

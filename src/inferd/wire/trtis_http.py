@@ -43,6 +43,7 @@ _IDS = re.compile(
     rf"(?:flags: ?{_SMALL} ?)?".encode()
 )
 """What changes from request to request, as clients write it behind the tensors."""
+_ID_BEFORE = re.compile(rf"(?:\A|(?<= ))id: ?{_LARGE} ".encode())
 _MOST_WORDS = 2048
 
 
@@ -50,10 +51,17 @@ def decode_request_header(value: bytes) -> InferHeader:
     """Return what an NV-InferRequest header says. Raises InvalidRequest."""
     end = value.rfind(b"}") + 1
     if 0 < end <= _MOST_WORDS:
-        known = _remembered_words(value[:end])
+        words, before = value[:end], None
+        if b"id:" in words:
+            before = _ID_BEFORE.search(words, 0, words.find(b"{"))
+            if before is not None:
+                words = words[: before.start()] + words[before.end() :]
+        known = _remembered_words(words)
         ids = _IDS.fullmatch(value, end) if known is not None else None
-        if known is not None and ids is not None:
+        if known is not None and ids is not None and (before is None or ids[2] is None):
             correlation_id, request_id, flags = map(int, ids.groups(b"0"))
+            if before is not None:
+                request_id = int(before[1])
             return InferHeader(
                 known.batch_size,
                 known.inputs,
