@@ -186,8 +186,7 @@ class Backend(Protocol):
     promise of its backend says so by a `bounded = False` of its own. `concurrent` promises that
     one instance may execute in several threads at once. A backend that also says `joins = True`
     gets the requests of a batch as one, joined along the batch dim, ragged inputs and batch_input
-    as the configuration says; others get a batch as several requests. One that says
-    `completes_alone` needs no framework to complete a configuration.
+    as the configuration says; others get a batch as several requests.
     """
 
     bounded: bool
