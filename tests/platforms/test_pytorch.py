@@ -221,6 +221,7 @@ def test_an_exported_program_needs_no_configuration(tmp_path):
     pair = torch.ones(2, 3), torch.ones(2, 3)
     found = exported(tmp_path, AddSub(), *pair, dynamic=({0: count}, {0: count}))
     completed = PytorchBackend().complete(found, ModelConfig("m"))
+    assert PytorchBackend().complete_alone(found, ModelConfig("m")) == completed
     assert completed.input == (ModelInput("x", FP32, (3,)), ModelInput("y", FP32, (3,)))
     assert [tensor.name for tensor in completed.output] == ["add", "sub"]
     assert completed.max_batch_size == 4

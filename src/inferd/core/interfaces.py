@@ -1,7 +1,7 @@
 """The plugs: what a backend, one loaded copy of a model, and a scheduler must offer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -186,8 +186,7 @@ class Backend(Protocol):
     promise of its backend says so by a `bounded = False` of its own. `concurrent` promises that
     one instance may execute in several threads at once. A backend that also says `joins = True`
     gets the requests of a batch as one, joined along the batch dim, ragged inputs and batch_input
-    as the configuration says; others get a batch as several requests. One that says
-    `completes_alone` needs no framework to complete a configuration. One that is `lax` has models
+    as the configuration says; others get a batch as several requests. One that is `lax` has models
     whose authors have always been free to leave outputs out and to give them any shape.
     """
 
@@ -221,12 +220,14 @@ class GivenModel(msgspec.Struct, frozen=True):
 class Opened(NamedTuple):
     """An instance as it takes one request, and as it takes several at once.
 
-    `cores` are the processors it works on, none: any.
+    `cores` are the processors it works on, none: any. Instances of a model that are of one `kind`
+    are as good as each other.
     """
 
     alone: Instance
     together: Instance
     cores: frozenset[int] = frozenset()
+    kind: Hashable = None
 
 
 @runtime_checkable
@@ -237,8 +238,11 @@ class Resizable(Protocol):
         """Let `instance` take part from now on."""
         ...
 
-    def shrink(self) -> None:
-        """Do without one instance, whichever is done first; it is closed then. One stays."""
+    def shrink(self, kind: Hashable = None) -> None:
+        """Do without one instance, which is closed when it is done. One stays.
+
+        It is one of that `kind`; None: whichever is done first.
+        """
         ...
 
 

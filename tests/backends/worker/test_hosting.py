@@ -82,17 +82,20 @@ def test_a_model_that_says_nothing_runs_in_a_worker(opened):
 
 
 class Alone(IdentityBackend):
-    """Needs no framework to complete a configuration."""
+    """Needs no framework to complete a configuration that does not ask for 9."""
 
-    completes_alone = True
-
-    def complete(self, files, config):
-        return replace(config, max_batch_size=7)
+    def complete_alone(self, files, config):
+        return None if config.max_batch_size == 9 else replace(config, max_batch_size=7)
 
 
 def test_what_needs_no_framework_completes_in_the_server(files):
     config = HostedBackend(f"{__name__}:Alone", "numpy").complete(files, identity(FP32))
     assert config.max_batch_size == 7
+
+
+def test_what_cannot_be_completed_in_the_server_after_all_is_as_if_it_never_could(files):
+    config = replace(identity(FP32), max_batch_size=9)
+    assert HostedBackend(f"{__name__}:Alone", "numpy").complete(files, config) is config
 
 
 def test_a_parameter_that_is_none_is_refused(files):

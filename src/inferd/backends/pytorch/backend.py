@@ -1,7 +1,9 @@
 """PytorchBackend: TorchScript, torch.export and, where allowed, AOTInductor through PyTorch."""
 
 import threading
+from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -13,6 +15,7 @@ from inferd.backends.pytorch.compiled import (
     load_compiled,
 )
 from inferd.backends.pytorch.export import Export, export_run, load_export
+from inferd.backends.pytorch.interface import Interface, read_interface
 from inferd.backends.pytorch.runtime import device_of, is_on, pytorch
 from inferd.backends.pytorch.script import Script, check_arguments, load_script, script_run
 from inferd.config.model import ModelConfig
@@ -38,10 +41,22 @@ class PytorchBackend:
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
-        self._torch = pytorch()
         self._loaded: WeakValueDictionary[Any, Program] = WeakValueDictionary()
         self._last: Program | None = None  # of `complete`, for the `open` that follows
         self._lock = threading.Lock()
+
+    @cached_property
+    def _torch(self) -> ModuleType:
+        return pytorch()
+
+    def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
+        """See HostedBackend.complete: torch.export writes what is needed as JSON."""
+        what = f"model '{config.name}', '{files.file.name}'"
+        is_export = files.file.is_file() and files.file.suffix == ".pt2"
+        if not is_export or has_native_code(files.file, what):
+            return None
+        interface = read_interface(files.file, what)
+        return None if interface is None else self._completed(config, interface)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. TorchScript tells nothing to complete with."""
@@ -54,9 +69,7 @@ class PytorchBackend:
         if isinstance(loaded, Compiled):
             check_compiled(config)
             return config
-        completed = complete_config(config, loaded.signature(config), self._default_max_batch_size)
-        check_config(completed, loaded.signature(config))
-        return completed
+        return self._completed(config, loaded)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed when the file cannot run."""
@@ -73,6 +86,12 @@ class PytorchBackend:
         check_config(config, signature)
         run = export_run(loaded, config)
         return ArrayInstance(config, files.version, run, scalars=signature.scalars(config))
+
+    def _completed(self, config: ModelConfig, declared: Export | Interface) -> ModelConfig:
+        signature = declared.signature(config)
+        completed = complete_config(config, signature, self._default_max_batch_size)
+        check_config(completed, declared.signature(config))
+        return completed
 
     def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Program:
         device = device_of(self._torch, config, place)

@@ -3,13 +3,12 @@
 import io
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from inferd.backends.pytorch.archive import check_export, sample_inputs
-from inferd.backends.pytorch.naming import outputs_in_order
+from inferd.backends.pytorch.interface import Interface
 from inferd.backends.pytorch.runtime import (
     DATATYPES,
     Context,
@@ -41,31 +40,22 @@ class Export:
             for spec in signature.input_specs
         ]
         values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-        self.inputs = _declared([(name, values.get(name)) for name in signature.user_inputs])
+        inputs = _declared([(name, values.get(name)) for name in signature.user_inputs])
         nodes = [str(name) for name in signature.user_outputs]
         names = _keys(program.call_spec.out_spec, len(nodes)) or nodes
-        self.outputs = _declared(
+        outputs = _declared(
             [(name, values.get(node)) for name, node in zip(names, nodes, strict=True)]
         )
+        self.inputs = tuple(inputs)
+        self._interface = Interface(inputs, outputs)
         self.skipped = len(signature.output_specs) - len(signature.user_outputs)
         self.limits: list[tuple[str, int, int, int]] = []
         self.equal: list[list[tuple[str, int]]] = []
         self._learn_dims(program, values, signature.user_inputs)
 
     def signature(self, config: ModelConfig) -> Signature:
-        """Return what the file declares, its outputs called as `config` calls them.
-
-        A program that gives no dict has no names for its outputs but those of its operations. So a
-        configuration may use these, <anything>__<index>, or names of its own in the right order.
-        """
-        names = outputs_in_order(config)
-        if set(names) <= set(self.outputs) or len(names) > len(self.outputs):
-            return Signature(self.inputs, {}, self.outputs)
-        declared = self.outputs.values()
-        renamed = {
-            name: replace(one, name=name) for name, one in zip(names, declared, strict=False)
-        }
-        return Signature(self.inputs, {}, renamed)
+        """See Interface.signature."""
+        return self._interface.signature(config)
 
     def _learn_dims(self, program: Any, values: dict[str, Any], names: Sequence[str]) -> None:
         places: dict[str, list[tuple[str, int]]] = defaultdict(list)

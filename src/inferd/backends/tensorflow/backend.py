@@ -27,7 +27,6 @@ class TensorflowBackend:
     TensorFlow is imported when the first model opens.
     """
 
-    completes_alone = True
     bounded = True
     concurrent = True
     joins = True
@@ -44,6 +43,9 @@ class TensorflowBackend:
         completed = complete_config(config, signature, self._default_max_batch_size)
         check_config(completed, signature)
         return completed
+
+    complete_alone = complete
+    """See HostedBackend.complete: TensorFlow itself is never asked."""
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
         """See Backend.open. Raises InvalidConfig, or BackendFailed when it cannot be loaded."""

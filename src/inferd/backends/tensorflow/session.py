@@ -22,6 +22,8 @@ from inferd.tensor.dtype import DataType
 MAX_CALLABLES = 32
 """So many different choices of outputs get a callable of their own; others compute all of them."""
 
+_TO_VIEW = frozenset((DataType.BF16, DataType.BYTES))
+
 
 def tensorflow() -> ModuleType:
     """Return tensorflow, imported now if it was not. Raises ModuleNotFoundError without it."""
@@ -90,6 +92,8 @@ def session_run(loaded: Loaded, config: ModelConfig) -> Run:
     inputs = [tensor.name for tensor in config.input]
     names = [tensor.name for tensor in config.output]
     halves = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
+    # Of these the result is an array as it should be; a text alone is given as bytes.
+    is_plain = _TO_VIEW.isdisjoint(t.datatype for t in config.output)
     bfloat16 = tf.bfloat16.as_numpy_dtype
     feeds = [known.feeds[name] for name in inputs]
     callables = {tuple(names): _callable(loaded, feeds, [known.fetches[n] for n in names])}
@@ -103,11 +107,14 @@ def session_run(loaded: Loaded, config: ModelConfig) -> Run:
                 return [everything[names.index(name)] for name in wanted]
             fetches = [known.fetches[name] for name in wanted]
             call = callables[key] = _callable(loaded, feeds, fetches)
-        values = [feed[name].view(bfloat16) if name in halves else feed[name] for name in inputs]
+        if halves:
+            feed = {name: a.view(bfloat16) if name in halves else a for name, a in feed.items()}
         try:
-            arrays = call(*values)
+            arrays: Sequence[Array] = call(*[feed[name] for name in inputs])
         except Exception as error:
             raise failure(tf, config, "run it", error) from error
+        if is_plain:
+            return arrays
         return [
             np.asarray(array).view(np.uint16) if array.dtype == bfloat16 else np.asarray(array)
             for array in arrays

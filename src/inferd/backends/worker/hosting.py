@@ -50,11 +50,15 @@ class HostedBackend:
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete.
 
-        A worker is asked only for what the configuration leaves out, and a backend that
-        `completes_alone`, without its framework, cannot tell.
+        A worker is asked only for what the configuration leaves out, and the backend's own
+        `complete_alone`, which does without its framework, cannot tell, or is not there.
         """
-        if not self._is_in_worker(config) or self._completes_alone():
+        if not self._is_in_worker(config):
             return self._in_server().complete(files, config)
+        alone = getattr(self._in_server(), "complete_alone", None)
+        found: ModelConfig | None = None if alone is None else alone(files, config)
+        if found is not None:
+            return found
         if config.input and config.output:
             return config
         instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
@@ -78,9 +82,6 @@ class HostedBackend:
         instance = WorkerInstance(self._plan(files, config, placement, _OPEN))
         instance.start()
         return instance
-
-    def _completes_alone(self) -> bool:
-        return getattr(EntryPoint("", self._target, "").load(), "completes_alone", False)
 
     def _in_server(self) -> Backend:
         if self._here is None:  # two threads may both make one, and one of them stays

@@ -1,0 +1,101 @@
+"""Interface: what a torch.export program (.pt2) takes and gives, read without PyTorch.
+
+Its graph is JSON, which names inputs, outputs and their tensors. What is not as known here is left
+to PyTorch, which can tell more.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from inferd.backends.pytorch.archive import Archive, check_export
+from inferd.backends.pytorch.naming import outputs_in_order
+from inferd.backends.pytorch.runtime import DATATYPES
+from inferd.config.model import ModelConfig
+from inferd.core.signature import Declared, Signature
+
+_TYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
+    8: "float64", 12: "bool", 13: "bfloat16", 28: "uint16",
+}  # fmt: skip
+"""The numbers that torch.export's JSON has for element types -> PyTorch's names."""
+
+_KEPT = ("parameter", "buffer", "tensor_constant")
+"""The kinds of inputs that the file holds itself."""
+
+
+class Interface(msgspec.Struct):
+    """The inputs and outputs of a program, in their order, by name."""
+
+    inputs: dict[str, Declared]
+    outputs: dict[str, Declared]
+
+    def signature(self, config: ModelConfig) -> Signature:
+        """Return what the file declares, its outputs called as `config` calls them.
+
+        A program that gives no dict has no names for its outputs but those of its operations. So a
+        configuration may use these, <anything>__<index>, or names of its own in the right order.
+        """
+        names = outputs_in_order(config)
+        if set(names) <= set(self.outputs) or len(names) > len(self.outputs):
+            return Signature(self.inputs, {}, self.outputs)
+        declared = self.outputs.values()
+        renamed = {
+            name: replace(one, name=name) for name, one in zip(names, declared, strict=False)
+        }
+        return Signature(self.inputs, {}, renamed)
+
+
+def read_interface(file: Path, what: str) -> Interface | None:
+    """Return the interface of the program in `file`, None where that cannot be told here.
+
+    Raises InvalidConfig, it begins `what`, for what would not be loaded.
+    """
+    check_export(file, what)
+    archive = Archive(file, what)
+    try:
+        content = json.loads(archive.read("models/model.json"))
+    finally:
+        archive.close()
+    try:
+        return _interface(content["graph_module"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def _interface(module: Any) -> Interface:
+    tensors, specs = module["graph"]["tensor_values"], module["signature"]
+    inputs = _names(specs["input_specs"], "user_input")
+    nodes = _names(specs["output_specs"], "user_output")
+    outputs = _keys(module["module_call_graph"][0]["signature"]["out_spec"], len(nodes)) or nodes
+    return Interface(
+        {name: _declared(name, tensors[name]) for name in inputs},
+        {name: _declared(name, tensors[node]) for name, node in zip(outputs, nodes, strict=True)},
+    )
+
+
+def _names(specs: Sequence[Any], kind: str) -> list[str]:
+    given = [spec[kind]["arg"]["as_tensor"]["name"] for spec in specs if kind in spec]
+    if len(set(given)) != len(given) or set().union(*specs) - {kind, *_KEPT}:
+        msg = "a name is there twice, or something that is no tensor of a request"
+        raise ValueError(msg)
+    return given
+
+
+def _keys(out_spec: str, count: int) -> list[str]:
+    """Return the keys of a program that gives a dict of tensors, else []."""
+    _version, spec = json.loads(out_spec)
+    if spec["type"] != "builtins.dict":
+        return []
+    keys = [str(key) for key in json.loads(spec["context"])]
+    return keys if len(keys) == len(spec["children_spec"]) == count else []
+
+
+def _declared(name: str, tensor: Any) -> Declared:
+    kind = _TYPES[tensor["dtype"]]
+    dims = tuple(size.get("as_int", -1) for size in tensor["sizes"])
+    return Declared(name, kind, dims, DATATYPES[kind])
