@@ -200,20 +200,31 @@ async def test_a_file_that_changed_too_loads_the_model_anew(stage):
         await it.closed(1)
 
 
-LIMITED = "rate_limiter { resources { name: 'R' count: 1 } }"
+POLICY = "host_policy: 'other'"
 
 
+@pytest.mark.parametrize("more", ["", "dynamic_batching {}", "sequence_batching {}"])
+@pytest.mark.parametrize("backend", ["theirs", "unbounded"])
 @run
-async def test_fewer_of_one_kind_among_several_load_the_model_anew(stage):
-    it = stage(model(group(2) + group(1, "h", LIMITED)))
+async def test_fewer_of_one_kind_among_several_close_those_alone(stage, ask, more, backend):
+    it = stage(model(group(2) + group(1, "h", POLICY), more, backend))
     async with engine_on(it.root) as engine:
-        it.write(model(group(3) + group(1, "h", LIMITED)))
+        it.write(model(group(3) + group(1, "h", POLICY), more, backend))
         await engine.load(LoadRequest("m"))
         assert len(it.happened("open")) == 4
-        it.write(model(group(1) + group(1, "h", LIMITED)))
+        for number in range(8):  # all of them have run
+            request = ask("m", A=[[1, 2]])
+            request.sequence = Sequence(1 + number, start=True, end=True)
+            await engine.infer(request)
+        it.write(model(group(1) + group(1, "h", POLICY), more, backend))
         await engine.load(LoadRequest("m"))
-        assert len(it.happened("open")) == 6
-        await it.closed(4)
+        await it.closed(2)
+        it.write(model(group(1) + group(2, "h", POLICY), more, backend))
+        await engine.load(LoadRequest("m"))
+        assert len(it.happened("open")) == 5
+        assert all(name.startswith("g") for name in it.happened("close"))
+        assert executions(engine) == 8
+    assert len(it.happened("close")) == 5
 
 
 @run

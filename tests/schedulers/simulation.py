@@ -166,7 +166,7 @@ class SimulatedExecution:
     def grow(self, instance):
         self.instance_count += 1
 
-    def shrink(self):
+    def shrink(self, kind=None):
         self.instance_count -= self.instance_count > 1
 
     def beside(self, instance):

@@ -216,6 +216,23 @@ def test_an_instance_that_comes_gets_requests():
     asyncio.run(go())
 
 
+def test_an_instance_of_one_kind_goes_though_another_has_less_to_do():
+    async def go():
+        one, other = ByHand(), ByHand()
+        scheduler = ConcurrentScheduler("m", [one, other], kinds=["a", "b"])
+        tasks = await begun(scheduler.run(InferRequest("m")))
+        scheduler.shrink("c")  # there is none
+        scheduler.shrink("a")
+        assert not one.is_closed
+        one.started[0].set_result(answer())
+        await asyncio.gather(*tasks)
+        await asyncio.gather(*scheduler._closing)
+        assert one.is_closed and not other.is_closed
+        await scheduler.close(5)
+
+    asyncio.run(go())
+
+
 def test_an_instance_goes_when_its_requests_have_ended_and_the_last_one_stays():
     async def go():
         one, other = ByHand(), ByHand()

@@ -1225,6 +1225,69 @@ def test_an_idle_instance_goes_and_requests_find_the_others(echo, request_of):
     assert all(one.is_closed for one in (echo, *others))
 
 
+def of_kinds(*instances):
+    """An execution whose first instance is of kind "a", the others of kind "b"."""
+    execution = execution_of(*instances)
+    execution.kinds = {id(one): "b" if number else "a" for number, one in enumerate(instances)}
+    return execution
+
+
+def test_an_idle_instance_of_one_kind_goes_and_those_of_others_stay(echo, request_of):
+    others = [type(echo)() for _ in range(2)]
+
+    async def serve():
+        execution = of_kinds(echo, *others)
+        for _ in range(3):  # so that each has a thread
+            await run(execution, request_of())
+        execution.shrink("a")
+        await closed(echo)
+        execution.shrink("a")  # there is none any more
+        assert execution.instance_count == 2
+        await asyncio.gather(*(run(execution, request_of()) for _ in range(9)))
+        assert not any(one.is_closed for one in others)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert all(one.is_closed for one in (echo, *others))
+
+
+def test_a_busy_instance_of_one_kind_goes_when_it_is_done_and_takes_no_more(gate, request_of):
+    gates = [gate, type(gate)()]
+
+    async def serve():
+        execution = of_kinds(*gates)
+        tasks = [asyncio.create_task(run(execution, request_of(id))) for id in "ab"]
+        for one in gates:
+            await wait_for(one.started)
+        execution.shrink("a")
+        execution.shrink("a")  # it is about to go
+        tasks.append(asyncio.create_task(run(execution, request_of("c"))))
+        await turns()
+        assert not any(one.is_closed for one in gates)
+        gate.opened.set()
+        await closed(gate)
+        gates[1].opened.set()
+        await asyncio.gather(*tasks)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+    assert len(gate.seen) == 1
+    assert gates[1].seen[-1] == "c"
+
+
+def test_an_instance_of_one_kind_that_never_ran_goes_at_once(echo):
+    other = type(echo)()
+
+    async def serve():
+        execution = of_kinds(echo, other)
+        execution.shrink("a")
+        await closed(echo)
+        assert not other.is_closed
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
 def test_instances_that_come_and_go_leave_the_right_number(echo, request_of):
     made = [echo]
 

@@ -47,6 +47,22 @@ def test_a_sequence_without_a_slot_gives_none_back():
     assert not seated(lanes)
 
 
+def test_of_one_kind_the_instance_with_the_fewest_sequences_goes():
+    async def go():
+        instances = [Instance(), Instance(), Instance()]
+        lanes = lanes_of(instances)
+        for lane, instance, kind in zip(lanes.all(), instances, "abb", strict=True):
+            lane.execution.kinds = {id(instance): kind}
+        seated(lanes, 1)
+        seated(lanes, 2)
+        lanes.shrink("c")  # there is none
+        lanes.shrink("b")
+        await lanes.close(5)
+        assert [lane.is_leaving for lane in lanes.all()] == [False, False]
+
+    asyncio.run(go())
+
+
 def test_an_instance_that_goes_is_closed_after_its_last_sequence():
     async def go():
         instances = [Instance(), Instance()]

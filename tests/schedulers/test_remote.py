@@ -279,3 +279,21 @@ class Roomy(Elsewhere):
     def begin(self, requests, finish):
         super().begin(requests, finish)
         self.is_free = True
+
+
+def test_of_one_kind_an_instance_goes_when_it_is_done_though_another_kind_is_free():
+    async def go():
+        busy, free = Elsewhere(), Elsewhere()
+        execution = RemoteExecution("m", [busy, free])
+        execution.kinds = {id(busy): "a", id(free): "b"}
+        waits = asyncio.create_task(execution.run_in_thread((request("x"),)))
+        await asyncio.sleep(0)
+        execution.shrink("c")  # there is none
+        execution.shrink("a")
+        assert not busy.is_closed
+        busy.answer()
+        await waits
+        assert busy.is_closed and not free.is_closed
+        await execution.close(5)
+
+    asyncio.run(go())

@@ -1,7 +1,7 @@
 """The plugs: what a backend, one loaded copy of a model, and a scheduler must offer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -219,12 +219,14 @@ class GivenModel(msgspec.Struct, frozen=True):
 class Opened(NamedTuple):
     """An instance as it takes one request, and as it takes several at once.
 
-    `cores` are the processors it works on, none: any.
+    `cores` are the processors it works on, none: any. Instances of a model that are of one `kind`
+    are as good as each other.
     """
 
     alone: Instance
     together: Instance
     cores: frozenset[int] = frozenset()
+    kind: Hashable = None
 
 
 @runtime_checkable
@@ -235,8 +237,11 @@ class Resizable(Protocol):
         """Let `instance` take part from now on."""
         ...
 
-    def shrink(self) -> None:
-        """Do without one instance, whichever is done first; it is closed then. One stays."""
+    def shrink(self, kind: Hashable = None) -> None:
+        """Do without one instance, which is closed when it is done. One stays.
+
+        It is one of that `kind`; None: whichever is done first.
+        """
         ...
 
 

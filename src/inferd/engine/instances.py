@@ -51,11 +51,11 @@ class Machine(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """A change that has been prepared: instances that are open, and how many are to be closed."""
+    """A change that has been prepared: instances that are open, and the kinds of those to close."""
 
     places: list[Placement]
     opened: list[Opened]
-    close_count: int
+    closing: list[Hashable]
 
     def undo(self) -> None:
         """Close what was opened for nothing."""
@@ -99,15 +99,9 @@ class Instances:
         return found
 
     def can_become(self, config: ModelConfig) -> bool:
-        """Tell whether `config`, which differs in its counts, can be had by opening and closing.
-
-        One instance is closed as well as another only where all are of one kind.
-        """
-        if not isinstance(self.scheduler, Resizable):
-            return False
+        """Tell whether `config`, which differs in its counts, can be had by opening and closing."""
         places, _ = placements(config, self._gpu_count)
-        before, after = (Counter(map(_kind, some)) for some in (self.places, places))
-        return bool(places) and (len(before) == 1 or not before - after)
+        return isinstance(self.scheduler, Resizable) and bool(places)
 
     def prepare(self, config: ModelConfig) -> Resize:
         """Open what `config` wants and is not there yet; for a thread. Raises as `open` does."""
@@ -119,7 +113,7 @@ class Instances:
                 surplus[_kind(place)] -= 1
             else:
                 missing.append(place)
-        return Resize(places, self._opened(missing), surplus.total())
+        return Resize(places, self._opened(missing), list(surplus.elements()))
 
     def apply(self, change: Resize) -> None:
         """Make the change; nothing here waits."""
@@ -127,8 +121,9 @@ class Instances:
         assert isinstance(scheduler, Resizable)
         for one in change.opened:
             scheduler.grow(one)
-        for _ in range(change.close_count):
-            scheduler.shrink()
+        are_alike = len(set(map(_kind, (*self.places, *change.places)))) == 1
+        for kind in change.closing:
+            scheduler.shrink(None if are_alike else kind)
         self.places = change.places
 
     def _opened(self, places: Sequence[Placement]) -> list[Opened]:
@@ -144,8 +139,8 @@ class Instances:
                 msg = f"model '{config.name}': backend '{config.backend}' runs no decoupled models"
                 raise InvalidConfig(msg)
             pairs = [
-                opened(config, self._backend, instance, cores)
-                for instance, cores in zip(instances, all_cores, strict=True)
+                opened(config, self._backend, instance, cores)._replace(kind=_kind(place))
+                for instance, cores, place in zip(instances, all_cores, places, strict=True)
             ]
             together = [pair.together for pair in pairs]
             warm_up(config, instances if config.decoupled else together, self._samples)

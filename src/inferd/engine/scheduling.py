@@ -101,12 +101,16 @@ def build_scheduler(
     alone = [one.alone for one in instances]
     concurrent = [one for one in alone if isinstance(one, ConcurrentInstance)]
     if len(concurrent) == len(alone) and not _is_scheduled(config):
-        return ConcurrentScheduler(config.name, concurrent, counts)
+        kinds = [one.kind for one in instances]
+        return ConcurrentScheduler(config.name, concurrent, counts, kinds)
 
     def execution_of(numbers: slice) -> Execution:
         remote = [one for one in alone[numbers] if isinstance(one, AsyncInstance)]
+        kinds = {id(one.alone): one.kind for one in instances[numbers]}
         if len(remote) == len(alone[numbers]):
-            return RemoteExecution(config.name, remote, counts=counts)
+            elsewhere = RemoteExecution(config.name, remote, counts=counts)
+            elsewhere.kinds = kinds
+            return elsewhere
         execution = Execution(
             config.name,
             alone[numbers],
@@ -115,6 +119,7 @@ def build_scheduler(
             counts=counts,
         )
         execution.cores = [one.cores for one in instances[numbers]]
+        execution.kinds = kinds
         return execution
 
     return choose_scheduler(config, execution_of, len(instances), folder, hold=hold)

@@ -4,8 +4,9 @@ Their event loops are not the server's. What a client gives up is cancelled ther
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 
 from inferd.core.interfaces import ConcurrentInstance, Opened
 from inferd.core.request import InferRequest, InferResponse
@@ -18,22 +19,30 @@ from inferd.schedulers.policy import MAX_WAITING
 class _Place:
     """An instance, and how many requests it has under way."""
 
-    __slots__ = ("instance", "is_leaving", "under_way")
+    __slots__ = ("instance", "is_leaving", "kind", "under_way")
 
-    def __init__(self, instance: ConcurrentInstance) -> None:
+    def __init__(self, instance: ConcurrentInstance, kind: Hashable = None) -> None:
         self.instance = instance
+        self.kind = kind
         self.under_way = 0
         self.is_leaving = False  # it gets no more requests, and is closed after the last
 
 
 class ConcurrentScheduler:
-    """Gives each request at once to the instance that has the fewest under way."""
+    """Gives each request at once to the instance that has the fewest under way.
+
+    `kinds` are those of `instances`, if they have any; see Opened.
+    """
 
     def __init__(
-        self, model: str, instances: Sequence[ConcurrentInstance], counts: Counts | None = None
+        self,
+        model: str,
+        instances: Sequence[ConcurrentInstance],
+        counts: Counts | None = None,
+        kinds: Sequence[Hashable] = (),
     ) -> None:
         self._model = model
-        self._places = [_Place(instance) for instance in instances]
+        self._places = [_Place(*one) for one in zip_longest(instances, kinds)]
         self._closing: set[asyncio.Task[None]] = set()
         self._clock = (counts or Counts()).clock
         self._is_closed = False
@@ -82,16 +91,17 @@ class ConcurrentScheduler:
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""
         assert isinstance(instance.alone, ConcurrentInstance)
-        place = _Place(instance.alone)
+        place = _Place(instance.alone, instance.kind)
         self._places.append(place)
         if self._is_closed:
             self._dismiss(place)
 
-    def shrink(self) -> None:
+    def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. It is the instance with the fewest requests under way."""
         staying = [place for place in self._places if not place.is_leaving]
-        if len(staying) > 1 and not self._is_closed:
-            place = min(staying, key=_load)
+        some = [place for place in staying if kind in (None, place.kind)]
+        if len(staying) > 1 and some and not self._is_closed:
+            place = min(some, key=_load)
             place.is_leaving = True
             if not place.under_way:
                 self._dismiss(place)

@@ -1,6 +1,6 @@
 """No queue of its own: each request runs alone, as soon as an instance is free."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Hashable
 
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
@@ -61,9 +61,9 @@ class DirectScheduler:
         """See Resizable.grow."""
         self._execution.grow(instance)
 
-    def shrink(self) -> None:
+    def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink."""
-        self._execution.shrink()
+        self._execution.shrink(kind)
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""

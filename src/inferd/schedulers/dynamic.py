@@ -15,7 +15,7 @@ cancelled. A batch that runs on the loop lets others have their turn before the 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from inferd.core.interfaces import Opened
@@ -101,10 +101,10 @@ class DynamicScheduler(QueueingScheduler):
         self._pace.resized(self._execution.instance_count)
         self._advance()
 
-    def shrink(self) -> None:
+    def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink."""
         before = self._execution.instance_count
-        self._execution.shrink()
+        self._execution.shrink(kind)
         # Below 0: those that leave still run.
         self._free_count += self._execution.instance_count - before
         self._pace.resized(self._execution.instance_count)

@@ -19,7 +19,7 @@ Each instance has a thread of its own, so a model that hangs holds up nobody but
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import ExitStack, nullcontext
 from math import prod
 
@@ -61,6 +61,9 @@ MOST_RUNS = 256
 CALM_NS = 10_000_000_000
 """An overrun later than this after the move onto the loop is not held against a size class."""
 
+CALL_S = 0.05
+"""So often a thread that is to leave is called."""
+
 _LONG_US = 1 << 45
 """Longer than a year no timer runs."""
 
@@ -101,9 +104,12 @@ class Execution:
         self._moved_ns = [0] * _SIZE_CLASSES
         self.cores = [frozenset[int]()] * len(instances)
         """Of each instance the processors it works on, none: any."""
+        self.kinds: dict[int, Hashable] = {}
+        """Of each instance, by its id, its kind; see Opened."""
         self._jobs = JobQueue()
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
         self._leaving_count = 0  # threads that are to end, with their instances
+        self._going: set[int] = set()  # the ids of instances whose own thread is to end
         self._closing: set[asyncio.Task[None]] = set()
         self.has_turns = any(hasattr(instance, "turn") for instance in instances)
         """Whether an instance may wait for its turn before it takes a job."""
@@ -261,6 +267,7 @@ class Execution:
         self._instances = [*self._instances, instance.alone]
         self._joined = [*self._joined, instance.together]
         self.cores = [*self.cores, instance.cores]
+        self.kinds[id(instance.alone)] = instance.kind
         self.has_turns = self.has_turns or hasattr(instance.alone, "turn")
         self.instance_count += 1
         if self._is_closed:
@@ -268,16 +275,34 @@ class Execution:
         elif len(self._jobs):
             self._start_thread(len(self._ended))
 
-    def shrink(self) -> None:
+    def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. One that has no thread yet goes at once."""
         if self.instance_count == 1 or self._is_closed:
             return
+        number = len(self._instances) - 1
+        if kind is not None:
+            some = (n for n, one in enumerate(self._instances) if self._stays(one, kind))
+            number = max(some, default=-1)
+            if number < 0:
+                return
         self.instance_count -= 1
-        if len(self._ended) < len(self._instances):
-            self._dismiss(len(self._instances) - 1)
+        if number >= len(self._ended):
+            self._dismiss(number)
+        elif kind is not None:
+            self._going.add(id(self._instances[number]))
+            self._call_going()
         else:
             self._leaving_count += 1
             self._jobs.end()
+
+    def _stays(self, instance: Instance, kind: Hashable) -> bool:
+        return self.kinds.get(id(instance)) == kind and id(instance) not in self._going
+
+    def _call_going(self) -> None:
+        """Wake all threads, so that one that is to leave hears of it, until it has."""
+        if self._going and not self._is_closed:
+            self._jobs.wake(len(self._ended))
+            asyncio.get_running_loop().call_later(CALL_S, self._call_going)
 
     def beside(self, instance: Opened) -> "Execution":
         """Return another execution of the same model, whose only instance is `instance`."""
@@ -289,11 +314,14 @@ class Execution:
             counts=self._counts,
         )
         other.cores = [instance.cores]
+        other.kinds = {id(instance.alone): instance.kind}
         return other
 
     def _dismiss(self, number: int) -> None:
         """Close an instance in which nothing runs."""
         instance = self._instances[number]
+        self.kinds.pop(id(instance), None)
+        self._going.discard(id(instance))
         self._instances = [*self._instances[:number], *self._instances[number + 1 :]]
         self._joined = [*self._joined[:number], *self._joined[number + 1 :]]
         self.cores = [*self.cores[:number], *self.cores[number + 1 :]]
@@ -303,11 +331,13 @@ class Execution:
 
     def _note_thread_end(self, ended: "asyncio.Future[None]") -> None:
         ended.set_result(None)
-        if self._leaving_count and not self._is_closed:
+        if self._is_closed:
+            return
+        number = self._ended.index(ended)
+        if id(self._instances[number]) not in self._going:
             self._leaving_count -= 1
-            number = self._ended.index(ended)
-            del self._ended[number]
-            self._dismiss(number)
+        del self._ended[number]
+        self._dismiss(number)
 
     def _end_threads(self) -> None:
         for _ in self._ended:
@@ -380,11 +410,17 @@ class Execution:
         def work() -> None:
             pin(cores)
             while self._jobs.wait():
+                if id(instance) in self._going:
+                    self._jobs.pass_on()
+                    break
                 try:
                     with turn:
                         self._run_next(instance, joined)
                 except Unavailable:  # the instance was closed while it waited for its turn
                     continue
+            else:
+                if id(instance) in self._going:
+                    self._jobs.end()  # another was meant
             tell(loop, self._note_thread_end, ended)
 
         # A daemon: a model that hangs must not keep the process from ending.

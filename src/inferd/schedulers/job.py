@@ -222,6 +222,15 @@ class JobQueue:
         """Let one thread end, when there is no job before."""
         self._signals.put(False)
 
+    def pass_on(self) -> None:
+        """Let another thread take the job that this one was woken for; called in a thread."""
+        self._signals.put(True)
+
+    def wake(self, count: int) -> None:
+        """Wake so many threads that wait, though there may be no job."""
+        for _ in range(count - self._signals.qsize()):
+            self._signals.put(True)
+
     def wait(self) -> bool:
         """Wait, in a thread, until there may be a job; False: the thread is to end."""
         return self._signals.get()

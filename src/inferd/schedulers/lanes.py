@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Hashable
 from collections.abc import Sequence as Several
 
 from inferd.core.interfaces import Opened
@@ -80,14 +81,21 @@ class Lanes:
         """Close an instance that came too late to be added."""
         self._close(self.some_execution().beside(instance))
 
-    def shrink(self) -> None:
-        """Have the instance with the fewest sequences go, unless it is the only one."""
+    def shrink(self, kind: Hashable = None) -> None:
+        """Have the instance with the fewest sequences go, one of `kind`, unless it is the only one.
+
+        None: of any kind.
+        """
         staying = [(len(o.sequences), n) for n, o in self._lanes.items() if not o.is_leaving]
-        if len(staying) > 1:
-            _, number = min(staying)
+        some = [one for one in staying if kind is None or self._is_of(one[1], kind)]
+        if len(staying) > 1 and some:
+            _, number = min(some)
             self._lanes[number].is_leaving = True
             self._slots.close(number)
             self._dismiss_if_done(number)
+
+    def _is_of(self, number: int, kind: Hashable) -> bool:
+        return kind in self._lanes[number].execution.kinds.values()
 
     async def close(self, timeout_s: float) -> None:
         """Close all instances."""

@@ -7,7 +7,7 @@ none of them will come up soon, all that wait are refused with the reason.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -75,16 +75,18 @@ class RemoteExecution(Execution):
         remote.on_change = self._advance
         remote.attach(asyncio.get_running_loop())
         self._remote = [*self._remote, remote]
+        self.kinds[id(remote)] = instance.kind
         self.instance_count += 1
         self._advance()
 
-    def shrink(self) -> None:
+    def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. One that is free goes at once."""
-        if self.instance_count == 1 or self._is_closed:
+        some = [one for one in self._remote if kind is None or self.kinds.get(id(one)) == kind]
+        if self.instance_count == 1 or self._is_closed or not some:
             return
         self.instance_count -= 1
         busy = set(map(id, self._running.values()))
-        going = next((one for one in self._remote if id(one) not in busy), self._remote[-1])
+        going = next((one for one in some if id(one) not in busy), some[-1])
         self._remote = [one for one in self._remote if one is not going]
         self._leaving.append(going)
         self._let_go_if_done(going)
@@ -92,7 +94,9 @@ class RemoteExecution(Execution):
     def beside(self, instance: Opened) -> "RemoteExecution":
         """See Execution.beside."""
         assert isinstance(instance.alone, AsyncInstance)
-        return RemoteExecution(self.name, [instance.alone], counts=self._counts)
+        other = RemoteExecution(self.name, [instance.alone], counts=self._counts)
+        other.kinds = {id(instance.alone): instance.kind}
+        return other
 
     def _let_go_if_done(self, instance: AsyncInstance) -> None:
         is_leaving = any(one is instance for one in self._leaving)

@@ -180,10 +180,10 @@ class SequenceScheduler(QueueingScheduler):
         else:
             self._lanes.dismiss(instance)
 
-    def shrink(self) -> None:
+    def shrink(self, kind: Hashable = None) -> None:
         """See Resizable.shrink. It is the instance with the fewest sequences; these go on there."""
         if self._quiet is None:
-            self._lanes.shrink()
+            self._lanes.shrink(kind)
 
     # --- requests come and go ---
 

@@ -130,9 +130,9 @@ class H2Sender:
             self._end(stream)
 
     def _send_cut(self, pending: "deque[Buffer]", header: bytes, largest: int, length: int) -> int:
-        """Send frames cut from the first of the pending buffers, and return how many bytes.
+        """Send the largest frames that the first pending buffer holds, and return their bytes.
 
-        They are fewer than `length`, and as many as that buffer holds whole frames of.
+        The last frame of `length` is never among them.
         """
         view = memoryview(pending[0])
         out = self.out
