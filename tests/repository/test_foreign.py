@@ -148,6 +148,11 @@ def test_version_folders_come_first(folder):
         ),
         ({"implementation": "mlserver_xgboost.X"}, InvalidConfig, "there is no file 'model.ubj'"),
         ({"implementation": "mlserver_mlflow.X"}, InvalidConfig, "has no file MLmodel"),
+        (
+            {"implementation": "mlserver_mlflow.X", "parameters": {"uri": "../other"}},
+            InvalidConfig,
+            "lies outside of its folder",
+        ),
         ({"name": "rose", "implementation": "mlserver_xgboost.X"}, InvalidConfig, "model.ubj"),
         (
             {"implementation": "mlserver_xgboost.X", "inputs": [{"name": "x", "datatype": "F"}]},

@@ -300,6 +300,7 @@ def test_in_a_few_runs(claim, batching, arrivals, instances):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # two thousand runs, on machines that do much else
 @pytest.mark.parametrize(
     ("claim", "instances"),
     [(every_request_has_its_due, n) for n in (1, 2, 3)]

@@ -285,6 +285,7 @@ def test_in_a_few_runs(model, arrivals):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # two thousand runs, on machines that do much else
 @pytest.mark.parametrize("are_rows", [True, False])
 @pytest.mark.parametrize("lane_count", [1, 2, 3])
 @settings(max_examples=1700, deadline=None, derandomize=True)

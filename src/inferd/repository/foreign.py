@@ -116,7 +116,7 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
     backend, usual = _RUNTIMES[package]
     parameters = settings.get("parameters") or {}
     filename = _local(str(parameters.get("uri") or ""))
-    if backend == "mlflow":
+    if backend == "mlflow" and is_inside(filename or "."):
         inner, path = _read_mlflow(folder / filename)
         backend, filename = inner.backend, str(Path(filename) / path)
     elif not filename or (folder / filename).is_dir():

@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -48,6 +49,14 @@ def test_the_models_of_a_file_come_in_their_order_each_once(app):
     models = read_app(app(APP))
     assert [model.name for model in models] == ["first", "second"]
     assert [one.name for one in models[0].config.output] == ["a"]
+
+
+def test_a_file_may_lie_where_a_name_is_no_utf_8(app):
+    path = app("import inferd\n@inferd.model\ndef f(x: int) -> int:\n    return x\n")
+    folder = path.parent / os.fsdecode(b"\xff")
+    folder.mkdir()
+    [model] = read_app(path.rename(folder / "app.py"))
+    assert model.name == "f"
 
 
 def test_a_file_is_not_run_as_the_main_program(app):

@@ -90,6 +90,14 @@ def test_a_model_that_wants_to_end_the_program_ends_its_request(opened, error, c
     assert [record.getMessage() for record in caplog.records] == ["model 'm'"]
 
 
+def test_a_model_that_raises_what_ends_coroutines_ends_its_request(opened):
+    async def f(x: int) -> int:
+        raise GeneratorExit
+
+    with pytest.raises(BackendFailed, match="model 'm' failed: GeneratorExit"):
+        opened(f).execute([asked(1)])
+
+
 def test_closing_cancels_what_runs(opened):
     begun, ended = threading.Event(), []
 

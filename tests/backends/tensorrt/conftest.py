@@ -14,6 +14,7 @@ import pytest
 
 from inferd.backends.tensorrt.backend import TensorrtBackend
 from inferd.core.interfaces import ModelFiles
+from inferd.errors import BackendFailed
 
 
 class FakeDevice:
@@ -26,6 +27,8 @@ class FakeDevice:
         self.waits = 0
         self.depth = 0
         self.is_closed = False
+        self.is_full = False  # no context finds room
+        self.is_lost = False  # as after a kernel's fault
 
     @contextmanager
     def current(self):
@@ -59,6 +62,8 @@ class FakeDevice:
 
     def wait(self, stream):
         assert stream in self.streams
+        if self.is_lost:
+            raise BackendFailed("the GPU is lost")  # noqa: EM101
         self.waits += 1
 
     def close_stream(self, stream):
@@ -117,7 +122,7 @@ class FakeEngine:
         return self.tensors[name].profiles[profile]
 
     def create_execution_context(self):
-        return FakeContext(self)
+        return None if self.device.is_full else FakeContext(self)
 
 
 class FakeContext:

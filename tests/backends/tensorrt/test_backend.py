@@ -113,6 +113,21 @@ def test_closing_frees_everything(plan, device):
     assert device.is_closed and device.depth == 0
 
 
+def test_an_instance_for_which_there_is_no_room_leaves_nothing_behind(plan, device):
+    device.is_full = True
+    with pytest.raises(BackendFailed):
+        opened(plan)
+    assert device.streams == set() and device.depth == 0
+
+
+def test_a_gpu_that_is_lost_is_let_go(plan, device):
+    instance = opened(plan)
+    device.is_lost = True
+    with pytest.raises(BackendFailed, match="the GPU is lost"):
+        instance.close()
+    assert device.is_closed and device.depth == 0
+
+
 def test_a_run_that_fails_leaves_the_next_one_alone(make, device):
     broken = make(None, x=((-1, 3), PROFILES, "FLOAT"), y=((-1, 3), [], "FLOAT"))
     config = ModelConfig("m", input=FULL.input, output=FULL.output[:1])

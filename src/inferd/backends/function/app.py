@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -21,7 +22,7 @@ def read_app(path: Path) -> list[GivenModel]:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    mark = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    mark = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     name = f"inferd_app_{mark}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -76,10 +76,8 @@ class AsyncFunctionInstance(FunctionInstance):
                 raise
             msg = f"model '{self._call.model}' cancelled the request"
             raise Cancelled(msg) from error
-        except (
-            SystemExit,
-            KeyboardInterrupt,
-        ) as error:  # a task must not raise these: its loop ends
+        # A task must not raise these: its loop would end, or who waits take itself for ended.
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             msg = f"model '{self._call.model}' failed: {foreign_text(error)}"
             raise BackendFailed(msg) from error
 

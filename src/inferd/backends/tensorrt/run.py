@@ -35,6 +35,7 @@ class PlanRun:
             self._stream = device.stream()
             self._context = plan.engine.create_execution_context()
             if self._context is None:
+                device.close_stream(self._stream)
                 raise failure(config, plan.log, None)
         self._profile = 0
         self._allocators: dict[str, Any] = {}
@@ -64,15 +65,17 @@ class PlanRun:
 
     def close(self) -> None:
         """Free context, stream and memory, and let go of the GPU."""
-        with self._device.current():
-            self._device.wait(self._stream)
-            self._context = None
-            for address, _ in self._memory.values():
-                self._device.free(address)
-            for address, _ in self._pinned.values():
-                self._device.free_host(address)
-            self._device.close_stream(self._stream)
-        self._device.close()
+        try:
+            with self._device.current():
+                self._device.wait(self._stream)
+                self._context = None
+                for address, _ in self._memory.values():
+                    self._device.free(address)
+                for address, _ in self._pinned.values():
+                    self._device.free_host(address)
+                self._device.close_stream(self._stream)
+        finally:
+            self._device.close()
 
     def reserve(self, name: str, size_bytes: int) -> int:
         """Return memory on the GPU for tensor `name`, the old one if it is large enough."""
