@@ -9,9 +9,15 @@ import numpy as np
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.arrays import Array, ArrayInstance, Run
-from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.pool import Pool
-from inferd.core.signature import Declared, Signature, check_config, complete_config
+from inferd.core.signature import (
+    Declared,
+    Signature,
+    check_config,
+    complete_config,
+    default_max_batch_size,
+)
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType
 
@@ -45,6 +51,12 @@ class OpenvinoBackend:
         self._core = openvino.Core()
         self._loaded: WeakValueDictionary[Any, Compiled] = WeakValueDictionary()
         self._lock = threading.Lock()
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._default_max_batch_size = default_max_batch_size(
+            surroundings.settings, self._default_max_batch_size
+        )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. The file is read, not compiled."""

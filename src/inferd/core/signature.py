@@ -1,6 +1,6 @@
 """Signature: the inputs and outputs a model file declares, held against a configuration."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
@@ -54,6 +54,24 @@ class Signature:
             for tensor in tensors
             if tensor.dims == (1,) and tensor.reshape is None and not declared[tensor.name].shape
         )
+
+
+DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
+"""The setting of --backend-config that says what a model that can batch gets, 0: no batching."""
+
+
+def default_max_batch_size(settings: Mapping[str, str], usual: int) -> int:
+    """Return what `settings` say of it, `usual` when nothing. Raises InvalidConfig."""
+    text = settings.get(DEFAULT_MAX_BATCH_SIZE)
+    if text is None:
+        return usual
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        msg = (
+            f"--backend-config: {DEFAULT_MAX_BATCH_SIZE} is '{text[:100]}', expected 0 or a "
+            f"number of at most 9 digits"
+        )
+        raise InvalidConfig(msg)
+    return int(text)
 
 
 def complete_config(

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from inferd.backends.onnx.backend import OnnxBackend
 from inferd.config.model import Accelerator, ModelConfig, Optimization
-from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InvalidConfig
 from inferd.tensor.dtype import DataType
@@ -33,6 +33,24 @@ def test_a_model_without_configuration_is_completed(add_sub):
     assert [tensor.name for tensor in completed.input] == ["A", "B"]
     assert completed.max_batch_size == 4
     assert OnnxBackend(16).complete(add_sub, CONFIG).max_batch_size == 16
+
+
+@pytest.mark.parametrize(("text", "expected"), [("16", 16), ("0", 0)])
+def test_the_server_says_how_large_batches_are_that_nothing_else_says(add_sub, text, expected):
+    backend = OnnxBackend()
+    backend.connect(Surroundings(settings={"default-max-batch-size": text}))
+    completed = backend.complete(add_sub, CONFIG)
+    assert completed.max_batch_size == expected
+    assert (completed.dynamic_batching is not None) is (expected > 1)
+    given = replace(CONFIG, max_batch_size=2)
+    assert backend.complete(add_sub, given).max_batch_size == 2
+
+
+@pytest.mark.parametrize("text", ["", "-1", "many", "9" * 10])
+def test_a_batch_size_that_is_none_is_refused(text):
+    surroundings = Surroundings(settings={"default-max-batch-size": text})
+    with pytest.raises(InvalidConfig, match=rf"default-max-batch-size is '{text}', expected 0 or"):
+        OnnxBackend().connect(surroundings)
 
 
 def test_instances_share_the_session_that_completion_loaded(add_sub):

@@ -93,6 +93,22 @@ def test_what_needs_no_framework_completes_in_the_server(files):
     assert config.max_batch_size == 7
 
 
+class Connected(Alone):
+    """Completes with what its surroundings say."""
+
+    def connect(self, surroundings):
+        self._size = int(surroundings.settings["default-max-batch-size"])
+
+    def complete_alone(self, files, config):
+        return replace(config, max_batch_size=self._size)
+
+
+def test_what_completes_in_the_server_knows_its_surroundings(files):
+    backend = HostedBackend(f"{__name__}:Connected", "numpy")
+    backend.connect(Surroundings(settings={"default-max-batch-size": "11"}))
+    assert backend.complete(files, identity(FP32)).max_batch_size == 11
+
+
 def test_what_cannot_be_completed_in_the_server_after_all_is_as_if_it_never_could(files):
     config = replace(identity(FP32), max_batch_size=9)
     assert HostedBackend(f"{__name__}:Alone", "numpy").complete(files, config) is config

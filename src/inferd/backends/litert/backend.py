@@ -9,9 +9,15 @@ import numpy as np
 from inferd.backends.litert.file import check_file
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import Array, ArrayInstance, Run
-from inferd.core.interfaces import ModelFiles, Placement
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.pool import Pool
-from inferd.core.signature import Declared, Signature, check_config, complete_config
+from inferd.core.signature import (
+    Declared,
+    Signature,
+    check_config,
+    complete_config,
+    default_max_batch_size,
+)
 from inferd.errors import BackendFailed, InvalidConfig, foreign_text
 from inferd.tensor.dtype import DataType, datatype_of
 
@@ -30,6 +36,12 @@ class LitertBackend:
 
         self._default_max_batch_size = default_max_batch_size
         self._litert = interpreter
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._default_max_batch_size = default_max_batch_size(
+            surroundings.settings, self._default_max_batch_size
+        )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete."""

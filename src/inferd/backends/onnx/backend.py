@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 from inferd.backends.onnx.instance import Loaded, OnnxInstance, error_text, failures
 from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
 from inferd.config.model import ModelConfig
-from inferd.core.interfaces import ModelFiles, Placement
-from inferd.core.signature import check_config, complete_config
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.signature import check_config, complete_config, default_max_batch_size
 from inferd.errors import BackendFailed, InvalidConfig
 
 _CPU = Placement("cpu")
@@ -33,6 +33,12 @@ class OnnxBackend:
         # What `complete` loaded waits here for `open`; few, so a load given up holds little.
         self._completed: deque[Loaded] = deque(maxlen=4)
         self._lock = threading.Lock()
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._default_max_batch_size = default_max_batch_size(
+            surroundings.settings, self._default_max_batch_size
+        )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete; the file is loaded, and kept for the `open` that follows."""

@@ -59,6 +59,7 @@ class MxnetBackend(ConvertedBackend):
 
     def connect(self, surroundings: Surroundings) -> None:
         """See ConnectedBackend.connect."""
+        super().connect(surroundings)
         self._surroundings = surroundings
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:

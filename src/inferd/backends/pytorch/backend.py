@@ -20,8 +20,8 @@ from inferd.backends.pytorch.runtime import device_of, is_on, pytorch
 from inferd.backends.pytorch.script import Script, check_arguments, load_script, script_run
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
-from inferd.core.interfaces import ModelFiles, Placement
-from inferd.core.signature import check_config, complete_config
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.signature import check_config, complete_config, default_max_batch_size
 from inferd.errors import InvalidConfig, Unsupported
 
 ALLOW_NATIVE = "inferd_allow_native_code"
@@ -44,6 +44,12 @@ class PytorchBackend:
         self._loaded: WeakValueDictionary[Any, Program] = WeakValueDictionary()
         self._last: Program | None = None  # of `complete`, for the `open` that follows
         self._lock = threading.Lock()
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._default_max_batch_size = default_max_batch_size(
+            surroundings.settings, self._default_max_batch_size
+        )
 
     @cached_property
     def _torch(self) -> ModuleType:

@@ -16,8 +16,8 @@ from inferd.backends.tensorflow.session import (
 )
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
-from inferd.core.interfaces import ModelFiles, Placement
-from inferd.core.signature import Signature, check_config, complete_config
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+from inferd.core.signature import Signature, check_config, complete_config, default_max_batch_size
 from inferd.errors import InvalidConfig
 
 
@@ -35,6 +35,12 @@ class TensorflowBackend:
         self._default_max_batch_size = default_max_batch_size
         self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
         self._lock = threading.Lock()
+
+    def connect(self, surroundings: Surroundings) -> None:
+        """See ConnectedBackend.connect."""
+        self._default_max_batch_size = default_max_batch_size(
+            surroundings.settings, self._default_max_batch_size
+        )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. Nothing is loaded for it."""

@@ -19,7 +19,14 @@ from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
-from inferd.core.interfaces import Backend, Instance, ModelFiles, Placement, Surroundings
+from inferd.core.interfaces import (
+    Backend,
+    ConnectedBackend,
+    Instance,
+    ModelFiles,
+    Placement,
+    Surroundings,
+)
 
 AHEAD = 16
 """So many executions a worker may be given at once, when they are short."""
@@ -86,6 +93,8 @@ class HostedBackend:
     def _in_server(self) -> Backend:
         if self._here is None:  # two threads may both make one, and one of them stays
             backend: Backend = EntryPoint("", self._target, "").load()()
+            if isinstance(backend, ConnectedBackend):
+                backend.connect(self._surroundings)
             self._here = backend
         return self._here
 
