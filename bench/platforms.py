@@ -33,7 +33,8 @@ from inferd.tensor.dtype import DataType
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples" / "platforms"
 CONNECTIONS = 16
-BATCHING = "dynamic_batching"
+BATCHING = "dynamic_batching", "max_batch_size"
+ALONE = "max_batch_size: 1\n"  # so that no configuration is filled in with dynamic batching
 IMAGE = Port("image", DataType.FP32, (-1, 8, 8))
 OUTPUTS = ["digit", "probability"]
 
@@ -216,7 +217,7 @@ def exported(repository: Path) -> dict[str, tuple[str, str]]:
         for name in exporter.MODELS:
             file = repository / name / "config.pbtxt"
             lines = file.read_text().splitlines(keepends=True)
-            text = "".join(line for line in lines if not line.startswith(BATCHING))
+            text = "".join(line for line in lines if not line.startswith(BATCHING)) + ALONE
             file.write_text(text)
             found[name] = name, "server"
             if module in HOSTED:
