@@ -70,8 +70,10 @@ class Bench:
 
     def __init__(self, **changes):
         self.now = 1000.0
+        self.cancelled = asyncio.Event()
         options = msgspec.structs.replace(grpc_options(ServerConfig()), **changes)
-        self.server = Http2Server(Engine(), options, METHODS, clock=lambda: self.now)
+        methods = METHODS | {"/t.T/Tell": Unary(self.tell_when_cancelled)}
+        self.server = Http2Server(Engine(), options, methods, clock=lambda: self.now)
 
     async def __aenter__(self):
         port = await self.server.start("127.0.0.1", 0)
@@ -82,6 +84,13 @@ class Bench:
     async def __aexit__(self, *error):
         self.writer.close()
         await self.server.stop(0)
+
+    async def tell_when_cancelled(self, data, call):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
 
     def send(self, *frames):
         self.writer.write(b"".join(frames))
@@ -171,6 +180,14 @@ async def test_who_says_nothing_is_sent_away(bench):
     bench.pass_time(2)
     assert (await bench.goaway())[1] is ErrorCode.SETTINGS_TIMEOUT
     await bench.ended()
+
+
+@timed()
+async def test_a_handler_hears_of_a_client_that_cancels_in_the_same_breath(bench):
+    await bench.greet()
+    bench.call(1, b"/t.T/Tell")
+    bench.send(encode_frame(RST_STREAM, 0, 1, ErrorCode.CANCEL.to_bytes(4, "big")))
+    await bench.cancelled.wait()
 
 
 @timed(keepalive_time_ms=60_000, keepalive_timeout_ms=10_000, max_pings_without_data=2)

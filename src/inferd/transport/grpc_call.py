@@ -397,7 +397,8 @@ class GrpcCall(GrpcInput):
             self._timer.cancel()
             self._timer = None
         if self._task is not None:
-            self._task.cancel()
+            # Not at once: a task that has never run would not tell the handler it took over.
+            self._port.loop.call_soon(self._task.cancel)
             self._task = None
         self._forget_input()
 
