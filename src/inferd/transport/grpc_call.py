@@ -397,8 +397,11 @@ class GrpcCall(GrpcInput):
             self._timer.cancel()
             self._timer = None
         if self._task is not None:
-            # Not at once: a task that has never run would not tell the handler it took over.
-            self._port.loop.call_soon(self._task.cancel)
+            if self._queue is None:
+                # Not at once: a task that has never run would not tell the handler it took over.
+                self._port.loop.call_soon(self._task.cancel)
+            else:
+                self._task.cancel()
             self._task = None
         self._forget_input()
 
