@@ -35,6 +35,7 @@ HTTP = {
     "not_ready_status": ("not_ready_status", 503),
     "http_header_forward_pattern": ("header_forward_pattern", "x-"),
     "http_cors_origin": ("cors_origins", frozenset(("https://a",))),
+    "reuse_http_port": ("reuse_port", True),
 }
 
 GRPC = {

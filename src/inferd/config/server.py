@@ -195,7 +195,7 @@ class ServerConfig:
         None, "PEM file of the authorities client certificates are from.", group="HTTP", word="FILE"
     )
     reuse_http_port: bool = option(
-        False, "Share the port with other processes (SO_REUSEPORT).", group="HTTP", acted_on=False
+        False, "Share the port with other processes (SO_REUSEPORT).", group="HTTP"
     )
     http_thread_count: int = option(
         8,

@@ -169,6 +169,8 @@ def http_options(
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
         trtis=trtis,
+        # The one port of both is as much gRPC's.
+        reuse_port=config.reuse_http_port or (is_one_port(config) and config.reuse_grpc_port),
     )
 
 

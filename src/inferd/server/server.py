@@ -228,6 +228,8 @@ class Server:
                 await self._http.start_unix(path)
             except OSError as error:
                 msg = f"cannot listen on --http-unix-socket {path}: {_reason(error)}"
+                if self.config.reuse_http_port:
+                    msg += "; --reuse-http-port shares the TCP port, not a Unix socket"
                 raise InvalidConfig(msg) from error
 
     def _http_tls(self) -> "ssl.SSLContext | None":

@@ -31,7 +31,8 @@ class HttpOptions(msgspec.Struct, frozen=True):
     """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
 
     Headers whose names match `header_forward_pattern` become parameters of the inference. `trtis`
-    is the old API, None where it is not offered.
+    is the old API, None where it is not offered. With `reuse_port` other processes may listen on
+    the same port.
     """
 
     max_header_bytes: int
@@ -50,6 +51,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     access: Access = OPEN
     cors_origins: frozenset[str] = frozenset()
     trtis: Trtis | None = None
+    reuse_port: bool = False
 
 
 class HttpServer:
@@ -97,6 +99,7 @@ class HttpServer:
             port,
             ssl=self.options.ssl_context,
             backlog=1024,
+            reuse_port=self.options.reuse_port or None,
             ssl_handshake_timeout=self._handshake_timeout_s,
         )
         self._started(server)
