@@ -12,7 +12,11 @@ from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
 DATA = Path(__file__).parents[2] / "data" / "mxnet"
-CASES = list(enumerate(json.loads((DATA / "operators.json").read_text())))
+CASES = [
+    (file, number, case)
+    for file in ("operators", "more_operators")
+    for number, case in enumerate(json.loads((DATA / f"{file}.json").read_text()))
+]
 X = Port("x", DataType.FP32, (-1, 3))
 
 
@@ -39,14 +43,16 @@ def network():
 
 @pytest.fixture(scope="module")
 def arrays():
-    """What MXNet was given, and gave."""
-    with np.load(DATA / "operators.npz") as archive:
-        return dict(archive)
+    """What MXNet was given, and gave, by file."""
+    return {file: dict(np.load(DATA / f"{file}.npz")) for file in ("operators", "more_operators")}
 
 
-@pytest.mark.parametrize(("number", "case"), CASES, ids=[f"{n}-{c['op']}" for n, c in CASES])
+@pytest.mark.parametrize(
+    ("file", "number", "case"), CASES, ids=[f"{f}-{n}-{c['op']}" for f, n, c in CASES]
+)
 @pytest.mark.parametrize("dims", ["all", "rank"])
-def test_an_operator_does_what_mxnet_did(run, arrays, number, case, dims):
+def test_an_operator_does_what_mxnet_did(run, arrays, file, number, case, dims):
+    arrays = arrays[file]
     symbol = read_symbol(arrays[f"{number}_symbol"].tobytes(), "s")
     network = Network(symbol, read_params(arrays[f"{number}_params"].tobytes(), "p"))
     feed = {name: arrays[f"{number}_in_{name}"] for name in network.input_names()}
@@ -129,17 +135,17 @@ def test_states_that_old_files_do_not_list_are_found(network, run):
 
 
 def test_operators_that_cannot_be_converted_are_named_with_their_places(network):
-    nodes = [("null", "x", [], {}), ("RNN", "r", [0], {}), ("Custom", "c", [1], {})]
+    nodes = [("null", "x", [], {}), ("CTCLoss", "r", [0], {}), ("Custom", "c", [1], {})]
     with pytest.raises(Unsupported) as raised:
         network(nodes).check_operators()
     assert raised.value.message == (
-        "operators that cannot be converted to ONNX: 's', node 1 of 3 ('RNN' 'r'); "
+        "operators that cannot be converted to ONNX: 's', node 1 of 3 ('CTCLoss' 'r'); "
         "'s', node 2 of 3 ('Custom' 'c')"
     )
 
 
 def test_what_no_output_needs_may_be_anything(network, run):
-    made = network([("null", "x", [], {}), ("RNN", "r", [0], {}), ("relu", "y", [0], {})])
+    made = network([("null", "x", [], {}), ("CTCLoss", "r", [0], {}), ("relu", "y", [0], {})])
     assert list(run(made.convert([X]), {"x": np.zeros((1, 3), np.float32)})) == ["y"]
 
 
@@ -159,10 +165,29 @@ def test_what_no_output_needs_may_be_anything(network, run):
         ("_plus_scalar", {"scalar": "one"}, "'scalar' is 'one', expected a number"),
         ("sum", {"keepdims": "maybe"}, "'keepdims' is 'maybe', expected True or False"),
         ("broadcast_add", {}, "it has 1 inputs, and needs 2"),
+        ("RNN", {"mode": "odd"}, "no mode 'odd'"),
+        ("RNN", {"mode": "gru", "num_layers": "0"}, "num_layers is 0"),
+        ("SequenceLast", {"axis": "2"}, "its axis is 2, expected 0 or 1"),
+        ("SequenceReverse", {"axis": "1"}, "axis can only be 0"),
+        ("_ones", {"shape": "(99999, 99999)"}, "more than 67108864 elements in all"),
+        ("_zeros", {"shape": "(-1,)"}, "or none"),
+        ("_arange", {"start": "0", "stop": "9", "step": "0"}, "in steps of 0"),
+        ("_arange", {"start": "inf"}, "counts from 0.0 to inf"),
+        ("_contrib_MultiBoxPrior", {"ratios": "(0,)"}, "ratios should be above 0"),
+        ("_contrib_MultiBoxPrior", {"sizes": "(a,)"}, "'sizes' is 'a,', expected a tuple"),
+        ("_contrib_interleaved_matmul_selfatt_qk", {"heads": "0"}, "heads is 0"),
+        ("_contrib_BilinearResize2D", {"scale_height": "-1"}, "its scales are"),
+        ("Crop", {}, "h_w is .., expected two"),
+        ("ROIPooling", {"pooled_size": "(0, 1)"}, "its pooled_size is .0, 1."),
+        ("depth_to_space", {}, "its block_size is 0"),
+        ("smooth_l1", {"scalar": "0"}, "should not be 0"),
+        ("repeat", {"repeats": "0"}, "repeats is 0"),
+        ("broadcast_axis", {"axis": "(0,)", "size": "(0,)"}, "do not fit"),
+        ("_split_v2", {"sections": "-1"}, "sections is -1"),
     ],
 )
 def test_an_attribute_that_makes_no_sense_is_told_with_its_place(network, op, attributes, reason):
-    inputs = [0, 1] if op == "Convolution" else [0]
+    inputs = [0, 1] if op in ("Convolution", "ROIPooling", "RNN") else [0]
     nodes = [("null", "x", [], {}), ("null", "w", [], {}), (op, "y", inputs, attributes)]
     made = network(nodes, params={"w": np.zeros((1, 3, 3, 3), np.float32)})
     with pytest.raises(InvalidConfig, match=rf"node 2 of 3 \('{op}' 'y'\): .*{reason}"):
@@ -177,7 +202,17 @@ def test_an_attribute_that_makes_no_sense_is_told_with_its_place(network, op, at
         ("Deconvolution", {"kernel": "(3, 3)", "target_shape": "(9, 9)"}, "target_shape cannot"),
         ("Reshape", {"shape": "(0, -1)", "reverse": "True"}, "in reverse, cannot"),
         ("argmax", {"keepdims": "True"}, "keepdims without 'axis' cannot"),
-        ("UpSampling", {"scale": "2", "sample_type": "bilinear"}, "only sample_type 'nearest'"),
+        ("UpSampling", {"scale": "2", "sample_type": "odd"}, "only sample_type 'nearest'"),
+        ("UpSampling", {"scale": "2", "sample_type": "bilinear"}, "its filter is no constant of 4"),
+        ("RNN", {"mode": "lstm", "projection_size": "2"}, "projections and clipped states"),
+        ("_rnn_param_concat", {"dim": "0"}, "its inputs are no constants"),
+        ("topk", {"ret_typ": "mask"}, "ret_typ 'mask' cannot"),
+        ("pick", {"axis": "None"}, "pick without an axis cannot"),
+        ("_arange", {"infer_range": "True", "start": "0"}, "infer_range cannot"),
+        ("_contrib_arange_like", {"repeat": "2"}, "repeat cannot"),
+        ("_contrib_BilinearResize2D", {"mode": "like"}, "mode 'like' of 2 inputs cannot"),
+        ("_contrib_AdaptiveAvgPooling2D", {"output_size": "2"}, "windows are of different sizes"),
+        ("_contrib_ROIAlign", {"pooled_size": "(1, 1)", "position_sensitive": "1"}, "position_s"),
         ("softmax", {"use_length": "True"}, "use_length cannot"),
     ],
 )
@@ -188,6 +223,40 @@ def test_what_only_mxnet_can_do_is_unsupported_and_told_with_its_place(
     made = network(nodes, params={"w": np.zeros((1, 3, 3, 3), np.float32)})
     with pytest.raises(Unsupported, match=rf"node 2 of 3 \('{op}' 'y'\): .*{reason}"):
         made.convert([Port("x", DataType.FP32, (-1, 3, 4, 4))])
+
+
+@pytest.mark.parametrize("vector", [np.zeros(33, np.float32), np.zeros((4, 8), np.float32)])
+def test_a_recurrent_layer_has_weights_of_its_size(network, vector):
+    nodes = [("null", name, [], {}) for name in ("x", "w", "h")]
+    attributes = {"mode": "rnn_tanh", "num_layers": "1", "state_size": "2"}
+    made = network([*nodes, ("RNN", "y", [0, 1, 2], attributes)], params={"w": vector})
+    ports = [Port(name, DataType.FP32, (-1, -1, 3)) for name in "xh"]
+    with pytest.raises((InvalidConfig, Unsupported), match="parameters are no"):
+        made.convert(ports)
+
+
+def test_layers_of_gluon_have_their_weights_joined(network, run):
+    """Gluon gives RNN a vector of many parameters, and first states of no batch size."""
+    shapes = {"w0": (8, 3), "w1": (8, 2), "b0": (8,), "b1": (8,)}
+    random = np.random.default_rng(0)
+    params = {name: random.standard_normal(one).astype(np.float32) for name, one in shapes.items()}
+    nodes = [("null", name, [], {}) for name in ("x", *shapes)]
+    nodes += [("Reshape", f"flat{n}", [n], {"shape": "(-1,)"}) for n in (1, 2, 3, 4)]
+    nodes.append(("_rnn_param_concat", "all", [5, 6, 7, 8], {"dim": "0", "num_args": "4"}))
+    nodes += [("_zeros", name, [], {"shape": "(1, 0, 2)"}) for name in ("h", "c")]
+    attributes = {"mode": "lstm", "num_layers": "1", "state_size": "2"}
+    nodes.append(("RNN", "y", [0, 9, 10, 11], attributes))
+    made = network(nodes, params=params)
+    assert made.input_names() == ["x"]
+    x = random.standard_normal((4, 5, 3)).astype(np.float32)
+    [found] = run(made.convert([Port("x", DataType.FP32, (-1, -1, 3))]), {"x": x}).values()
+    h = c = np.zeros((5, 2), np.float32)
+    for step, wanted in zip(x, found, strict=True):
+        gates = step @ params["w0"].T + params["b0"] + h @ params["w1"].T + params["b1"]
+        i, f, g, o = np.split(gates, 4, axis=1)
+        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+        h = np.tanh(c) / (1 + np.exp(-o))
+        np.testing.assert_allclose(wanted, h, rtol=1e-5, atol=1e-6)
 
 
 def test_an_output_that_a_node_has_not_is_told(network):

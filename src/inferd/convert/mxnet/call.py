@@ -38,6 +38,10 @@ class Call:
         """Tell whether an attribute is given, and not None."""
         return self._attributes.get(name, "None") != "None"
 
+    def is_none(self, name: str) -> bool:
+        """Tell whether an attribute is given as None."""
+        return self._attributes.get(name) == "None"
+
     def word(self, name: str, default: str) -> str:
         """Return a text."""
         return self._attributes[name] if self.has(name) else default

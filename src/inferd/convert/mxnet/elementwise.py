@@ -111,7 +111,7 @@ _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _LOGIC = ("And", "Or", "Xor")
 
 
-def _applied(call: Call, op: str, a: Value, b: Value) -> Value:
+def _applied(call: Call, op: str, a: Value, b: Value, **attributes: int) -> Value:
     """Return what `op` makes of two values; truth is a number of their type, as in MXNet."""
     graph = call.graph
     ranks = (a.rank, b.rank)
@@ -122,7 +122,7 @@ def _applied(call: Call, op: str, a: Value, b: Value) -> Value:
     if op in _LOGIC:
         sides = [graph.cast(side, DataType.BOOL) for side in (a, b)]
         return graph.add("CastLike", graph.add(op, *sides, rank=rank), a)
-    result = graph.add(op, a, b, rank=rank)
+    result = graph.add(op, a, b, rank=rank, **attributes)
     return graph.add("CastLike", result, a) if op in _COMPARISONS else result
 
 
@@ -145,6 +145,73 @@ def _where(call: Call) -> Converted:
         call.cannot("its condition has another number of dims than what it chooses from")
     chosen = call.graph.cast(condition, DataType.BOOL)
     return call.graph.add("Where", chosen, x, y, rank=x.rank)
+
+
+def _modulo(call: Call, x: Value, y: Value) -> Value:
+    """Return x mod y with the sign of y, and 0 where y is 0."""
+    graph = call.graph
+    rest = _applied(call, "Mod", x, y, fmod=1)
+    zero, rank = call.like(x, 0.0), rest.rank
+    other = graph.add("Less", graph.add("Mul", rest, y, rank=rank), zero)
+    rest = graph.add("Where", other, graph.add("Add", rest, y, rank=rank), rest, rank=rank)
+    return graph.add("Where", graph.add("Equal", y, zero), zero, rest, rank=rank)
+
+
+def _pair_modulo(call: Call) -> Converted:
+    return _modulo(call, call.input(0), call.input(1))
+
+
+def _scalar_modulo(*, reverse: bool = False) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        x = call.input(0)
+        number = call.like(x, call.number("scalar"))
+        return _modulo(call, number, x) if reverse else _modulo(call, x, number)
+
+    return convert
+
+
+def _scalar_hypotenuse(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    square = call.like(x, call.number("scalar") ** 2)
+    return graph.add("Sqrt", graph.add("Add", graph.add("Mul", x, x), square))
+
+
+def _cube_root(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    root = graph.add("Pow", graph.add("Abs", x), call.like(x, 1 / 3))
+    return graph.add("Mul", graph.add("Sign", x), root)
+
+
+def _inverse_cube_root(call: Call) -> Converted:
+    root = _cube_root(call)
+    assert isinstance(root, Value)
+    return call.graph.add("Reciprocal", root)
+
+
+def _times(factor: float) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        x = call.input(0)
+        return call.graph.add("Mul", x, call.like(x, factor))
+
+    return convert
+
+
+def _smooth_l1(call: Call) -> Converted:
+    """Convert smooth_l1: a parabola that goes over into lines."""
+    graph, x = call.graph, call.input(0)
+    square = call.number("scalar") ** 2
+    if not 0 < square < 1e30:
+        call.refuse("its scalar should not be 0")
+    size = graph.add("Abs", x)
+    curve = graph.add("Mul", graph.add("Mul", x, x), call.like(x, square / 2))
+    line = graph.add("Sub", size, call.like(x, 0.5 / square))
+    return graph.add("Where", graph.add("Less", size, call.like(x, 1 / square)), curve, line)
+
+
+def _over_root_of_dim(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    size = graph.add("CastLike", graph.shape(x, -1), x, rank=1)
+    return graph.add("Div", x, graph.add("Sqrt", size))
 
 
 def _not(call: Call) -> Converted:
@@ -171,7 +238,10 @@ _TWO_INPUTS = {
 
 _OLD_NAMES = {
     "_Plus": "Add", "_Minus": "Sub", "_Mul": "Mul", "_Div": "Div", "_Power": "Pow",
-    "_Maximum": "Max", "_Minimum": "Min",
+    "_Maximum": "Max", "_Minimum": "Min", "_Equal": "Equal", "_Not_Equal": "NotEqual",
+    "_Greater": "Greater", "_Greater_Equal": "GreaterOrEqual", "_Lesser": "Less",
+    "_Lesser_Equal": "LessOrEqual", "_Logical_And": "And", "_Logical_Or": "Or",
+    "_Logical_Xor": "Xor",
 }  # fmt: skip
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
@@ -183,13 +253,25 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     },
     **{f"_{name}_scalar": _scalar(op) for name, op in _TWO_INPUTS.items()},
     **{name: _pair(op) for name, op in _OLD_NAMES.items()},
-    **{f"{name}Scalar": _scalar(op) for name, op in _OLD_NAMES.items()},
+    **{f"_{name.replace('_', '')}Scalar": _scalar(op) for name, op in _OLD_NAMES.items()},
     **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _scalar("Sub", reverse=True)),
     **dict.fromkeys(("_rdiv_scalar", "_RDivScalar"), _scalar("Div", reverse=True)),
     **dict.fromkeys(("_rpower_scalar", "_RPowerScalar"), _scalar("Pow", reverse=True)),
+    **dict.fromkeys(("broadcast_mod", "_mod", "_Mod"), _pair_modulo),
+    **dict.fromkeys(("_mod_scalar", "_ModScalar"), _scalar_modulo()),
+    **dict.fromkeys(("_rmod_scalar", "_RModScalar"), _scalar_modulo(reverse=True)),
+    **dict.fromkeys(("_hypot", "_Hypot"), _hypotenuse),
+    **dict.fromkeys(("_hypot_scalar", "_HypotScalar"), _scalar_hypotenuse),
+    "_grad_add": _pair("Add"),
     **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), _sum),
     **dict.fromkeys(("_copy", "identity", "BlockGrad", "stop_gradient", "MakeLoss"), _same),
-    **dict.fromkeys(("make_loss", "IdentityAttachKLSparseReg"), _same),
+    **dict.fromkeys(
+        (
+            *("make_loss", "IdentityAttachKLSparseReg", "_copyto", "_CrossDeviceCopy"),
+            *("_identity_with_attr_like_rhs", "_contrib_gradientmultiplier"),
+        ),
+        _same,
+    ),
     **dict.fromkeys(("LinearRegressionOutput", "MAERegressionOutput"), _same),
     "LogisticRegressionOutput": _named("Sigmoid"),
     "Dropout": _dropout,
@@ -210,4 +292,10 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "broadcast_hypot": _hypotenuse,
     "where": _where,
     "logical_not": _not,
+    "cbrt": _cube_root,
+    "rcbrt": _inverse_cube_root,
+    "degrees": _times(180 / math.pi),
+    "radians": _times(math.pi / 180),
+    "smooth_l1": _smooth_l1,
+    "_contrib_div_sqrt_dim": _over_root_of_dim,
 }

@@ -288,6 +288,8 @@ _REDUCERS = {"max": "Max", "avg": "Mean", "sum": "Sum", "lp": "L2"}
 
 def _upsampling(call: Call) -> Converted:
     graph, scale = call.graph, call.integer("scale", 1)
+    if call.word("sample_type", "nearest") == "bilinear" and len(call.inputs) == 2:
+        return _bilinear_upsampling(call, scale)
     if call.word("sample_type", "nearest") != "nearest" or len(call.inputs) != 1:
         call.cannot("only sample_type 'nearest' of one input can be converted")
     if not 1 <= scale <= 1024:
@@ -300,6 +302,23 @@ def _upsampling(call: Call) -> Converted:
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
+    )
+
+
+def _bilinear_upsampling(call: Call, scale: int) -> Value:
+    """Return what MXNet makes by a transposed convolution of each channel by itself."""
+    graph, weight = call.graph, call.input(1)
+    size, pad = 2 * scale - scale % 2, scale // 2
+    if weight.array is None or weight.array.shape[1:] != (1, size, size):
+        call.cannot(f"its filter is no constant of {size} times {size} for each channel")
+    return graph.add(
+        "ConvTranspose",
+        *(call.input(0), weight),
+        rank=4,
+        kernel_shape=[size, size],
+        strides=[scale, scale],
+        pads=[pad] * 4,
+        group=len(weight.array),
     )
 
 
@@ -321,6 +340,12 @@ def _batch_norm(call: Call) -> Converted:
     y = graph.add("Sub", x, _along(call, mean, x, axis), rank=x.rank)
     y = graph.add("Mul", y, _along(call, scale, x, axis), rank=x.rank)
     return graph.add("Add", y, _along(call, beta, x, axis), rank=x.rank)
+
+
+def _batch_norm_with_relu(call: Call) -> Converted:
+    normal = _batch_norm(call)
+    assert isinstance(normal, Value)
+    return call.graph.add("Relu", normal)
 
 
 def _instance_norm(call: Call) -> Converted:
@@ -400,7 +425,10 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "Deconvolution": _deconvolution,
     **dict.fromkeys(("Pooling", "Pooling_v1"), _pooling),
     "UpSampling": _upsampling,
-    **dict.fromkeys(("BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm"), _batch_norm),
+    **dict.fromkeys(
+        ("BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm", "_contrib_SyncBatchNorm"), _batch_norm
+    ),
+    "_contrib_BatchNormWithReLU": _batch_norm_with_relu,
     "InstanceNorm": _instance_norm,
     "LayerNorm": _layer_norm,
     "GroupNorm": _group_norm,

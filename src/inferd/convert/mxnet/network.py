@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 
 from inferd.convert.graph import Graph, Value
-from inferd.convert.mxnet import elementwise, layer, shape
+from inferd.convert.mxnet import (
+    attention,
+    elementwise,
+    fill,
+    image,
+    layer,
+    pick,
+    recurrent,
+    shape,
+)
 from inferd.convert.mxnet.call import Call, Converted
 from inferd.convert.mxnet.params import TYPES
 from inferd.convert.mxnet.symbol import VARIABLE, Node, Symbol
@@ -17,8 +26,13 @@ from inferd.tensor.dtype import DataType
 Array = np.ndarray[Any, Any]
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **attention.OPERATORS,
     **elementwise.OPERATORS,
+    **fill.OPERATORS,
+    **image.OPERATORS,
     **layer.OPERATORS,
+    **pick.OPERATORS,
+    **recurrent.OPERATORS,
     **shape.OPERATORS,
 }
 """MXNet's name of an operator -> what writes it as ONNX."""
@@ -31,7 +45,7 @@ _LOSSES = (
 )
 """Operators whose second input is the label they learn from, which nothing has when it serves."""
 
-_SEVERAL = ("SliceChannel", "split")
+_SEVERAL = ("SliceChannel", "split", "_split_v2", "RNN", "topk", "moments")
 """Operators of several outputs; those of others are masks and moments nobody asks for."""
 
 _AUXILIARY = {

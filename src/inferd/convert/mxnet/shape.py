@@ -45,6 +45,8 @@ def _reshape(call: Call) -> Converted:
             position += 2
         else:
             call.refuse(f"its shape is {spec}")
+    if x.array is not None and spec == [-1]:
+        return graph.constant(x.array.reshape(-1))
     rank = None if is_open else len(spec) - 2 * spec.count(-4) + spec.count(-4)
     return graph.add("Reshape", x, graph.join(*parts), rank=rank)
 
@@ -91,7 +93,7 @@ def _squeeze(call: Call) -> Converted:
     graph, x, axes = call.graph, call.input(0), call.integers("axis")
     if axes:
         rank = None if x.rank is None else x.rank - len(axes)
-        return _no_scalar(graph, graph.add("Squeeze", x, graph.ints(*axes), rank=rank))
+        return no_scalar(graph, graph.add("Squeeze", x, graph.ints(*axes), rank=rank))
     shape = graph.shape(graph.add("Squeeze", x, rank=None))
     nothing = graph.add("Equal", graph.shape(shape), graph.ints(0))
     last = graph.add("ConstantOfShape", graph.cast(nothing, DataType.INT64), rank=1, value=_ONE)
@@ -248,7 +250,7 @@ def _arg(op: str) -> Callable[[Call], Converted]:
             return graph.cast(graph.add(op, flat, axis=0, keepdims=1), DataType.FP32)
         rank = x.rank if keep or x.rank is None else x.rank - 1
         found = graph.add(op, x, rank=rank, axis=call.axis(x.rank, 0), keepdims=int(keep))
-        return graph.cast(_no_scalar(graph, found), DataType.FP32)
+        return graph.cast(no_scalar(graph, found), DataType.FP32)
 
     return convert
 
@@ -264,29 +266,30 @@ def _argmax_channel(call: Call) -> Converted:
 
 
 def _reduce(op: str) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
-        axes = _axes(call, x)
-        rank = x.rank
-        if rank is not None and not keep:
-            rank = rank - len(axes) if axes else 0
-        if not axes and call.integers("axis"):  # all excluded
-            return x
-        reduced = graph.add(
-            op, x, graph.ints(*axes) if axes else None, rank=rank, keepdims=int(keep)
-        )
-        return _no_scalar(graph, reduced)
-
-    return convert
+    return lambda call: reduced(call, op, call.input(0))
 
 
-def _no_scalar(graph: Graph, x: Value) -> Value:
+def reduced(call: Call, op: str, x: Value, name: str = "axis") -> Value:
+    """Return what `op` makes of the axes of `x` that the attribute `name` says."""
+    graph, keep = call.graph, call.flag("keepdims")
+    axes = axes_of(call, x, name)
+    rank = x.rank
+    if rank is not None and not keep:
+        rank = rank - len(axes) if axes else 0
+    if not axes and call.integers(name):  # all excluded
+        return x
+    made = graph.add(op, x, graph.ints(*axes) if axes else None, rank=rank, keepdims=int(keep))
+    return no_scalar(graph, made)
+
+
+def no_scalar(graph: Graph, x: Value) -> Value:
     """Return `x`, as a vector of one element where it would be a scalar: MXNet has none."""
     return graph.reshape(x, graph.ints(1)) if x.rank == 0 else x
 
 
-def _axes(call: Call, x: Value) -> list[int]:
-    axes = [call.checked(axis, x.rank) for axis in call.integers("axis")]
+def axes_of(call: Call, x: Value, name: str = "axis") -> list[int]:
+    """Return the axes that the attribute `name` says; with `exclude` all the others."""
+    axes = [call.checked(axis, x.rank) for axis in call.integers(name)]
     if not call.flag("exclude") or not axes:
         return axes
     if x.rank is None:

@@ -1,0 +1,128 @@
+"""MXNet operators that make arrays out of nothing: first states, counts, boxes of anchors."""
+
+from collections.abc import Callable
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.mxnet.call import Call, Converted
+from inferd.tensor.dtype import DataType
+
+MAX_FILLED = 1 << 26
+"""So many elements the files of a model may ask for that they do not hold themselves."""
+
+
+def _filled(number: float | None) -> Callable[[Call], Converted]:
+    """Return the converter of an array of one number. A dim of 0 is one that others decide.
+
+    It becomes 1, which goes with any.
+    """
+
+    def convert(call: Call) -> Converted:
+        dims = [dim or 1 for dim in call.integers("shape")]
+        value = call.number("value") if number is None else number
+        _count(call, dims)
+        return call.graph.constant(np.full(dims or [1], value).astype(_dtype(call)))
+
+    return convert
+
+
+def _count(call: Call, dims: list[int]) -> None:
+    call.graph.filled += prod(dims)
+    if min(dims, default=0) < 0 or call.graph.filled > MAX_FILLED:
+        call.refuse(f"its shape is {dims}: more than {MAX_FILLED} elements in all, or none")
+
+
+def _dtype(call: Call) -> "np.dtype[Any]":
+    return call.element_type().numpy if call.has("dtype") else DataType.FP32.numpy
+
+
+def _arange(call: Call) -> Converted:
+    start, step, repeat = call.number("start"), call.number("step", 1.0), call.integer("repeat", 1)
+    if call.flag("infer_range"):
+        call.cannot("infer_range cannot be converted")
+    begin, end = (start, call.number("stop")) if call.has("stop") else (0.0, start)
+    if step == 0 or repeat < 1 or not abs((end - begin) / step) * repeat < MAX_FILLED:
+        call.refuse(f"it counts from {begin} to {end} in steps of {step}, each {repeat} times")
+    count = max(0, int(np.ceil((end - begin) / step)))
+    _count(call, [count * repeat])
+    dtype = _dtype(call)  # in which MXNet counts, too
+    numbers = np.array(begin).astype(dtype) + np.array(step).astype(dtype) * np.arange(count)
+    return call.graph.constant(np.repeat(numbers, repeat).astype(dtype))
+
+
+def _arange_like(call: Call) -> Converted:
+    """Convert arange_like: the numbers of an axis, or of all elements."""
+    graph, x, repeat = call.graph, call.input(0), call.integer("repeat", 1)
+    if repeat != 1:
+        call.cannot("repeat cannot be converted")
+    if call.has("axis"):
+        axis = call.axis(x.rank, 0)
+        shape = graph.shape(x, axis, axis + 1 if axis != -1 else None)
+        count = graph.add("Squeeze", shape, graph.ints(0), rank=0)
+    else:
+        count = graph.add("Size", x, rank=0)
+    numbers = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+    numbers = graph.cast(numbers, DataType.FP32)
+    scaled = graph.add("Mul", numbers, graph.real(call.number("step", 1.0)))
+    scaled = graph.add("Add", scaled, graph.real(call.number("start")))
+    return scaled if call.has("axis") else graph.reshape(scaled, graph.shape(x), x.rank)
+
+
+# --- anchors ---
+
+
+def _numbers(call: Call, name: str, default: tuple[float, ...]) -> list[float]:
+    text = call.word(name, "").strip("()[] ")
+    try:
+        found = [float(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        call.refuse(f"its attribute '{name}' is '{text[:100]}', expected a tuple of numbers")
+    return found or list(default)
+
+
+def _multi_box_prior(call: Call) -> Converted:
+    """Convert MultiBoxPrior: boxes of some sizes and ratios around each place of a feature map."""
+    graph, x = call.graph, call.input(0)
+    sizes, ratios = _numbers(call, "sizes", (1.0,)), _numbers(call, "ratios", (1.0,))
+    steps, offsets = _numbers(call, "steps", (-1, -1)), _numbers(call, "offsets", (0.5, 0.5))
+    if min(ratios) <= 0 or len(steps) != 2 or len(offsets) != 2:
+        call.refuse("its ratios should be above 0, its steps and offsets two numbers each")
+    height, width = (graph.cast(graph.shape(x, axis, axis + 1), DataType.FP32) for axis in (2, 3))
+    centers = []
+    for axis, size, step, offset in (
+        (2, height, steps[0], offsets[0]),
+        (3, width, steps[1], offsets[1]),
+    ):
+        count = graph.add("Squeeze", graph.shape(x, axis, axis + 1), graph.ints(0), rank=0)
+        places = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+        places = graph.add("Add", graph.cast(places, DataType.FP32), graph.real(offset))
+        by = graph.real(step) if step > 0 else graph.add("Reciprocal", size)
+        centers.append(graph.add("Mul", places, by))
+    shapes = [(size, sqrt(ratios[0])) for size in sizes]
+    shapes += [(sizes[0], sqrt(ratio)) for ratio in ratios[1:]]
+    halves = [graph.constant(np.array([s * r / 2 for s, r in shapes], np.float32))]
+    halves.append(graph.constant(np.array([s / r / 2 for s, r in shapes], np.float32)))
+    halves[0] = graph.add("Mul", halves[0], graph.add("Div", height, width))
+    shape = graph.join(graph.shape(x, 2, 4), graph.ints(len(shapes)))
+    columns = graph.unsqueeze(centers[1], (0, 2)), graph.unsqueeze(centers[0], (1, 2))
+    corners = []
+    for op in ("Sub", "Add"):
+        for center, half in zip(columns, halves, strict=True):
+            side = graph.add("Expand", graph.add(op, center, half, rank=3), shape, rank=3)
+            corners.append(graph.unsqueeze(side, (3,)))
+    boxes = graph.add("Concat", *corners, axis=3)
+    if call.flag("clip"):
+        boxes = graph.add("Clip", boxes, graph.real(0.0), graph.real(1.0))
+    return graph.reshape(boxes, graph.ints(1, -1, 4))
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **dict.fromkeys(("_zeros", "_zeros_without_dtype"), _filled(0.0)),
+    "_ones": _filled(1.0),
+    "_full": _filled(None),
+    "_arange": _arange,
+    "_contrib_arange_like": _arange_like,
+    "_contrib_MultiBoxPrior": _multi_box_prior,
+}

@@ -1,0 +1,119 @@
+"""MXNet operators on feature maps: cut, resized, rearranged, and regions of them pooled."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.call import Call, Converted
+
+
+def _crop(call: Call) -> Converted:
+    """Convert Crop: height and width are those of a second input, or given."""
+    graph, x = call.graph, call.input(0)
+    if len(call.inputs) > 1:
+        wanted = graph.shape(call.inputs[1], 2, 4)
+    else:
+        sizes = call.integers("h_w")
+        if len(sizes) != 2 or min(sizes) < 1:
+            call.refuse(f"h_w is {sizes}, expected two numbers")
+        wanted = graph.ints(*sizes)
+    start = graph.ints(*(call.integers("offset") or [0, 0]))
+    if call.flag("center_crop"):
+        spare = graph.add("Sub", graph.shape(x, 2, 4), wanted, rank=1)
+        start = graph.add("Div", spare, graph.ints(2), rank=1)
+    end = graph.add("Add", start, wanted, rank=1)
+    return graph.add("Slice", x, start, end, graph.ints(2, 3))
+
+
+def _bilinear_resize(call: Call) -> Converted:
+    graph, x, mode = call.graph, call.input(0), call.word("mode", "size")
+    if len(call.inputs) > 1 or mode != "size":
+        call.cannot(f"mode '{mode[:100]}' of {len(call.inputs)} inputs cannot be converted")
+    aligned = call.flag("align_corners", default=True)
+    how = "align_corners" if aligned else "pytorch_half_pixel"  # which is 0 for a size of 1
+    if call.has("scale_height") or call.has("scale_width"):
+        scales = [call.number(f"scale_{side}", 1.0) for side in ("height", "width")]
+        if not all(0 < scale < 1e4 for scale in scales):
+            call.refuse(f"its scales are {scales}")
+        given = graph.constant(np.array(scales, np.float32))
+        old = graph.add("CastLike", graph.shape(x, 2, 4), given, rank=1)
+        new = graph.add("Floor", graph.add("Mul", old, given))
+        sizes = graph.add("CastLike", new, graph.whole(0))
+    else:
+        sizes = graph.ints(call.integer("height", 1), call.integer("width", 1))
+    shape = graph.join(graph.shape(x, 0, 2), sizes)
+    return _resized(graph, x, shape, mode="linear", coordinate_transformation_mode=how)
+
+
+def _resized(graph: Graph, x: Value, sizes: Value, **how: str) -> Value:
+    return graph.add("Resize", x, None, None, sizes, rank=4, **how)
+
+
+def _adaptive_average(call: Call) -> Converted:
+    sizes = call.integers("output_size") or [1]
+    if set(sizes) != {1}:
+        call.cannot(f"output_size {sizes} cannot be converted, as windows are of different sizes")
+    return call.graph.add("GlobalAveragePool", call.input(0), rank=4)
+
+
+def _depth_to_space(op: str) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        block = call.integer("block_size")
+        if block < 1:
+            call.refuse(f"its block_size is {block}")
+        return call.graph.add(op, call.input(0), rank=4, blocksize=block)
+
+    return convert
+
+
+# --- regions ---
+
+
+def _roi_pool(call: Call) -> Converted:
+    """Convert ROIPooling; each region is preceded by the number of its image."""
+    sizes = call.integers("pooled_size")
+    if len(sizes) != 2 or min(sizes) < 1:
+        call.refuse(f"its pooled_size is {sizes}, expected two numbers")
+    return call.graph.add(
+        "MaxRoiPool",
+        *(call.input(0), call.input(1)),
+        rank=4,
+        pooled_shape=sizes,
+        spatial_scale=call.number("spatial_scale", 1.0),
+    )
+
+
+def _roi_align(call: Call) -> Converted:
+    graph, x, regions = call.graph, call.input(0), call.input(1)
+    sizes = call.integers("pooled_size")
+    if len(sizes) != 2 or min(sizes) < 1:
+        call.refuse(f"its pooled_size is {sizes}, expected two numbers")
+    if call.flag("position_sensitive"):
+        call.cannot("position_sensitive cannot be converted")
+    axis, end = graph.ints(1), graph.ints(5)
+    corners = graph.add("Slice", regions, axis, end, axis)
+    first = graph.add("Gather", regions, graph.whole(0), rank=1, axis=1)
+    return graph.add(
+        "RoiAlign",
+        *(x, corners, graph.add("CastLike", first, graph.whole(0))),
+        rank=4,
+        coordinate_transformation_mode="half_pixel"
+        if call.flag("aligned")
+        else "output_half_pixel",
+        output_height=sizes[0],
+        output_width=sizes[1],
+        sampling_ratio=max(call.integer("sample_ratio", -1), 0),
+        spatial_scale=call.number("spatial_scale", 1.0),
+    )
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "Crop": _crop,
+    "_contrib_BilinearResize2D": _bilinear_resize,
+    "_contrib_AdaptiveAvgPooling2D": _adaptive_average,
+    "depth_to_space": _depth_to_space("DepthToSpace"),
+    "space_to_depth": _depth_to_space("SpaceToDepth"),
+    "ROIPooling": _roi_pool,
+    "_contrib_ROIAlign": _roi_align,
+}
