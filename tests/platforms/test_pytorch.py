@@ -3,6 +3,7 @@
 import threading
 import warnings
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,11 @@ def answer(found, wanted, inputs, outputs=()):
     return {tensor.name: tensor.numpy() for tensor in response.outputs}
 
 
+class Total(torch.nn.Module):
+    def forward(self, x):
+        return x.sum()
+
+
 class AddSub(torch.nn.Module):
     def forward(self, x, y):
         return x + y, x - y
@@ -80,6 +86,21 @@ ONES, TWOS = np.ones(3, np.float32), np.full(3, 2, np.float32)
 def test_inputs_go_by_argument_by_number_or_in_order(tmp_path, inputs, arrays, outputs):
     got = answer(save(tmp_path, AddSub()), config(inputs, outputs), tensors(**arrays))
     assert [array.tolist() for array in got.values()] == [[3, 3, 3], [-1, -1, -1]]
+
+
+def test_a_traced_model_runs(tmp_path):
+    found = files(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(AddSub(), (torch.ones(2), torch.ones(2))).save(str(found.file))
+    got = answer(found, config(("x", "y"), ("SUM", "DIFF")), tensors(x=ONES, y=TWOS))
+    assert got["SUM"].tolist() == [3, 3, 3]
+
+
+def test_an_output_without_dims_is_dims_of_1(tmp_path):
+    wanted = config(("x",), ("y",))
+    wanted = replace(wanted, output=(ModelOutput("y", FP32, (1,)),))
+    assert answer(save(tmp_path, Total()), wanted, tensors(x=ONES))["y"].tolist() == [3]
 
 
 def test_outputs_go_by_their_number(tmp_path):

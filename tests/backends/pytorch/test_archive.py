@@ -50,6 +50,13 @@ def test_a_script_that_computes_is_fine(tmp_path):
     check_script(archive(tmp_path, SCRIPT), "model 'm'")
 
 
+def test_the_example_inputs_of_a_traced_script_have_no_elements(tmp_path):
+    storage = b"\x80\x02(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x06tQ."  # six of them
+    check_script(archive(tmp_path, SCRIPT | {"traced_inputs.pkl": storage}), "model 'm'")
+    file = archive(tmp_path, SCRIPT | {"data.pkl": storage})
+    assert "claims 6 elements" in refusal(check_script, file)
+
+
 def test_a_program_with_plain_names_is_fine(tmp_path):
     file = archive(tmp_path, {"models/model.json": graph(), "data/sample_inputs/model.pt": b"7"})
     check_export(file, "model 'm'")

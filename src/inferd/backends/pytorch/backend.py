@@ -17,7 +17,13 @@ from inferd.backends.pytorch.compiled import (
 from inferd.backends.pytorch.export import Export, export_run, load_export
 from inferd.backends.pytorch.interface import Interface, read_interface
 from inferd.backends.pytorch.runtime import device_of, is_on, pytorch
-from inferd.backends.pytorch.script import Script, check_arguments, load_script, script_run
+from inferd.backends.pytorch.script import (
+    Script,
+    check_arguments,
+    load_script,
+    possible_scalars,
+    script_run,
+)
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
@@ -84,7 +90,8 @@ class PytorchBackend:
             self._last = None
         if isinstance(loaded, Script):
             check_arguments(loaded, config)
-            return ArrayInstance(config, files.version, script_run(loaded, config))
+            run, scalars = script_run(loaded, config), possible_scalars(config)
+            return ArrayInstance(config, files.version, run, scalars=scalars)
         if isinstance(loaded, Compiled):
             check_compiled(config)
             return ArrayInstance(config, files.version, compiled_run(loaded, config))

@@ -96,6 +96,18 @@ def _check_kinds(script: Script, config: ModelConfig, order: Sequence[str]) -> N
             raise InvalidConfig(msg)
 
 
+def possible_scalars(config: ModelConfig) -> frozenset[str]:
+    """Return the outputs that may have no dims in the model, which a configuration has as [1]."""
+    if config.max_batch_size > 0:
+        return frozenset()
+    inputs = {tensor.name for tensor in config.input}
+    return frozenset(
+        tensor.name
+        for tensor in config.output
+        if tensor.dims == (1,) and tensor.reshape is None and tensor.name not in inputs
+    )
+
+
 def script_run(script: Script, config: ModelConfig) -> Run:
     """Return how one request runs through `script`."""
     torch, device = script.torch, script.device
