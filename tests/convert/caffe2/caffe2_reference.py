@@ -11,9 +11,9 @@ TYPES = {1: "f4", 2: "i4", 5: "?", 6: "u1", 7: "i1", 8: "u2", 9: "i2", 10: "i8",
 NAMES = {"float": "f4", "int32": "i4", "bool": "?", "uint8": "u1", "int64": "i8", "double": "f8"}
 
 
-def compute(op, args, inputs):
-    """Return the outputs of an operator."""
-    outputs = OPERATORS[op](args, *inputs)
+def compute(op, args, inputs, operators=None):
+    """Return the outputs of an operator, which is one of `operators` or else of OPERATORS."""
+    outputs = (operators or OPERATORS)[op](args, *inputs)
     return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
 

@@ -92,19 +92,19 @@ def test_weights_tell_the_dims_of_the_input(netdef):
 def test_operators_that_cannot_be_converted_are_named_with_their_places(netdef):
     operators = [
         ("Relu", ["x"], ["y"], {}),
-        ("Unique", ["y"], ["z"], {}),
+        ("BBoxTransform", ["y"], ["z"], {}),
         ("LSTMUnit", ["z"], ["h"], {}),
     ]
     with pytest.raises(Unsupported) as raised:
         read(netdef([("XavierFill", [], ["w"], {})]), netdef(operators, ["x"], ["h"]))
     assert raised.value.message == (
         "operators that cannot be converted to ONNX: 'i', operator 1 of 1 ('XavierFill' → 'w'); "
-        "'p', operator 2 of 3 ('Unique' → 'z'); 'p', operator 3 of 3 ('LSTMUnit' → 'h')"
+        "'p', operator 2 of 3 ('BBoxTransform' → 'z'); 'p', operator 3 of 3 ('LSTMUnit' → 'h')"
     )
 
 
 def test_many_such_operators_are_counted(netdef):
-    net = netdef([("Unique", ["x"], ["x"], {})] * 30, ["x"], ["x"])
+    net = netdef([("BBoxTransform", ["x"], ["x"], {})] * 30, ["x"], ["x"])
     with pytest.raises(Unsupported, match=r"operator 5 of 30 .*; and 25 more$"):
         read(INIT, net)
 

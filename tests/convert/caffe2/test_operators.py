@@ -15,8 +15,12 @@ from inferd.errors import InvalidConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import caffe2_more
 import caffe2_reference as reference
-from caffe2_cases import CASES
+from caffe2_cases import CASES as KEPT
+
+CASES = KEPT | caffe2_more.CASES
+REFERENCES = reference.OPERATORS | caffe2_more.REFERENCES
 
 DATA = Path(__file__).parents[2] / "data" / "caffe2"
 TOLERANCE = 2e-5
@@ -28,7 +32,7 @@ def compare(apply, kind, seed, dims):
     dice, arrays = seed, np.random.default_rng(seed.getrandbits(32))
     args, inputs, count = CASES[kind](dice, arrays)
     with np.errstate(all="ignore"):
-        wanted = reference.compute(kind, args, inputs)[:count]
+        wanted = reference.compute(kind, args, inputs, REFERENCES)[:count]
     found = apply(kind, args, inputs, count, dims)
     for one, other in zip(found, wanted, strict=True):
         note = f"{kind} {args} {[array.shape for array in inputs]}"
@@ -38,7 +42,7 @@ def compare(apply, kind, seed, dims):
 
 def test_each_operator_has_cases_and_a_reference():
     assert set(CASES) == set(OPERATORS) - TEXTS
-    assert set(reference.OPERATORS) == set(CASES)
+    assert set(REFERENCES) == set(CASES)
 
 
 @pytest.mark.parametrize("kind", sorted(CASES))
@@ -136,6 +140,8 @@ def test_texts_and_bytes_are_filled_in(run, kind, values, wanted):
         ("ReduceFrontSum", {"num_reduce_dim": -1}, 1, "num_reduce_dim is -1"),
         ("ReduceBackSum", {}, 2, "second input, lengths"),
         ("LengthsSum", {}, 1, "input of lengths is missing"),
+        ("UpsampleNearest", {"scale": 0}, 1, "'scale' should be at least 1"),
+        ("WeightedSum", {}, 3, "it has 3 inputs, expected pairs"),
         ("ConstantFill", {"shape": [2**40]}, 0, "more than"),
         ("ConstantFill", {"shape": [-5]}, 0, "or none"),
         ("ConstantFill", {"shape": [1], "dtype": 4, "value": "x"}, 0, "texts cannot"),

@@ -71,6 +71,38 @@ def _gelu(call: Call) -> Converted:
     return graph.add("Mul", graph.add("Mul", x, graph.real(0.5)), part)
 
 
+def _thresholded_relu(call: Call) -> Converted:
+    return call.graph.add("ThresholdedRelu", call.input(0), alpha=call.number("alpha", 1.0))
+
+
+def _logit(call: Call) -> Converted:
+    """Convert Logit: log(x / (1 - x)) of what is kept from 0 and 1 by `eps`."""
+    graph, eps = call.graph, call.number("eps", 1e-6)
+    x = graph.add("Clip", call.input(0), graph.real(eps), graph.real(1.0 - eps))
+    return graph.add("Log", graph.add("Div", x, graph.add("Sub", graph.real(1.0), x, rank=x.rank)))
+
+
+def _cube_root(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    root = graph.add("Pow", graph.add("Abs", x), graph.real(1 / 3))
+    return graph.add("Mul", graph.add("Sign", x), root)
+
+
+def _scale(call: Call) -> Converted:
+    x = call.input(0)
+    return call.graph.add("Mul", x, _like(call, x, call.number("scale", 1.0)))
+
+
+def _replace_nan(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    value = _like(call, x, call.number("value", 0.0))
+    return graph.add("Where", graph.add("IsNaN", x), value, x, rank=x.rank)
+
+
+def _like(call: Call, x: Value, number: float) -> Value:
+    return call.graph.add("CastLike", call.graph.real(number), x, rank=0)
+
+
 def _clip(call: Call) -> Converted:
     graph, limits = call.graph, np.finfo(np.float32)
     low = graph.real(call.number("min", float(limits.min)))
@@ -157,6 +189,40 @@ def _sum(call: Call) -> Converted:
     return total
 
 
+def _weighted_sum(call: Call) -> Converted:
+    """Convert WeightedSum, whose inputs are values and their weights by turns."""
+    graph, total = call.graph, None
+    if not call.inputs or len(call.inputs) % 2:
+        call.refuse(f"it has {len(call.inputs)} inputs, expected pairs of a value and its weight")
+    for x, weight in zip(call.inputs[::2], call.inputs[1::2], strict=True):
+        part = graph.add("Mul", x, graph.reshape(weight, graph.ints()), rank=x.rank)
+        total = graph.add("Add", total, part) if total else part
+    assert total is not None
+    return total
+
+
+def _affine_channel(call: Call) -> Converted:
+    """Convert AffineChannel: a factor and a summand for each channel."""
+    graph, x, (scale, bias) = call.graph, call.input(0), (call.input(1), call.input(2))
+    if not call.is_nhwc:
+        scale, bias = along_channels(call, scale, x), along_channels(call, bias, x)
+    y = graph.add("Mul", x, scale, rank=x.rank)
+    return graph.add("Add", y, bias, rank=x.rank)
+
+
+def _elementwise_linear(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    rows = graph.flatten(x, call.axis(x.rank, 1))
+    y = graph.add("Add", graph.add("Mul", rows, call.input(1)), call.input(2))
+    return graph.reshape(y, graph.shape(x), x.rank)
+
+
+def _row_mul(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    y = graph.add("Mul", graph.flatten(x, 1), graph.unsqueeze(call.input(1), (1,)), rank=2)
+    return graph.reshape(y, graph.shape(x), x.rank)
+
+
 def _several(call: Call) -> Converted:
     call.input(0)
     return call.graph.add(call.type, *call.inputs)
@@ -179,9 +245,9 @@ def _power(call: Call) -> Converted:
 
 
 def _where(call: Call) -> Converted:
-    """Convert Where; with broadcast_on_rows, each condition decides on a whole row."""
+    """Convert Where; in Conditional or by broadcast_on_rows, a condition decides on a row."""
     graph, condition, x, y = call.graph, call.input(0), call.input(1), call.input(2)
-    if call.flag("broadcast_on_rows"):
+    if call.type == "Conditional" or call.flag("broadcast_on_rows"):
         if x.rank is None:
             ones = graph.add("ConstantOfShape", graph.shape(graph.shape(x, 1)), rank=1, value=_ONE)
             condition = graph.reshape(condition, graph.join(graph.ints(-1), ones))
@@ -244,9 +310,19 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "Mean": _mean,
     "Pow": _power,
     "Where": _where,
+    "Conditional": _where,
+    "ThresholdedRelu": _thresholded_relu,
+    "Logit": _logit,
+    "Cbrt": _cube_root,
+    "Scale": _scale,
+    "ReplaceNaN": _replace_nan,
+    "WeightedSum": _weighted_sum,
+    "AffineChannel": _affine_channel,
+    "ElementwiseLinear": _elementwise_linear,
+    "RowMul": _row_mul,
     "Dropout": _dropout,
     **dict.fromkeys(
         ("Copy", "Alias", "StopGradient", "EnsureCPUOutput", "CopyFromCPUInput"), _copy
     ),
-    **dict.fromkeys(("CopyCPUToGPU", "CopyGPUToCPU"), _copy),
+    **dict.fromkeys(("CopyCPUToGPU", "CopyGPUToCPU", "NanCheck", "EnsureDense"), _copy),
 }

@@ -67,10 +67,31 @@ def _dot_product(call: Call) -> Converted:
     return graph.add("ReduceSum", products, graph.ints(1), rank=1, keepdims=0)
 
 
+def _distance(call: Call) -> Converted:
+    """Convert L1Distance and SquaredL2Distance, which is half the square."""
+    graph = call.graph
+    off = graph.flatten(graph.add("Sub", call.input(0), call.input(1)), 1)
+    op = "ReduceL1" if call.type == "L1Distance" else "ReduceSumSquare"
+    total = graph.add(op, off, graph.ints(1), rank=1, keepdims=0)
+    return total if op == "ReduceL1" else graph.add("Mul", total, graph.real(0.5))
+
+
+def _cosine(call: Call) -> Converted:
+    graph, sides = call.graph, [call.graph.flatten(call.input(index), 1) for index in (0, 1)]
+    squares = [
+        graph.add("ReduceSumSquare", side, graph.ints(1), rank=1, keepdims=0) for side in sides
+    ]
+    lengths = [graph.add("Max", square, graph.real(1e-12)) for square in squares]
+    product = graph.add("ReduceSum", graph.add("Mul", *sides), graph.ints(1), rank=1, keepdims=0)
+    return graph.add("Div", product, graph.add("Sqrt", graph.add("Mul", *lengths)))
+
+
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "FC": _fully_connected(transposed=False),
     "FCTransposed": _fully_connected(transposed=True),
     "MatMul": _mat_mul,
     "BatchMatMul": _batch_mat_mul,
     "DotProduct": _dot_product,
+    **dict.fromkeys(("L1Distance", "SquaredL2Distance"), _distance),
+    "CosineSimilarity": _cosine,
 }

@@ -109,7 +109,8 @@ def _lrn(call: Call, x: Value) -> tuple[Value, ...]:
     if call.output_count < 2:
         return (y,)
     # The second output is what is raised to the power of beta.
-    rows = graph.join(graph.shape(x, 0, 1), graph.ints(1), graph.shape(x, 1, 2), graph.ints(-1))
+    area = graph.add("ReduceProd", graph.shape(x, 2), rank=1, keepdims=1)
+    rows = graph.join(graph.shape(x, 0, 1), graph.ints(1), graph.shape(x, 1, 2), area)
     squares = graph.reshape(graph.add("Mul", x, x), rows, 4)
     before, behind = (size - 1) // 2, size // 2
     mean = graph.add(

@@ -37,6 +37,18 @@ def _reduce_side(call: Call) -> Converted:
     return graph.add(f"Reduce{op}", x, graph.ints(*axes), rank=rank, keepdims=0)
 
 
+def _side_max(call: Call) -> Converted:
+    """Convert RowwiseMax and ColwiseMax of matrices that lie behind each other."""
+    axis = 2 if call.type == "RowwiseMax" else 1
+    return call.graph.add("ReduceMax", call.input(0), call.graph.ints(axis), rank=2, keepdims=0)
+
+
+def _total(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    x = graph.add("Mul", x, x) if call.type == "SumSqrElements" else x
+    return graph.add("ReduceMean" if call.flag("average") else "ReduceSum", x, rank=0, keepdims=0)
+
+
 def _arg(call: Call) -> Converted:
     graph, x = call.graph, call.input(0)
     axis, keep = call.axis(x.rank, -1), int(call.integer("keepdims", 1) != 0)
@@ -107,10 +119,13 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
         for side in ("Front", "Back")
         for op in ("Sum", "Mean", "Max")
     },
+    **dict.fromkeys(("RowwiseMax", "ColwiseMax"), _side_max),
+    **dict.fromkeys(("SumElements", "SumSqrElements"), _total),
     "ArgMax": _arg,
     "ArgMin": _arg,
     "LengthsSum": _lengths(sparse=False),
     "LengthsMean": _lengths(sparse=False, mean=True),
+    "LengthsWeightedSum": _lengths(sparse=False, weighted=True),
     "SparseLengthsSum": _lengths(sparse=True),
     "SparseLengthsMean": _lengths(sparse=True, mean=True),
     "SparseLengthsWeightedSum": _lengths(sparse=True, weighted=True),

@@ -57,7 +57,31 @@ def _top_k(call: Call) -> Converted:
 _NONE = np.array([0], np.int64)
 
 
+def _unique(call: Call) -> Converted:
+    """Convert Unique: the numbers that are there, sorted, and which of them each was."""
+    graph, x = call.graph, call.input(0)
+    # ONNX Runtime has it for INT64, of the two types that Caffe2 does.
+    whole = graph.cast(x, DataType.INT64)
+    found, _, places, _ = graph.add_several(4, "Unique", whole, rank=1, sorted=1)
+    return graph.add("CastLike", found, x), graph.cast(places, DataType.INT32)
+
+
 # --- images ---
+
+
+def _upsample_nearest(call: Call) -> Converted:
+    graph, scale = call.graph, call.integer("scale", 2)
+    if not 1 <= scale <= 1024:
+        call.refuse("its argument 'scale' should be at least 1")
+    return graph.add(
+        "Resize",
+        *(call.input(0), None),
+        graph.constant(np.array([1, 1, scale, scale], np.float32)),
+        rank=4,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
 
 
 def _resize_nearest(call: Call) -> Converted:
@@ -134,6 +158,8 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "Gather": _gather,
     "BatchGather": _batch_gather,
     "TopK": _top_k,
+    "Unique": _unique,
+    "UpsampleNearest": _upsample_nearest,
     "ResizeNearest": _resize_nearest,
     "UpsampleBilinear": _upsample_bilinear,
     "PadImage": _pad_image,

@@ -77,6 +77,18 @@ def _merge_dim(call: Call) -> Converted:
     return graph.reshape(x, graph.join(first, graph.shape(x, 2)), rank)
 
 
+def _expand(call: Call) -> Converted:
+    """Convert Expand: a dim of 1, there or in what is asked for, becomes the other's."""
+    graph, x = call.graph, call.input(0)
+    if len(call.inputs) > 1:
+        return graph.add("Expand", x, graph.cast(call.input(1), DataType.INT64), rank=None)
+    return graph.add("Expand", x, graph.ints(*call.integers("shape")), rank=None)
+
+
+def _resize_like(call: Call) -> Converted:
+    return call.graph.reshape(call.input(0), call.graph.shape(call.input(1)), call.input(1).rank)
+
+
 def _shape(call: Call) -> Converted:
     graph, x = call.graph, call.input(0)
     axes = call.integers("axes")
@@ -223,6 +235,8 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "NCHW2NHWC": _to_nhwc,
     "NHWC2NCHW": _to_nchw,
     "MergeDim": _merge_dim,
+    "Expand": _expand,
+    "ResizeLike": _resize_like,
     "Shape": _shape,
     "Size": _size,
     "Concat": _concat,

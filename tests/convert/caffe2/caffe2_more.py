@@ -1,0 +1,185 @@
+"""More operators of Caffe2, made at random as in caffe2_cases, and in numpy as in caffe2_reference.
+
+They are those that no run of Caffe2 itself is kept of.
+"""
+
+import numpy as np
+from caffe2_cases import alike, dims, index_type, lengths, maybe, reals, truths, unary, wholes
+from caffe2_reference import segments
+
+
+def on_unit(arrays, *shape):
+    return arrays.random(shape).astype(np.float32)
+
+
+def with_nan(arrays, *shape):
+    x = reals(arrays, *shape)
+    x.ravel()[::3] = np.nan
+    return x
+
+
+def conditional(dice, arrays):
+    shape = dims(dice)
+    return {}, [truths(arrays, shape[0]), reals(arrays, *shape), reals(arrays, *shape)], 1
+
+
+def weighted_sum(dice, arrays):
+    shape, inputs = dims(dice), []
+    for _ in range(dice.randint(1, 3)):
+        inputs += [reals(arrays, *shape), reals(arrays, 1)]
+    return {}, inputs, 1
+
+
+def affine_channel(dice, arrays):
+    order, channels = dice.choice(("NCHW", "NHWC")), dice.randint(1, 4)
+    sizes = dims(dice, 2, 2)
+    shape = (channels, *sizes) if order == "NCHW" else (*sizes, channels)
+    args = {"order": order} if order == "NHWC" or maybe(dice) else {}
+    return args, [reals(arrays, 2, *shape), *(reals(arrays, channels) for _ in range(2))], 1
+
+
+def linear(dice, arrays):
+    shape = dims(dice, 2)
+    axis = dice.randint(1, len(shape) - 1)
+    args = {"axis": axis} if axis > 1 or maybe(dice) else {}
+    size = int(np.prod(shape[axis:]))
+    return args, [reals(arrays, *shape), reals(arrays, size), reals(arrays, size)], 1
+
+
+def row_mul(dice, arrays):
+    shape = dims(dice, 2)
+    return {}, [reals(arrays, *shape), reals(arrays, shape[0])], 1
+
+
+def matrices(dice, arrays):
+    return {}, [reals(arrays, *dims(dice, 3, 3))], 1
+
+
+def expand(dice, arrays):
+    shape = dims(dice)
+    x = reals(arrays, *(size if maybe(dice) else 1 for size in shape))
+    wanted = [size if x.shape[i] == 1 or maybe(dice) else 1 for i, size in enumerate(shape)]
+    wanted = [dice.randint(1, 3)] * dice.randint(0, 1) + wanted
+    if maybe(dice):
+        return {"shape": wanted}, [x], 1
+    return {}, [x, np.array(wanted, index_type(dice))], 1
+
+
+def resize_like(dice, arrays):
+    shape = dims(dice)
+    return {}, [reals(arrays, int(np.prod(shape))), reals(arrays, *shape)], 1
+
+
+def unique(dice, arrays):
+    count = dice.randint(1, 9)
+    return {}, [wholes(arrays, -3, 4, (count,), index_type(dice))], dice.randint(1, 2)
+
+
+def upsample_nearest(dice, arrays):
+    args = {"scale": dice.randint(1, 4)} if maybe(dice) else {}
+    return args, [reals(arrays, *dims(dice, 4, 4))], 1
+
+
+def lengths_weighted(dice, arrays):
+    sizes = lengths(dice, arrays)
+    count = int(sizes.sum())
+    return {}, [reals(arrays, count, dice.randint(1, 4)), reals(arrays, count), sizes], 1
+
+
+CASES = {
+    "ThresholdedRelu": unary(alpha=(0.0, 0.5)),
+    "Logit": unary(on_unit, eps=(1e-6, 0.2)),
+    "Cbrt": unary(),
+    "Scale": unary(scale=(2.0, -0.5)),
+    "ReplaceNaN": unary(with_nan, value=(1.5, -2.0)),
+    "WeightedSum": weighted_sum,
+    "AffineChannel": affine_channel,
+    "ElementwiseLinear": linear,
+    "RowMul": row_mul,
+    "Conditional": conditional,
+    **dict.fromkeys(("NanCheck", "EnsureDense"), unary()),
+    **dict.fromkeys(("L1Distance", "SquaredL2Distance", "CosineSimilarity"), alike(2)),
+    **dict.fromkeys(("RowwiseMax", "ColwiseMax"), matrices),
+    **dict.fromkeys(("SumElements", "SumSqrElements"), unary(average=(0, 1))),
+    "LengthsWeightedSum": lengths_weighted,
+    "Expand": expand,
+    "ResizeLike": resize_like,
+    "Unique": unique,
+    "UpsampleNearest": upsample_nearest,
+}
+
+
+def logit(args, x):
+    eps = np.float32(args.get("eps", 1e-6))
+    x = np.clip(x, eps, 1 - eps)
+    return np.log(x / (1 - x))
+
+
+def weighted_sum_of(args, *inputs):
+    return sum(x * weight for x, weight in zip(inputs[::2], inputs[1::2], strict=True))
+
+
+def affine(args, x, scale, bias):
+    if args.get("order") != "NHWC":
+        scale, bias = (one.reshape(-1, 1, 1) for one in (scale, bias))
+    return x * scale + bias
+
+
+def linear_of(args, x, scale, bias):
+    axis = args.get("axis", 1)
+    return (x.reshape(int(np.prod(x.shape[:axis])), -1) * scale + bias).reshape(x.shape)
+
+
+def rows(x):
+    return x.reshape(len(x), -1)
+
+
+def cosine(args, x, y):
+    x, y = rows(x), rows(y)
+    squares = np.maximum((x * x).sum(1), 1e-12) * np.maximum((y * y).sum(1), 1e-12)
+    return ((x * y).sum(1) / np.sqrt(squares)).astype(np.float32)
+
+
+def total(args, x):
+    return x.mean() if args.get("average") else x.sum()
+
+
+def expand_to(args, x, shape=None):
+    return x * np.ones(args["shape"] if shape is None else shape, np.float32)
+
+
+def unique_of(args, x):
+    found, places = np.unique(x, return_inverse=True)
+    return found, places.astype(np.int32)
+
+
+def nearest(args, x):
+    scale = args.get("scale", 2)
+    return x.repeat(scale, 2).repeat(scale, 3)
+
+
+REFERENCES = {
+    "ThresholdedRelu": lambda args, x: np.where(x > args.get("alpha", 1.0), x, np.float32(0)),
+    "Logit": logit,
+    "Cbrt": lambda args, x: np.cbrt(x),
+    "Scale": lambda args, x: x * np.float32(args.get("scale", 1.0)),
+    "ReplaceNaN": lambda args, x: np.where(np.isnan(x), np.float32(args.get("value", 0.0)), x),
+    "WeightedSum": weighted_sum_of,
+    "AffineChannel": affine,
+    "ElementwiseLinear": linear_of,
+    "RowMul": lambda args, x, scale: (rows(x) * scale[:, None]).reshape(x.shape),
+    "Conditional": lambda args, c, x, y: np.where(c.reshape(-1, *[1] * (x.ndim - 1)), x, y),
+    **dict.fromkeys(("NanCheck", "EnsureDense"), lambda args, x: x),
+    "L1Distance": lambda args, x, y: np.abs(rows(x - y)).sum(1),
+    "SquaredL2Distance": lambda args, x, y: (rows(x - y) ** 2).sum(1) / 2,
+    "CosineSimilarity": cosine,
+    "RowwiseMax": lambda args, x: x.max(2),
+    "ColwiseMax": lambda args, x: x.max(1),
+    "SumElements": total,
+    "SumSqrElements": lambda args, x: total(args, x * x),
+    "LengthsWeightedSum": lambda args, x, w, n: segments(x * w[:, None], n, mean=False),
+    "Expand": expand_to,
+    "ResizeLike": lambda args, x, y: x.reshape(y.shape),
+    "Unique": unique_of,
+    "UpsampleNearest": nearest,
+}
