@@ -83,6 +83,7 @@ LOAD = {
     "load_model": ("load_model", ("m", "n")),
     "repository_poll_secs": ("repository_poll_secs", 0.5),
     "backend_config": ("backend_config", ("python,a=b",)),
+    "backend_directory": ("backend_directory", "/backends"),
 }
 
 

@@ -527,10 +527,9 @@ class ServerConfig:
     )
     backend_directory: str | None = option(
         None,
-        "Folder of Triton's compiled backends; those of inferd are part of it.",
+        "Folder of Python-based backends: models of backend NAME are run by its NAME/model.py.",
         group="Backends, devices and caches",
         word="PATH",
-        acted_on=False,
     )
     repoagent_directory: str | None = option(
         None,

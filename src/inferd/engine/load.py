@@ -21,7 +21,7 @@ from inferd.config.defaults import normalised
 from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.host_policy import HostPolicies
 from inferd.config.model import ModelConfig
-from inferd.config.platform import reported_platform
+from inferd.config.platform import is_python_based, reported_platform
 from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
     AsyncInstance,
@@ -39,7 +39,7 @@ from inferd.engine.attempt import Attempt, Attempts
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.instances import Instances, Machine, Resize
-from inferd.engine.lookup import backend_named
+from inferd.engine.lookup import backend_named, python_based
 from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
@@ -97,6 +97,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     summary_latencies: bool = False
     rate_limits: Limits | None = None
     backend_config: tuple[str, ...] = ()
+    backend_directory: str | None = None
     cache: CacheSettings | None = None
     hold: Hold = NO_HOLD
     host_policies: HostPolicies = msgspec.field(default_factory=dict)
@@ -129,7 +130,7 @@ class Loader:
         self._machine = Machine(self._gpu_count, options.host_policies)
         self.attempts = Attempts()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
-        self._backends: dict[str, Backend] = {}
+        self._backends: dict[tuple[str, bool], Backend] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
@@ -190,7 +191,7 @@ class Loader:
     def _model(
         self, model: FoundModel, config: ModelConfig, version: int, attempt: Attempt
     ) -> Served:
-        backend = model.backend or self._backend(config.backend)
+        backend = model.backend or self._backend(config)
         files = files_of(model, version, config, attempt.is_wanted)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)
@@ -314,11 +315,15 @@ class Loader:
             )
             raise BackendFailed(msg) from error
 
-    def _backend(self, name: str) -> Backend:
+    def _backend(self, config: ModelConfig) -> Backend:
+        name, given = config.backend, self._options.backend_directory
+        folder = Path(given) if given else None
+        is_based = is_python_based(config)
         with self._lock:
-            backend = self._backends.get(name)
+            backend = self._backends.get((name, is_based))
             if backend is None:
-                backend = self._backends[name] = backend_named(name)
+                backend = python_based(name, folder) if is_based else backend_named(name, folder)
+                self._backends[name, is_based] = backend
                 if isinstance(backend, ConnectedBackend):
                     backend.connect(self._surroundings(name))
             return backend

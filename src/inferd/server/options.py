@@ -81,6 +81,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
         backend_config=config.backend_config,
+        backend_directory=config.backend_directory,
         cache=read_cache_config(config.cache_config, os.environ),
         hold=read_hold(os.environ),
         host_policies=read_host_policies(config.host_policy),
