@@ -54,6 +54,7 @@ from inferd.observe.custom import CustomMetrics
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
+from inferd.repository.agent import run_agents
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of
 from inferd.repository.local import find_model
@@ -177,6 +178,7 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        run_agents(model.folder, config)
         keeper = self._keeper
         marks = keeper.look(model) if keeper is not None else NO_MARKS
         if config.ensemble_scheduling is not None:
