@@ -192,6 +192,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "sagemaker_safe_port_range",
         "sagemaker_default_model",
         "sagemaker_inference_type",
+        "sagemaker_multi_model",
         "allow_vertex_ai",
         "vertex_ai_address",
         "vertex_ai_port",

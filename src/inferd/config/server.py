@@ -665,6 +665,12 @@ class ServerConfig:
         choices=("infer", "generate", "generate_stream"),
         also="SAGEMAKER_TRITON_INFERENCE_TYPE",
     )
+    sagemaker_multi_model: bool = option(
+        False,
+        "SageMaker says which models are loaded; --model-control-mode is explicit then.",
+        group="Cloud platforms",
+        also="SAGEMAKER_MULTI_MODEL",
+    )
     sagemaker_thread_count: int = option(
         8, "Threads of SageMaker's calls.", group="Cloud platforms", **_COUNT, acted_on=False
     )

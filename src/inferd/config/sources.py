@@ -61,6 +61,8 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
     chosen |= _read_flags(options, flags)
     if "config" in chosen:
         chosen = _read_file(options, Path(chosen["config"])) | chosen
+    if chosen.get("sagemaker_multi_model"):
+        chosen.setdefault("model_control_mode", "explicit")
     config = ServerConfig(**(vertex_ai_defaults(environ) | chosen))
     check_server_config(config)
     warnings += _without_effect(options, config)

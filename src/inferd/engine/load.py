@@ -57,7 +57,7 @@ from inferd.observe.summary import SummaryCounts
 from inferd.repository.agent import run_agents
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of
-from inferd.repository.local import find_model
+from inferd.repository.local import find_model, renamed_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
@@ -150,6 +150,17 @@ class Loader:
     def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
+
+    def placed(self, name: str, folder: Path) -> FoundModel:
+        """Return the model in `folder`, to be called `name`; one that is broken has its error."""
+        options = self._options
+        return renamed_model(
+            folder,
+            name,
+            options.model_config_name,
+            gpu_count=self._gpu_count,
+            strict=options.disable_auto_complete_config,
+        )
 
     def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
         """Return the one version of a model that a program handed over, to be loaded.
