@@ -41,7 +41,8 @@ class ServerConfig:
 
     model_repository: tuple[str, ...] = option(
         (),
-        "Folder of model folders. May be repeated, and is the same as PATH.",
+        "Folder of model folders, or such a place in a cloud (s3://, gs://, as://). May be "
+        "repeated, and is the same as PATH.",
         group="Models",
         word="PATH",
         aliases=("model-store",),

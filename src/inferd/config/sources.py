@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferd.config.cache import read_cache_config
-from inferd.config.cloud import check_cloud
+from inferd.config.cloud_port import check_cloud
 from inferd.config.host_policy import read_host_policies
 from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of

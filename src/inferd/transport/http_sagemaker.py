@@ -15,7 +15,7 @@ from inferd.errors import InferdError
 from inferd.observe.log import printable
 from inferd.transport.access import Access
 from inferd.transport.failure import FailureLog
-from inferd.transport.http_cloud import CloudCalls
+from inferd.transport.http_cloud_port import CloudCalls
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import Route
 from inferd.transport.http_routes import HttpRoutes, error_answer
