@@ -208,6 +208,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "metrics_config",
         "rate_limit",
         "rate_limit_resource",
+        "model_load_gpu_limit",
         "cache_config",
         "host_policy",
     }

@@ -621,9 +621,9 @@ class ServerConfig:
     )
     model_load_gpu_limit: tuple[str, ...] = option(
         (),
-        "DEVICE:FRACTION of a GPU's memory that may be full for a load. May be repeated.",
+        "DEVICE:FRACTION: a model is not loaded onto a GPU when more of its memory is in use. "
+        "May be repeated.",
         group="Backends, devices and caches",
-        acted_on=False,
     )
 
     # Cloud platforms

@@ -11,6 +11,7 @@ from typing import Any
 
 from inferd.config.cache import read_cache_config
 from inferd.config.cloud_port import check_cloud
+from inferd.config.gpu_limit import read_gpu_limits
 from inferd.config.host_policy import read_host_policies
 from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of
@@ -116,6 +117,7 @@ def check_server_config(config: ServerConfig) -> None:
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
     read_metrics_config(config.metrics_config)
     read_resources(config.rate_limit_resource)
+    read_gpu_limits(config.model_load_gpu_limit)
     read_host_policies(config.host_policy)
     read_cache_config(config.cache_config)
     for text in config.backend_config:

@@ -18,6 +18,7 @@ from inferd.cache.store import Store
 from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
+from inferd.config.gpu_limit import GpuLimits
 from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.host_policy import HostPolicies
 from inferd.config.model import ModelConfig
@@ -51,6 +52,7 @@ from inferd.errors import (
     foreign_text,
 )
 from inferd.observe.custom import CustomMetrics
+from inferd.observe.nvml import Gpus
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
@@ -103,6 +105,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     cache: CacheSettings | None = None
     hold: Hold = NO_HOLD
     host_policies: HostPolicies = msgspec.field(default_factory=dict)
+    gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
 
 
 class Loader:
@@ -129,7 +132,9 @@ class Loader:
         self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
-        self._machine = Machine(self._gpu_count, options.host_policies)
+        self._machine = Machine(
+            self._gpu_count, options.host_policies, options.gpu_limits, Gpus().memory_use
+        )
         self.attempts = Attempts()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
         self._backends: dict[tuple[str, bool], Backend] = {}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.cache import read_cache_config
+from inferd.config.gpu_limit import read_gpu_limits
 from inferd.config.hold import read_hold
 from inferd.config.host_policy import read_host_policies
 from inferd.config.log import LogSettings
@@ -85,6 +86,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
         cache=read_cache_config(config.cache_config, os.environ),
         hold=read_hold(os.environ),
         host_policies=read_host_policies(config.host_policy),
+        gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
     )
 
 
