@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inferd.backends.python.code import code_folders
 from inferd.backends.python.thread import ModelThread
 from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.environment import Environment
@@ -28,7 +29,7 @@ from inferd.backends.worker.parameters import (
     timeout_s,
 )
 from inferd.backends.worker.process import Process, Sizes
-from inferd.backends.worker.supervisor import Plan
+from inferd.backends.worker.supervisor import AHEAD, Plan
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
@@ -156,8 +157,21 @@ class PythonBackend:
             ),
             is_wanted=files.is_wanted,
             timeout_s=timeout_s(config),
+            ahead=_ahead(config),
+            answers_each=True,
             retries=config.parameters.get(RETRY_PARAMETER, "").lower() in ("true", "yes", "1"),
         )
+
+
+def _ahead(config: ModelConfig) -> int:
+    """Return how many executions an instance may be given at once, when they are short.
+
+    One, where another instance may be free sooner, or the time of each is measured from here.
+    """
+    instance_count = sum(
+        max(1, group.count) * max(1, len(group.gpus)) for group in config.instance_group
+    )
+    return 1 if instance_count > 1 or timeout_s(config) else AHEAD
 
 
 def _settings(
@@ -166,7 +180,7 @@ def _settings(
     return {
         "task": task,
         "file": str(files.file),
-        "folder": str(files.folder),
+        "code_folders": [str(folder) for folder in code_folders(files)],
         "version_folder": str(files.version_folder),
         "args": {
             "model_config": json.dumps(to_json(config)),
