@@ -43,6 +43,11 @@ TO_THE_ENGINE_AND_BACK = [
     "execution._size_class",
     "instance.OnnxInstance.execute",
     "instance.OnnxInstance._answer_plain",
+    "bound.Bindings.take",
+    "instance.OnnxInstance._answer_bound",
+    "bound.Bound.run",
+    "instance.OnnxInstance._plain_response",
+    "bound.Bindings.give_back",
     "served.Served.check_response",
     "served._are_named",
     "stats.Counts.add_success",  # every statistic and metric of the request, in one call
