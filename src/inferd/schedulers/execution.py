@@ -118,6 +118,11 @@ class Execution:
         self._home: asyncio.AbstractEventLoop | None = None  # where it is known for good
 
     @property
+    def instances(self) -> Sequence[Instance]:
+        """See Resizable.instances."""
+        return self._instances
+
+    @property
     def pending_count(self) -> int:
         """How many requests no instance has taken yet."""
         return len(self._jobs)

@@ -164,7 +164,7 @@ class Claim:
 
 
 class LimitedInstance:
-    """An instance that waits for its resources before each execution.
+    """The instance `inner`, which waits for its resources before each execution.
 
     Its thread may enter `turn` before, and has them then. One that `works_elsewhere` joins the
     requests of a batch there.
@@ -174,7 +174,7 @@ class LimitedInstance:
     waits = True
 
     def __init__(self, instance: Instance, claim: Claim) -> None:
-        self._instance = instance
+        self.inner = self._instance = instance
         self._claim = self.turn = claim
         self.works_elsewhere = isinstance(instance, AsyncInstance)
 
