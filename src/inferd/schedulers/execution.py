@@ -20,7 +20,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from math import prod
 
 from inferd.config.model import QueuePolicy
@@ -410,7 +410,17 @@ class Execution:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
-        turn = getattr(instance, "turn", nullcontext())
+        turn = getattr(instance, "turn", None)
+
+        def run() -> None:
+            if turn is None:
+                self._run_next(instance, joined)
+                return
+            with turn:
+                self._run_next(instance, joined)
+                while id(instance) not in self._going and self._jobs.has_more():
+                    turn.renew()
+                    self._run_next(instance, joined)
 
         def work() -> None:
             pin(cores)
@@ -419,8 +429,7 @@ class Execution:
                     self._jobs.pass_on()
                     break
                 try:
-                    with turn:
-                        self._run_next(instance, joined)
+                    run()
                 except Unavailable:  # the instance was closed while it waited for its turn
                     continue
             else:
