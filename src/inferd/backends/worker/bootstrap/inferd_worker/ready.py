@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .line import LineClosed
 from .model import full
 
 if TYPE_CHECKING:
@@ -43,8 +41,7 @@ class Deputy(threading.Thread):
     def run(self) -> None:
         """Wait, then work."""
         if not self._back.wait(PATIENCE_S):
-            with contextlib.suppress(LineClosed):  # they will find out as well
-                self._work(self._back.is_set)
+            self._work(self._back.is_set)
 
 
 def ask(model: Any) -> tuple[bool, str]:

@@ -136,17 +136,19 @@ class Worker:
         line, inbox = self.line, self._inbox
         while True:
             line.wait(lambda: inbox or self._is_ending or self._is_asked)
-            if is_relieved():
-                return
             if self._is_asked:
                 self._is_asked = False
-                with Deputy(self._serve_until):
+                with Deputy(self._serve_meanwhile):
                     self._say_ready(ask(self._model))
-            elif inbox:
+            elif inbox and not is_relieved():
                 self._execute()
                 line.release(lazily=True)
             else:
                 return
+
+    def _serve_meanwhile(self, is_relieved: Callable[[], bool]) -> None:
+        with contextlib.suppress(LineClosed):  # who comes back finds out as well
+            self._serve_until(is_relieved)
 
     async def _serve_async(self) -> None:
         loop = asyncio.get_running_loop()
