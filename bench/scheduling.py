@@ -1,6 +1,6 @@
-"""What schedulers cost: each figure is the difference of two named rows of one run.
+"""What schedulers cost: each figure compares two rows that were measured in turns.
 
-    python bench/scheduling.py [--quick] [--seconds 4] [--repeats 3] [--out FILE]
+    python bench/scheduling.py [--quick] [--seconds 1] [--turns 9] [--only latency] [--out FILE]
 
 - A convolutional network with `dynamic_batching {}` against a bare loop of ONNX Runtime at its best
   batch size: CPU time per image, 1 to 64 clients; and the latency of one client against the same
@@ -9,10 +9,14 @@
   scheduler: CPU time per request.
 - An ensemble of three such steps against one of one step: CPU time per further step.
 
-The rows are measured by turns; a figure is made of the medians. Batches on a CPU with few cores
-share them with the load, so CPU time is compared and not requests per second. It is divided by
-what the server's own statistics say was executed, from rest to rest: when the load stops a batch
-is still running, and a bare loop has all its images counted, too.
+Neighbours make a machine slower and faster from one second to the next, by more than what is looked
+for here. So the two rows of a figure are measured right after each other, again and again, which of
+them first by turns, and the figure is the median of what the turns say: of their ratios, or of
+their differences. Half of the turns said something between the two numbers behind it.
+
+Batches on a CPU with few cores share them with the load, so CPU time is compared and not requests
+per second. It is divided by what the server's own statistics say was executed, from rest to rest:
+when the load stops a batch is still running, and a bare loop has all its images counted, too.
 """
 
 import argparse
@@ -28,14 +32,14 @@ from pathlib import Path
 
 import numpy as np
 from batching import MODELS, binary_request
-from cases import Case, Request
+from cases import Case
 from load import Row, measure
 from make_models import ONE_THREAD, write_model
 from servers import HOST, Server, cpu_seconds, run_inferd
 
 HERE = Path(__file__).resolve().parent
-CLIENTS = (1, 4, 16, 64)
 BARE_SIZES = (1, 2, 4, 8, 16)
+MOST_CLIENTS_PER_S = 20
 NO_OP = """backend: "identity"
 max_batch_size: 16
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 }
@@ -48,14 +52,32 @@ LOOK_S, AT_REST_S = 0.3, 0.02
 BATCHED = "dynamic_batching { preferred_batch_size: 16 max_queue_delay_microseconds: 2000 }"
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two rows to compare: `row` is to be at most `limit` above `against`.
+
+    In "%", or in "us" for each of `share` things that the one has more.
+    """
+
+    name: str
+    row: str
+    against: str
+    unit: str
+    limit: float | None
+    field: str = "cpu_us"
+    share: int = 1
+
+
 @dataclass
 class Figure:
-    """The difference of two rows, and the most it should be; `unit` is "us" or "%"."""
+    """The median of what the turns of a pair say, and the quartiles around it."""
 
     name: str
     row: str
     against: str
     value: float
+    low: float
+    high: float
     unit: str
     limit: float | None
 
@@ -64,9 +86,25 @@ class Figure:
         target = "" if self.limit is None else f"at most {self.limit:+g} {self.unit}"
         verdict = "" if self.limit is None else ("met" if self.value <= self.limit else "missed")
         return (
-            f"{self.name:44}{self.value:+8.1f} {self.unit:3}{target:16}{verdict:8}"
-            f"{self.row} - {self.against}"
+            f"{self.name:27}{self.value:+8.1f} {self.unit:3}{self.low:+7.1f} {self.high:+7.1f}  "
+            f"{target:15}{verdict:8}{self.row} - {self.against}"
         )
+
+
+def pairs(best: str) -> list[Pair]:
+    """Return what is compared; `best` is the bare loop that takes least."""
+    found = [
+        Pair("CPU of an image", f"convnet batched, {clients} at once", best, "%", limit)
+        for clients, limit in ((1, None), (4, None), (16, 5.0), (64, 5.0))
+    ]
+    rows = "convnet batched, 1 at once", "convnet alone, 1 at once"
+    found.append(Pair("latency of one client", *rows, "%", 3.0, "p50_us"))
+    rows = "batched, 16 at once", "direct, 16 at once"
+    found.append(Pair("CPU of gathering a request", *rows, "us", 8.0))
+    for clients in (1, 16):
+        rows = f"steps 3, {clients} at once", f"steps 1, {clients} at once"
+        found.append(Pair("CPU of a further step", *rows, "us", 10.0, share=2))
+    return found
 
 
 def ensemble(step_count: int) -> str:
@@ -112,109 +150,111 @@ def executed_count(server: Server, model: str) -> int:
 
 
 class Bench:
-    """What was measured: a list of each field, by the name of its row."""
+    """What was measured: the rows by name, and the figures. `work` is a folder for the models."""
 
-    def __init__(self, seconds: int) -> None:
+    def __init__(self, seconds: int, turns: int, work: Path) -> None:
         self.rows: dict[str, list[Row]] = {}
         self.bare_us: dict[str, list[float]] = {}
+        self.figures: list[Figure] = []
         self._seconds = seconds
-
-    def run(self, repeats: int, work: Path) -> None:
-        """Measure all rows by turns."""
-        file = write_models(work / "models")
+        self._turns = turns
+        self._work = work
+        self._file = write_models(work / "models")
         image = np.random.default_rng(7).random((1, 3, 224, 224), np.float32)
-        images = {
-            name: binary_request(_served(name), {"INPUT": image})
-            for name in ("convnet alone", "convnet batched")
-        }
         number = np.ones((1, 1), np.float32)
-        names = ("direct", "batched", "steps 1", "steps 3")
-        numbers = {name: binary_request(_served(name), {"INPUT0": number}) for name in names}
-        with run_inferd(work / "models", work) as server:
-            for _ in range(repeats):
-                for size in BARE_SIZES:
-                    self.bare_us.setdefault(f"bare {size}", []).append(self._bare(file, size))
-                for clients in CLIENTS:
-                    self._measure(server, "convnet batched", images["convnet batched"], clients)
-                self._measure(server, "convnet alone", images["convnet alone"], 1)
-                for clients in (1, 16):
-                    for name, request in numbers.items():
-                        if (name, clients) != ("batched", 1):  # it would wait for nobody
-                            self._measure(server, name, request, clients)
+        given = {"convnet alone": {"INPUT": image}, "convnet batched": {"INPUT": image}}
+        given |= {name: {"INPUT0": number} for name in ("direct", "batched", "steps 1", "steps 3")}
+        self._requests = {name: binary_request(_served(name), one) for name, one in given.items()}
 
-    def _bare(self, file: Path, size: int) -> float:
-        command = [sys.executable, str(HERE / "bare_onnx.py"), str(file)]
-        command += [str(self._seconds / 2), str(size)]
-        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    def run(self, only: str) -> None:
+        """Measure the figures whose name has `only` in it."""
+        best = f"bare {BARE_SIZES[0]}"
+        if any(only in pair.name for pair in pairs(best) if pair.against == best):
+            best = self._best_bare()
+        with run_inferd(self._work / "models", self._work) as server:
+            for name, request in self._requests.items():  # caches and threads as they will be
+                measure(server, Case("bin", "scheduling"), [request], 4, 1)
+                executed_count(server, _served(name))
+            for pair in pairs(best):
+                if only in pair.name:
+                    self.figures.append(self._compare(server, pair))
 
-    def _measure(self, server: Server, name: str, request: Request, clients: int) -> None:
-        count_before = executed_count(server, _served(name))
+    def _best_bare(self) -> str:
+        """Return the bare loop that takes least of the turns' first."""
+        names = [f"bare {size}" for size in BARE_SIZES]
+        shares: dict[str, list[float]] = {name: [] for name in names}
+        for _ in range(self._turns):
+            turn = {name: self._bare(name) for name in names}
+            for name, used in turn.items():
+                shares[name].append(used / turn[names[0]])
+        return min(names, key=lambda name: statistics.median(shares[name]))
+
+    def _compare(self, server: Server, pair: Pair) -> Figure:
+        said = []
+        for number in range(self._turns):
+            order = (pair.row, pair.against)[:: -1 if number % 2 else 1]
+            turn = {name: self._measure(server, name, pair.field) for name in order}
+            row, against = turn[pair.row], turn[pair.against]
+            is_share = pair.unit == "%"
+            said.append(100 * (row / against - 1) if is_share else (row - against) / pair.share)
+        value = statistics.median(said)
+        low, _, high = statistics.quantiles(said, n=4) if len(said) > 1 else (value,) * 3
+        return Figure(pair.name, pair.row, pair.against, value, low, high, pair.unit, pair.limit)
+
+    def _measure(self, server: Server, name: str, field: str) -> float:
+        if name.startswith("bare"):
+            return self._bare(name)
+        label, _, clients = name.removesuffix(" at once").partition(", ")
+        count_before = executed_count(server, _served(label))
         before = cpu_seconds(server.pid)
-        row, _ = measure(server, Case("bin", "scheduling"), [request], clients, self._seconds)
-        count = executed_count(server, _served(name)) - count_before
+        case, requests = Case("bin", "scheduling"), [self._requests[label]]
+        # Of many clients each is to be answered a few times.
+        seconds = max(self._seconds, int(clients) // MOST_CLIENTS_PER_S)
+        row, _ = measure(server, case, requests, int(clients), seconds)
+        count = executed_count(server, _served(label)) - count_before
         used = cpu_seconds(server.pid) - before
         row = replace(row, cpu_us=used / max(1, count) * 1e6, requests=count)
-        self.rows.setdefault(f"{name}, {clients} at once", []).append(row)
+        self.rows.setdefault(name, []).append(row)
+        return float(getattr(row, field))
 
-    def median(self, name: str, field: str) -> float:
-        """Return the median of a row's field, `cpu_us` or `p50_us`."""
-        if name in self.bare_us:
-            return statistics.median(self.bare_us[name])
-        return statistics.median(getattr(row, field) for row in self.rows[name])
-
-    def figures(self) -> list[Figure]:
-        """Return all differences."""
-        best = min(self.bare_us, key=lambda name: self.median(name, "cpu_us"))
-        found = []
-        for clients in CLIENTS:
-            limit = 5.0 if clients >= 16 else None
-            row = f"convnet batched, {clients} at once"
-            found.append(self._share("CPU of an image", row, best, "cpu_us", limit))
-        rows = "convnet batched, 1 at once", "convnet alone, 1 at once"
-        found.append(self._share("latency of one client", *rows, "p50_us", 3.0))
-        rows = "batched, 16 at once", "direct, 16 at once"
-        found.append(self._difference("CPU of gathering a request", *rows, 1, 8.0))
-        for clients in (1, 16):
-            rows = f"steps 3, {clients} at once", f"steps 1, {clients} at once"
-            found.append(self._difference("CPU of a further step", *rows, 2, 10.0))
-        return found
-
-    def _share(self, name: str, row: str, against: str, field: str, limit: float | None) -> Figure:
-        value = 100 * (self.median(row, field) / self.median(against, field) - 1)
-        return Figure(name, row, against, value, "%", limit)
-
-    def _difference(
-        self, name: str, row: str, against: str, share: int, limit: float | None
-    ) -> Figure:
-        value = (self.median(row, "cpu_us") - self.median(against, "cpu_us")) / share
-        return Figure(name, row, against, value, "us", limit)
+    def _bare(self, name: str) -> float:
+        size = name.removeprefix("bare ")
+        command = [sys.executable, str(HERE / "bare_onnx.py"), str(self._file)]
+        command += [str(self._seconds / 2), size]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        self.bare_us.setdefault(name, []).append(float(text))
+        return float(text)
 
 
 def main() -> int:
     """Measure, print, and write all figures as JSON if asked; return 1 for answers that failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="1 s a row, once")
-    parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="3 turns of 1 s")
+    parser.add_argument("--seconds", type=int, default=1, help="how long one row of a turn takes")
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--only", default="", help="measure the figures with this in their name")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    bench = Bench(1 if given.quick else given.seconds)
     with tempfile.TemporaryDirectory() as work:
-        bench.run(1 if given.quick else given.repeats, Path(work))
-    print(f"{'row':32}{'CPU us':>9}{'p50 us':>9}{'req/s':>9}")
-    for name in bench.bare_us:
-        print(f"{name:32}{bench.median(name, 'cpu_us'):9.1f}")
+        turns = 3 if given.quick else given.turns
+        bench = Bench(1 if given.quick else given.seconds, turns, Path(work))
+        bench.run(given.only)
+    print(f"{'row, median':32}{'CPU us':>9}{'p50 us':>9}{'req/s':>9}")
+    for name, used in bench.bare_us.items():
+        print(f"{name:32}{statistics.median(used):9.1f}")
     for name, rows in bench.rows.items():
-        fields = [bench.median(name, field) for field in ("cpu_us", "p50_us", "requests_per_s")]
+        fields = [
+            statistics.median(getattr(row, field) for row in rows)
+            for field in ("cpu_us", "p50_us", "requests_per_s")
+        ]
         mark = " busy" * any(row.is_noisy for row in rows) + " BAD" * any(row.bad for row in rows)
         print(f"{name:32}" + "".join(f"{field:9.1f}" for field in fields) + mark)
     print()
-    figures = bench.figures()
-    for figure in figures:
+    for figure in bench.figures:
         print(figure)
     if given.out:
         document = {
-            "figures": [asdict(figure) for figure in figures],
+            "figures": [asdict(figure) for figure in bench.figures],
             "rows": {name: [asdict(row) for row in rows] for name, rows in bench.rows.items()},
             "bare_us": bench.bare_us,
         }

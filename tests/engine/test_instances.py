@@ -117,6 +117,19 @@ async def test_more_instances_are_opened_beside_those_there_are(stage, ask, more
 
 @pytest.mark.parametrize("more", ["", "dynamic_batching {}", "sequence_batching {}"])
 @run
+async def test_the_scheduler_knows_which_instances_take_part(stage, more):
+    it = stage(model(group(1), more))
+    async with engine_on(it.root) as engine:
+        for count in (1, 3, 2):
+            it.write(model(group(count), more))
+            await engine.load(LoadRequest("m"))
+            [served] = engine._catalog.served("m")
+            await until(lambda served=served, n=count: len(served.scheduler.instances) == n)
+            assert served.instances.remote() == []
+
+
+@pytest.mark.parametrize("more", ["", "dynamic_batching {}", "sequence_batching {}"])
+@run
 async def test_fewer_instances_close_the_others(stage, more):
     it = stage(model(group(3), more))
     async with engine_on(it.root) as engine:

@@ -186,7 +186,25 @@ async def test_a_step_is_told_what_the_client_said():
     [told] = models.asked
     assert (told.id, told.model, told.version) == ("an id", "a", "")
     assert {name: getattr(told, name) for name in said} == said
-    assert [one.name for one in told.outputs] == ["O"]
+    assert told.outputs == []  # all there are
+
+
+@run
+async def test_of_a_steps_outputs_those_are_wanted_that_have_a_place():
+    splits = model("splits", ("i",), ("P", "O", "Q"))
+    models = Models(splits=lambda i: {"P": i, "O": i, "Q": i})
+    read = {"i": "X"}, {"O": "Y", "P": "Z"}
+    e = model("e", ("X",), ("Y", "Z"))
+    config = ModelConfig(
+        "e",
+        input=e.input,
+        output=e.output,
+        ensemble_scheduling=EnsembleScheduling((EnsembleStep("splits", -1, *read),)),
+    )
+    scheduler = EnsembleScheduler(Plan(config, [splits]), models, Counts())
+    assert values(await scheduler.run(ask())) == {"Y": [1, 2, 3], "Z": [1, 2, 3]}
+    [told] = models.asked
+    assert [one.name for one in told.outputs] == ["P", "O"]  # in the model's order
 
 
 @run
@@ -222,7 +240,7 @@ async def test_an_optional_input_that_is_missing_is_missing_to_the_step():
     )
     assert values(await scheduler.run(ask("X"))) == {"Y": [1, 2, 3]}
     assert values(await scheduler.run(ask("X", "W"))) == {"Y": [1, 2, 3], "Z": [1, 2, 3]}
-    assert [[one.name for one in asked.outputs] for asked in models.asked] == [[], ["O", "P"]]
+    assert [[one.name for one in asked.outputs] for asked in models.asked] == [[], []]
 
 
 @run

@@ -99,6 +99,17 @@ def test_threads_end_when_told_though_jobs_left_meanwhile(job_of):
     assert not jobs.wait()
 
 
+def test_a_thread_that_has_more_to_do_hears_of_it_and_of_its_end_later(job_of):
+    jobs = JobQueue()
+    assert not jobs.has_more()
+    jobs.put(job_of("a"))
+    jobs.end()
+    assert jobs.has_more()
+    assert taken(jobs) == ["a"]
+    assert not jobs.has_more()
+    assert not jobs.wait()  # the end is still to come
+
+
 def test_ten_thousand_jobs_that_came_and_left_leave_nothing(job_of):
     jobs = JobQueue()
     for _ in range(10_000):

@@ -1,3 +1,4 @@
+import asyncio
 import threading
 from queue import SimpleQueue
 
@@ -6,7 +7,9 @@ import pytest
 from inferd.config.model import RateLimiter as Wanted
 from inferd.config.model import RateLimiterResource
 from inferd.core.interfaces import Placement
+from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InvalidConfig, Unavailable
+from inferd.schedulers.execution import Execution
 from inferd.schedulers.limiter import RateLimiter, limited
 
 PATIENCE_S = 30
@@ -314,3 +317,38 @@ def test_a_refused_instance_leaves_nothing():
     claim.leave()
     claim.leave()
     assert limiter._claims == []
+
+
+def test_instances_with_much_to_do_take_turns_as_their_priorities_say():
+    limiter = RateLimiter({("R", None): 1})
+    order = []
+
+    class Named(Runs):
+        """One whose first run waits until another asks for its resource."""
+
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+        def execute(self, requests):
+            while not order and not limiter._waiting:
+                threading.Event().wait(0.001)
+            order.append(self.name)
+            return [InferResponse(self.name, "1") for _ in requests]
+
+    async def test():
+        executions = []
+        for name, priority in (("often", 1), ("seldom", 3)):
+            instance = limited(Named(name), limiter.enter(name, place(priority=priority, R=1)))
+            executions.append(Execution(name, [instance], may_run_inline=False))
+        await asyncio.gather(
+            *(one.run_in_thread((InferRequest("m"),)) for _ in range(9) for one in executions)
+        )
+        for one in executions:
+            await one.close(PATIENCE_S)
+
+    asyncio.run(test())
+    # Who began did so before the other asked; then a run of the one counts three of the other's.
+    began = order.index("seldom")
+    expected = ["often"] * (3 - began) + ["seldom"] + ["often"] * 3 + ["seldom"]
+    assert order[began + 1 :][: len(expected)] == expected

@@ -60,6 +60,16 @@ def test_data_decides_the_order():
     assert numbers(plan(link("t", "u"), link("u", "Y"), link("X", "t")).steps) == [2, 0, 1]
 
 
+def test_steps_that_each_read_from_the_one_before_are_a_chain():
+    assert plan(link("X", "Y")).is_chain
+    assert plan(link("t", "u"), link("u", "Y"), link("X", "t")).is_chain
+    add = model(takes=("A", "B"))
+    assert plan(link("X", "t"), (add, {"A": "X", "B": "t"}, {"O": "Y"})).is_chain
+    two = model("e", takes=("X",), gives=("Y", "Z"))
+    assert not plan(link("X", "Y"), link("X", "Z"), e=two).is_chain
+    assert not plan(link("X", "t"), link("t", "Y"), link("t", "Z"), e=two).is_chain
+
+
 def test_one_tensor_may_be_read_by_many():
     add = model(takes=("A", "B"), gives=("O", "unused"))
     found = plan(link("X", "t"), (add, {"A": "t", "B": "t"}, {"O": "Y"}))

@@ -300,6 +300,18 @@ def test_of_one_kind_an_instance_goes_when_it_is_done_though_another_kind_is_fre
     asyncio.run(go())
 
 
+def test_of_free_instances_the_newest_goes():
+    async def go():
+        one, two, three = Elsewhere(), Elsewhere(), Elsewhere()
+        execution = RemoteExecution("m", [one, two, three])
+        execution.shrink()
+        assert three.is_closed and not (one.is_closed or two.is_closed)
+        assert execution.instances == [one, two]
+        await execution.close(5)
+
+    asyncio.run(go())
+
+
 def test_what_may_not_wait_long_or_what_others_wait_for_is_not_given_ahead():
     async def test():
         one = Elsewhere(room=3)

@@ -234,6 +234,11 @@ class Opened(NamedTuple):
 class Resizable(Protocol):
     """What can get more instances, and do with fewer, while it runs requests."""
 
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """Those that take part now."""
+        ...
+
     def grow(self, instance: Opened) -> None:
         """Let `instance` take part from now on."""
         ...

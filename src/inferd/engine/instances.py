@@ -4,6 +4,7 @@ Where only the counts in instance_group change, a version goes on as it is: it g
 or closes some. Its other instances, what waits, sequences and statistics stay.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -15,6 +16,7 @@ from inferd.config.gpu_limit import GpuLimits
 from inferd.config.host_policy import HostPolicies
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import (
+    AsyncInstance,
     Backend,
     DecoupledInstance,
     Instance,
@@ -144,12 +146,19 @@ class Instances:
         """Make the change; nothing here waits."""
         scheduler = self.scheduler
         assert isinstance(scheduler, Resizable)
+        for one in remote_of([one.alone for one in change.opened]):
+            one.attach(asyncio.get_running_loop())
         for one in change.opened:
             scheduler.grow(one)
         are_alike = len(set(map(_kind, (*self.places, *change.places)))) == 1
         for kind in change.closing:
             scheduler.shrink(None if are_alike else kind)
         self.places = change.places
+
+    def remote(self) -> list[AsyncInstance]:
+        """Return those that work elsewhere, of all that take part now."""
+        scheduler = self.scheduler
+        return remote_of(scheduler.instances) if isinstance(scheduler, Resizable) else []
 
     def _opened(self, places: Sequence[Placement]) -> list[Opened]:
         config = self._config
@@ -172,6 +181,12 @@ class Instances:
             warm_up(config, instances if config.decoupled else together, self._samples)
             undo.pop_all()
         return pairs
+
+
+def remote_of(instances: Sequence[Instance]) -> list[AsyncInstance]:
+    """Return those of `instances` that work elsewhere, be it under a rate limiter."""
+    inner = [getattr(instance, "inner", instance) for instance in instances]
+    return [instance for instance in inner if isinstance(instance, AsyncInstance)]
 
 
 def is_resized(before: ModelConfig, after: ModelConfig) -> bool:

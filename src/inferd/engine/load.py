@@ -25,7 +25,6 @@ from inferd.config.model import ModelConfig
 from inferd.config.platform import is_python_based, reported_platform
 from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
-    AsyncInstance,
     Backend,
     ConnectedBackend,
     GivenModel,
@@ -39,7 +38,7 @@ from inferd.core.interfaces import (
 from inferd.engine.attempt import Attempt, Attempts
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
-from inferd.engine.instances import Instances, Machine, Resize
+from inferd.engine.instances import Instances, Machine, Resize, remote_of
 from inferd.engine.lookup import backend_named, python_based
 from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.engine.served import Served
@@ -242,9 +241,8 @@ class Loader:
             platform = reported_platform(config)
             served = Served(config, version, platform, scheduler, counts=counts, labels=labels)
             undo.pop_all()
-        served.remote = [one for one in alone if isinstance(one, AsyncInstance)]
-        for instance in served.remote:
-            if self._loop is not None:
+        if self._loop is not None:
+            for instance in remote_of(alone):
                 self._loop.call_soon_threadsafe(instance.attach, self._loop)
         served.instances = instances
         served.is_lax = getattr(backend, "lax", False)

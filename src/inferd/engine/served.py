@@ -98,7 +98,6 @@ class Served:
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
-        self.remote: Sequence[AsyncInstance] = ()
         self.nesting = 0
         self.run_count = 1
         self.way: tuple[str, ...] = ()
@@ -131,12 +130,15 @@ class Served:
     @property
     def trouble(self) -> str:
         """Why it runs no requests for some time, though it is loaded; "" when it does."""
-        troubles = [instance.trouble for instance in self.remote]
+        troubles = [instance.trouble for instance in self._remote()]
         return troubles[0] if troubles and all(troubles) else ""
 
     async def says_ready(self) -> bool:
         """Return whether all its instances that can be asked call themselves ready."""
-        return all(await asyncio.gather(*(one.says_ready() for one in self.remote)))
+        return all(await asyncio.gather(*(one.says_ready() for one in self._remote())))
+
+    def _remote(self) -> Sequence[AsyncInstance]:
+        return self.instances.remote() if self.instances is not None else ()
 
     def inputs(self) -> list[TensorMetadata]:
         """Return the inputs as V2 metadata, batch dim included."""

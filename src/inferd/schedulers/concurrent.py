@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 
-from inferd.core.interfaces import ConcurrentInstance, Opened
+from inferd.core.interfaces import ConcurrentInstance, Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded, Unavailable
 from inferd.observe.stats import Counts
@@ -87,6 +87,11 @@ class ConcurrentScheduler:
                 await asyncio.wait_for(self._idle.wait(), timeout_s)
         closes = [asyncio.to_thread(place.instance.close) for place in self._places]
         await asyncio.gather(*closes, *self._closing)
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """See Resizable.instances."""
+        return [place.instance for place in self._places if not place.is_leaving]
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""

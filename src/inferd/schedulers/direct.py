@@ -1,8 +1,8 @@
 """No queue of its own: each request runs alone, as soon as an instance is free."""
 
-from collections.abc import AsyncGenerator, Hashable
+from collections.abc import AsyncGenerator, Hashable, Sequence
 
-from inferd.core.interfaces import Opened
+from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
@@ -58,6 +58,11 @@ class DirectScheduler:
         """See Scheduler.stream."""
         level = self._levels.of(request)
         return self._execution.stream(request, self._levels.policy(level), level)
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """See Resizable.instances."""
+        return self._execution.instances
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from inferd.core.interfaces import Opened
+from inferd.core.interfaces import Instance, Opened
 from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Overloaded
@@ -93,6 +93,11 @@ class DynamicScheduler(QueueingScheduler):
         finally:
             del done
         return response
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """See Resizable.instances."""
+        return self._execution.instances
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow."""

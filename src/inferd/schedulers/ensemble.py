@@ -9,8 +9,8 @@ The answers of a decoupled step come out in its order, though some may be worked
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -66,17 +66,25 @@ class EnsembleScheduler:
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises what a step raises, with the step and its tensors named."""
-        with self._counted(request) as run:
+        self._begin(request)
+        try:
+            run = _Run(request, self._inputs(request))
             await self._run_steps(run, self._plan.needed(request.outputs))
             return self._answer(run)
+        finally:
+            self._end(request)
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
-        with self._counted(request) as run:
+        self._begin(request)
+        try:
+            run = _Run(request, self._inputs(request))
             stages = self._plan.stages(self._plan.needed(request.outputs))
             async with aclosing(self._answers(run, stages)) as answers:
                 async for answer in answers:
                     yield answer
+        finally:
+            self._end(request)
 
     async def close(self, timeout_s: float) -> None:
         """See Scheduler.close."""
@@ -86,8 +94,8 @@ class EnsembleScheduler:
         if self._ended is not None:
             await asyncio.wait((self._ended,), timeout=timeout_s)
 
-    @contextmanager
-    def _counted(self, request: InferRequest) -> Iterator[_Run]:
+    def _begin(self, request: InferRequest) -> None:
+        """Count a request. Raises Unavailable, and Overloaded when too many run."""
         name = self._plan.name
         if self._is_closed:
             msg = f"model '{name}' is being unloaded"
@@ -97,13 +105,12 @@ class EnsembleScheduler:
             raise Overloaded(msg)
         self._running_count += 1
         request.started_ns = self._clock()
-        try:
-            yield _Run(request, self._inputs(request))
-        finally:
-            request.ended_ns = self._clock()
-            self._running_count -= 1
-            if self._ended is not None and not self._running_count and not self._ended.done():
-                self._ended.set_result(None)
+
+    def _end(self, request: InferRequest) -> None:
+        request.ended_ns = self._clock()
+        self._running_count -= 1
+        if self._ended is not None and not self._running_count and not self._ended.done():
+            self._ended.set_result(None)
 
     # --- what goes in and comes out ---
 
@@ -142,6 +149,17 @@ class EnsembleScheduler:
 
     async def _run_steps(self, run: _Run, steps: Sequence[Step]) -> None:
         """Run `steps`, each as soon as it can; what the first that fails raises ends all."""
+        if not self._plan.is_chain:
+            await self._run_side_by_side(run, steps)
+            return
+        since_ns = self._clock()
+        for step in steps:
+            await self._run_step(run, step)
+            if (now_ns := self._clock()) - since_ns > BREATH_NS:
+                await asyncio.sleep(0)  # it may all have been on the event loop
+                since_ns = now_ns
+
+    async def _run_side_by_side(self, run: _Run, steps: Sequence[Step]) -> None:
         order = Order(steps)
         ready = order.first
         since_ns = self._clock()
@@ -154,7 +172,7 @@ class EnsembleScheduler:
                     await self._run_step(run, step)
                     ready = order.after(step)
                     if (now_ns := self._clock()) - since_ns > BREATH_NS:
-                        await asyncio.sleep(0)  # it may all have been on the event loop
+                        await asyncio.sleep(0)
                         since_ns = now_ns
                     continue
                 for step in ready:

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from math import prod
 
 from inferd.config.model import QueuePolicy
@@ -116,6 +116,11 @@ class Execution:
         self._job_count = 0  # those that wait or run
         self._is_closed = False
         self._home: asyncio.AbstractEventLoop | None = None  # where it is known for good
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """See Resizable.instances."""
+        return self._instances
 
     @property
     def pending_count(self) -> int:
@@ -405,7 +410,17 @@ class Execution:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
 
-        turn = getattr(instance, "turn", nullcontext())
+        turn = getattr(instance, "turn", None)
+
+        def run() -> None:
+            if turn is None:
+                self._run_next(instance, joined)
+                return
+            with turn:
+                self._run_next(instance, joined)
+                while id(instance) not in self._going and self._jobs.has_more():
+                    turn.renew()
+                    self._run_next(instance, joined)
 
         def work() -> None:
             pin(cores)
@@ -414,8 +429,7 @@ class Execution:
                     self._jobs.pass_on()
                     break
                 try:
-                    with turn:
-                        self._run_next(instance, joined)
+                    run()
                 except Unavailable:  # the instance was closed while it waited for its turn
                     continue
             else:

@@ -242,6 +242,16 @@ class JobQueue:
         """Wait, in a thread, until there may be a job; False: the thread is to end."""
         return self._signals.get()
 
+    def has_more(self) -> bool:
+        """Tell, in a thread, whether there may be a job, which is then as if waited for."""
+        try:
+            if self._signals.get_nowait():
+                return True
+        except queue.Empty:
+            return False
+        self._signals.put(False)
+        return False
+
     def take(self) -> Job | None:
         """Take the next job, None if it has left."""
         for line in self._order:

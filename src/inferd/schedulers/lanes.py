@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from collections.abc import Sequence as Several
 
-from inferd.core.interfaces import Opened
+from inferd.core.interfaces import Instance, Opened
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.live import LiveSequence, Step
 from inferd.schedulers.slots import Slots
@@ -42,6 +42,12 @@ class Lanes:
     def all(self) -> list[Lane]:
         """Return all that are there, those that are to go among them."""
         return list(self._lanes.values())
+
+    @property
+    def instances(self) -> list[Instance]:
+        """Those that may get sequences."""
+        staying = [lane.execution for lane in self._lanes.values() if not lane.is_leaving]
+        return [instance for execution in staying for instance in execution.instances]
 
     def some_execution(self) -> Execution:
         """Return the execution of any."""

@@ -72,24 +72,43 @@ class RateLimiter:
     def acquire(self, claim: "Claim") -> None:
         """Wait until all that `claim` needs is free, and take it. Raises Unavailable if it left."""
         with self._changed:
-            claim.number = next(self._numbers)
-            self._waiting.append(claim)
-            self._grant()
-            while not claim.is_granted and not claim.has_left:
-                self._changed.wait()
-            if not claim.is_granted:
-                self._waiting.remove(claim)
-                msg = "the model was unloaded while it waited for its resources"
-                raise Unavailable(msg)
+            self._wait(claim)
 
     def release(self, claim: "Claim") -> None:
         """Give back what `claim` took."""
         with self._changed:
-            for pool, needed in claim.needs.items():
-                self._taken[pool] -= needed
-            claim.is_granted = False
-            claim.runs += claim.weight
+            self._give_back(claim)
             self._grant()
+
+    def renew(self, claim: "Claim") -> None:
+        """Release and acquire: who asks for it, too, and is to run first, runs in between.
+
+        `claim` itself is among those who ask: after a mere release it would always come too late.
+        Raises as `acquire` does.
+        """
+        with self._changed:
+            self._give_back(claim)
+            self._wait(claim)
+
+    def _wait(self, claim: "Claim") -> None:
+        claim.number = next(self._numbers)
+        self._waiting.append(claim)
+        self._grant()
+        while not claim.is_granted and not claim.has_left:
+            self._changed.wait()
+        if not claim.is_granted:
+            self._waiting.remove(claim)
+            msg = "the model was unloaded while it waited for its resources"
+            raise Unavailable(msg)
+
+    def _give_back(self, claim: "Claim") -> None:
+        """Take back what `claim` has, and count its run; nothing, if it left in between."""
+        if not claim.is_granted:
+            return
+        for pool, needed in claim.needs.items():
+            self._taken[pool] -= needed
+        claim.is_granted = False
+        claim.runs += claim.weight
 
     def _grant(self) -> None:
         """Let those run whose turn it is."""
@@ -158,13 +177,17 @@ class Claim:
         if not self._depth:
             self._limiter.release(self)
 
+    def renew(self) -> None:
+        """Let those have it whose turn is before its next one. Raises Unavailable."""
+        self._limiter.renew(self)
+
     def leave(self) -> None:
         """Let the limiter forget it."""
         self._limiter.leave(self)
 
 
 class LimitedInstance:
-    """An instance that waits for its resources before each execution.
+    """The instance `inner`, which waits for its resources before each execution.
 
     Its thread may enter `turn` before, and has them then. One that `works_elsewhere` joins the
     requests of a batch there.
@@ -174,7 +197,7 @@ class LimitedInstance:
     waits = True
 
     def __init__(self, instance: Instance, claim: Claim) -> None:
-        self._instance = instance
+        self.inner = self._instance = instance
         self._claim = self.turn = claim
         self.works_elsewhere = isinstance(instance, AsyncInstance)
 

@@ -26,8 +26,8 @@ class Step(NamedTuple):
     """A call of another model, the `number`th of the configuration; version "" is its latest.
 
     `inputs` are pairs of its input's name and the ensemble's tensor, `outputs` go from its
-    output's name to the tensor. `wanted` asks for just these outputs. `depth` counts the decoupled
-    steps that its inputs come through.
+    output's name to the tensor. `wanted` asks for just these outputs, [] for all that the model
+    has. `depth` counts the decoupled steps that its inputs come through.
     """
 
     number: int
@@ -95,7 +95,9 @@ class _End(NamedTuple):
 class Plan:
     """What is to be run for a request to the ensemble; `steps` stand in an order that works.
 
-    `config` is the ensemble's, `models` are those of the models its steps call, one each. Raises
+    `config` is the ensemble's, `models` are those of the models its steps call, one each. Where the
+    plan `is_chain` each step reads from the one before it, so there is never a choice of what runs;
+    the same goes for those of its steps that are `needed`, and for each of the `stages`. Raises
     InvalidConfig when they do not fit together.
     """
 
@@ -120,6 +122,7 @@ class Plan:
         self._check_tensors(config)
         ordered = self._in_order(called)
         self.steps = self._with_depths(ordered)
+        self.is_chain = all(map(_reads, self.steps[1:], self.steps))
 
     def needed(self, outputs: Sequence[WantedOutput]) -> Sequence[Step]:
         """Return the steps that `outputs` hang on, all for none named, in order."""
@@ -279,9 +282,18 @@ class Plan:
 
 def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:
     version = "" if step.model_version == LATEST else str(step.model_version)
-    wanted = [WantedOutput(name) for name in step.output_map]
+    # In the model's own order, which the check of a request then need not find.
+    wanted = [WantedOutput(one.name) for one in model.output if one.name in step.output_map]
+    if len(wanted) == len(model.output):
+        wanted = []
     inputs = tuple(step.input_map.items())
     return Step(number, step.model_name, version, inputs, step.output_map, wanted, model.decoupled)
+
+
+def _reads(step: Step, other: Step) -> bool:
+    """Tell whether `step` reads something that `other` writes."""
+    written = other.outputs.values()
+    return any(outer in written for _, outer in step.inputs)
 
 
 def _end(

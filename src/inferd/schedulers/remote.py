@@ -42,6 +42,11 @@ class RemoteExecution(Execution):
         for instance in instances:
             instance.on_change = self._advance
 
+    @property
+    def instances(self) -> Sequence[AsyncInstance]:
+        """See Resizable.instances."""
+        return self._remote
+
     def run_inline(self, requests: Sequence[InferRequest]) -> None:
         """See Execution.run_inline: nothing runs on the event loop."""
         del requests
@@ -112,13 +117,13 @@ class RemoteExecution(Execution):
         self._advance()
 
     def shrink(self, kind: Hashable = None) -> None:
-        """See Resizable.shrink. One that is free goes at once."""
+        """See Resizable.shrink. One that is free goes at once, the newest of these."""
         some = [one for one in self._remote if kind is None or self.kinds.get(id(one)) == kind]
         if self.instance_count == 1 or self._is_closed or not some:
             return
         self.instance_count -= 1
         busy = set(map(id, self._running.values()))
-        going = next((one for one in some if id(one) not in busy), some[-1])
+        going = next((one for one in reversed(some) if id(one) not in busy), some[-1])
         self._remote = [one for one in self._remote if one is not going]
         self._leaving.append(going)
         self._let_go_if_done(going)

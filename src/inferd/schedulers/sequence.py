@@ -42,7 +42,7 @@ from functools import partial
 from typing import NamedTuple
 
 from inferd.config.hold import NO_HOLD, Hold
-from inferd.core.interfaces import Opened
+from inferd.core.interfaces import Instance, Opened
 from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse, Round, Sequence
 from inferd.errors import BackendFailed, Cancelled, InferdError, InvalidRequest, Unavailable
@@ -171,6 +171,11 @@ class SequenceScheduler(QueueingScheduler):
         await self._lanes.close(timeout_s)
 
     # --- more instances, and fewer ---
+
+    @property
+    def instances(self) -> Several[Instance]:
+        """See Resizable.instances."""
+        return self._lanes.instances
 
     def grow(self, instance: Opened) -> None:
         """See Resizable.grow. Those in the backlog get its slots."""

@@ -1,5 +1,6 @@
 """Models that are broken, and what becomes of those who ask them, and of everybody else."""
 
+import contextlib
 import json
 import os
 import signal
@@ -223,6 +224,20 @@ def test_requests_that_come_while_a_worker_starts_again_wait_for_it(serve, event
             eventually(partial(is_reaped, pid))
             [new] = asked.ask("victim", "grpc", IN=ZERO)["OUT"]
             assert new != pid
+
+
+@pytest.mark.slow
+def test_a_worker_with_a_rate_limiter_is_started_again_too(serve, eventually):
+    limiter = 'instance_group { rate_limiter { resources { name: "R" count: 1 } } }'
+    with serve({"rate_limit": "execution_count"}, victim=(PID, ONE_CONFIG + limiter)) as asked:
+        [pid] = asked.ask("victim", IN=ZERO)["OUT"]
+        os.kill(pid, signal.SIGKILL)
+
+        def another():
+            with contextlib.suppress(InferenceServerException):
+                return asked.ask("victim", "grpc", IN=ZERO)["OUT"].tolist()
+
+        assert eventually(another) != [pid]
 
 
 def test_a_lost_request_runs_once_more_where_the_model_allows_it(serve):

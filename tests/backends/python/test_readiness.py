@@ -88,3 +88,60 @@ def test_one_instance_that_is_not_ready_is_enough(serve):
 def test_a_model_that_does_not_say_in_five_seconds_is_not_ready(serve):
     with serve(m=SAYS.format("threading.Event().wait()")) as asked:
         assert asked.grpc.is_model_ready("m") is False
+
+
+LATER = SAYS.format("return self.name.endswith('_0')") + (
+    "        def initialize(self, args):\n            self.name = args['model_instance_name']\n"
+)
+GROUP = "instance_group {{ count: {} {} }}\n"
+LIMITED = 'rate_limiter { resources { name: "R" count: 1 } }'
+
+
+@pytest.mark.parametrize("limiter", ["", LIMITED])
+def test_an_instance_that_came_later_is_asked_and_one_that_has_gone_is_not(
+    serve, models, eventually, limiter
+):
+    options = {"rate_limit": "execution_count", "model_control_mode": "explicit"}
+    options["load_model"] = ("m",)
+    with serve(options, m=(LATER, ONE_CONFIG + GROUP.format(1, limiter))) as asked:
+        assert asked.http.is_model_ready("m") is True
+        for count, is_ready in ((2, False), (1, True)):
+            models().joinpath("m", "config.pbtxt").write_text(
+                'backend: "python"\n' + ONE_CONFIG + GROUP.format(count, limiter)
+            )
+            asked.http.load_model("m")
+            eventually(lambda is_ready=is_ready: asked.http.is_model_ready("m") is is_ready)
+        assert asked.ask("m", IN=NUMBERS)["OUT"].tolist() == [0]
+
+
+def test_a_model_with_a_rate_limiter_is_asked(serve):
+    source = SAYS.format("return False")
+    with serve(
+        {"rate_limit": "execution_count"}, m=(source, ONE_CONFIG + GROUP.format(1, LIMITED))
+    ) as asked:
+        assert asked.http.is_model_ready("m") is False
+        assert asked.ask("m", IN=NUMBERS)["OUT"].tolist() == [0]
+
+
+def test_a_model_that_never_says_whether_it_is_ready_serves(serve):
+    with serve(m=SAYS.format("threading.Event().wait()")) as asked:
+        assert asked.grpc.is_model_ready("m") is False
+        assert asked.ask("m", IN=NUMBERS)["OUT"].tolist() == [0]
+
+
+def test_a_model_that_says_it_late_is_ready_then(serve, eventually):
+    source = """
+        import threading
+        class TritonPythonModel:
+            said = threading.Event()
+            def execute(self, requests):
+                self.said.set()
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, np.int32))])]
+            def is_ready(self):
+                return self.said.wait()
+    """
+    with serve(m=source) as asked:
+        assert asked.grpc.is_model_ready("m") is False
+        for _ in range(3):  # the second thread goes on when the first is back
+            assert asked.ask("m", IN=NUMBERS)["OUT"].tolist() == [0]
+        eventually(lambda: asked.grpc.is_model_ready("m"))

@@ -4,11 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .model import full
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 1.0
+"""So long requests wait for a model that is asked; then they run beside its is_ready."""
+
+
+class Deputy(threading.Thread):
+    """Does `work` while whoever entered it is away for longer than PATIENCE_S.
+
+    `work` is called with a function that tells whether they are back: then it is to end, and
+    leaving waits until it has.
+    """
+
+    def __init__(self, work: Callable[[Callable[[], bool]], None]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self._back = threading.Event()
+
+    def __enter__(self) -> Deputy:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._back.set()
+        self.join()
+
+    def run(self) -> None:
+        """Wait, then work."""
+        if not self._back.wait(PATIENCE_S):
+            self._work(self._back.is_set)
 
 
 def ask(model: Any) -> tuple[bool, str]:

@@ -19,7 +19,7 @@ from .error import TritonError, TritonModelException
 from .line import Line, LineClosed, Payload
 from .model import ModelFailed, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
-from .ready import ask, ask_async
+from .ready import Deputy, ask, ask_async
 from .request import RELEASE_ALL, RELEASE_RESCHEDULE, InferenceRequest
 from .response import InferenceResponse
 from .tensor import write_tensor
@@ -129,17 +129,26 @@ class Worker:
         if self._is_coroutine:
             asyncio.run(self._serve_async())
             return
+        self._serve_until(lambda: False)
+
+    def _serve_until(self, is_relieved: Callable[[], bool]) -> None:
+        """Serve until the end, or until another thread is to: then what has come is left to it."""
         line, inbox = self.line, self._inbox
         while True:
             line.wait(lambda: inbox or self._is_ending or self._is_asked)
             if self._is_asked:
                 self._is_asked = False
-                self._say_ready(ask(self._model))
-            elif inbox:
+                with Deputy(self._serve_meanwhile):
+                    self._say_ready(ask(self._model))
+            elif inbox and not is_relieved():
                 self._execute()
                 line.release(lazily=True)
             else:
                 return
+
+    def _serve_meanwhile(self, is_relieved: Callable[[], bool]) -> None:
+        with contextlib.suppress(LineClosed):  # who comes back finds out as well
+            self._serve_until(is_relieved)
 
     async def _serve_async(self) -> None:
         loop = asyncio.get_running_loop()
