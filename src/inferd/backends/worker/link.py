@@ -47,7 +47,7 @@ class Payload:
     __slots__ = ("parts", "size")
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, memoryview]] = []
+        self.parts: list[tuple[int, bytes | memoryview]] = []
         self.size = 0
 
     def add(self, view: memoryview) -> tuple[int, int]:
