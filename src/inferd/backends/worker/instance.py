@@ -228,7 +228,7 @@ class WorkerInstance(Supervisor):
             if result.released:
                 link.give(result.released)
             self._take_result(result, data, numbers)
-            link.expects = self.running_count > 0
+            link.expects = self.running_count > 1  # of one it is not known that it is there
         elif kind == packet.ANSWER:
             answers = msgspec.json.decode(document, type=Answers)
             link.give(answers.released)

@@ -169,6 +169,8 @@ class Link:
 
     def read_last(self) -> None:
         """Read all that has come from one who sends no more."""
+        if self._socket.fileno() < 0:
+            return
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while not self._is_closed and poll.poll(0):
