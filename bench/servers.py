@@ -229,7 +229,9 @@ def run_triton(environment: Path, repository: Path, work: Path) -> Iterator[Serv
     command += [f"--grpc-address={HOST}", f"--grpc-port={ports[1]}"]
     libraries = f"{Path(packages) / 'nvidia_pytriton.libs'}:{library}"
     log = work / "triton.log"
-    with run_server("triton", command, ports, log, LD_LIBRARY_PATH=libraries) as server:
+    path = f"{environment / 'bin'}:{os.environ['PATH']}"  # where the models' Python finds its home
+    environ = {"LD_LIBRARY_PATH": libraries, "PATH": path}
+    with run_server("triton", command, ports, log, **environ) as server:
         yield server
 
 

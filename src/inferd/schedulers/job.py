@@ -108,7 +108,10 @@ class AwaitedJob(Job):
     """Requests that one caller waits for."""
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(requests, loop)
+        self.requests = requests
+        self.loop = loop
+        self.is_abandoned = self.was_retried = False
+        self.when_abandoned = None
         self._done: Later[Sequence[Answer]] | None = Later(loop=loop)
 
     def waited_for(self) -> Later[Sequence[Answer]]:

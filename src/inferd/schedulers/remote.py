@@ -187,6 +187,9 @@ class RemoteExecution(Execution):
         return first is not None and first.may_go_ahead
 
     def _freest(self) -> AsyncInstance | None:
+        if len(self._remote) == 1:
+            one = self._remote[0]
+            return one if one.is_free else None
         freest: AsyncInstance | None = None
         for one in self._remote:
             if one.is_free and (freest is None or one.running_count < freest.running_count):

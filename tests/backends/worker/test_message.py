@@ -18,6 +18,7 @@ from inferd.backends.worker.message import (
     Logged,
     Metered,
     Note,
+    Reading,
     Result,
     Started,
     described,
@@ -128,3 +129,36 @@ def test_an_error_has_the_code_that_the_worker_says_or_a_plain_one(code):
     expected = ERRORS[code] if code in range(len(ERRORS)) else BackendFailed
     assert type(error) is expected
     assert isinstance(error.code, Code)
+
+
+OUTPUT = ["Y", "FP32", [2], 64, 8]
+
+
+def reading(answers):
+    return Reading(msgspec.convert([[7], answers], Result))
+
+
+def test_a_usual_result_is_read_once_for_all_that_say_the_same():
+    one = reading([[0, [OUTPUT], None, None, True, 1]])
+    assert one.released == [7]
+    assert one.plain == [("Y", DataType.FP32, (2,), 64, 72)]
+    assert one.size == 72
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [],
+        [[0, [OUTPUT], None, None, True, 1], [1, [OUTPUT], None, None, True, 1]],
+        [[1, [OUTPUT], None, None, True, 1]],
+        [[0, [OUTPUT], None, {"a": 1}, True, 1]],
+        [[0, [OUTPUT], None, None, False, 1]],
+        [[0, None, [1, "no"], None, True, 1]],
+        [[0, [], None, None, True, 1]],
+        [[0, [["Y", "FP32", [0], 0, 0]], None, None, True, 1]],
+        [[0, [["Y", "FP32", [3], 64, 8]], None, None, True, 1]],
+        [[0, [["Y", "FP32", [2], -64, 8]], None, None, True, 1]],
+    ],
+)
+def test_what_is_not_the_usual_result_is_looked_at_each_time(answers):
+    assert reading(answers).plain is None

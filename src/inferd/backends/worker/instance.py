@@ -21,23 +21,24 @@ from inferd.backends.worker.link import LinkClosed, Payload
 from inferd.backends.worker.message import (
     Answer,
     Answers,
+    Reading,
     Result,
     Said,
     Started,
+    check_places,
     describe_request,
     response_of,
 )
 from inferd.backends.worker.readiness import Readiness
 from inferd.backends.worker.supervisor import Plan, Supervisor
+from inferd.backends.worker.under_way import Batch, Deliver, Stream, joined
 from inferd.core.interfaces import Outcome
-from inferd.core.request import InferRequest, InferResponse, Round
+from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
+from inferd.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from inferd.observe.trace import Trace
-
-Deliver = Callable[[InferResponse | InferdError | None, int], None]
-"""Takes an answer and its share of the stream's window, in the end None."""
 
 AHEAD_NS = 1_000_000
 """A worker is given so much work at once, where a plan lets it have several executions."""
@@ -64,36 +65,6 @@ class Untaken(Lost):
     is_untaken = True
 
 
-class _Batch:
-    """Requests that are executed together."""
-
-    __slots__ = ("answers", "finish", "is_executing", "missing", "requests", "timer")
-
-    def __init__(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
-        self.requests = requests
-        self.finish = finish
-        self.answers: list[Any] = [None] * len(requests)  # an InferResponse or InferdError each
-        self.missing = len(requests)
-        self.is_executing = True
-        self.timer: asyncio.TimerHandle | None = None
-
-    def end(self) -> None:
-        """Hand over the answers, of which none is missing."""
-        self.finish(self.answers)
-
-
-class _Stream:
-    """A request to a decoupled model; `deliver` gets its answers."""
-
-    __slots__ = ("ahead", "deliver", "request", "taken")
-
-    def __init__(self, request: InferRequest, deliver: Deliver) -> None:
-        self.request = request
-        self.deliver = deliver
-        self.ahead = 0  # answers that were not taken yet
-        self.taken = 0
-
-
 class WorkerInstance(Supervisor):
     """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
 
@@ -116,14 +87,14 @@ class WorkerInstance(Supervisor):
         self._on_end = on_end
         self._version = str(plan.version)
         self._numbers = 0
-        self._batches: dict[int, _Batch] = {}
-        self._places: dict[int, tuple[_Batch, int]] = {}
-        self._streams: dict[int, _Stream] = {}
+        self._batches: dict[int, Batch] = {}
+        self._places: dict[int, tuple[Batch, int]] = {}
+        self._streams: dict[int, Stream] = {}
         self.running_count = 0
         self._room = 1  # for so many executions at once
         self._ended_ns = 0  # the one before
         self._result = msgspec.json.Decoder(Result).decode
-        self._results: dict[bytes, Result] = {}  # those of RESULTs before, by their documents
+        self._results: dict[bytes, Reading] = {}  # those of RESULTs before, by their documents
         self._readiness = Readiness(partial(self.send, packet.ASK, []))
 
     # --- requests ---
@@ -131,7 +102,7 @@ class WorkerInstance(Supervisor):
     def begin(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         """See AsyncInstance.begin."""
         payload = Payload()
-        batch = _Batch(requests, finish)
+        batch = Batch(requests, finish)
         documents = []
         number = self._numbers
         for index, request in enumerate(requests):
@@ -155,9 +126,9 @@ class WorkerInstance(Supervisor):
         payload = Payload()
         self._numbers += 1
         number = self._numbers
-        batch = _Batch((), lambda _: None)
+        batch = Batch((), lambda _: None)
         self._batches[number] = batch
-        self._streams[number] = _Stream(request, deliver)
+        self._streams[number] = Stream(request, deliver)
         documents = [describe_request(request, payload)]
         error = self._send_batch(number, batch, (documents, payload), request.callers)
         if error is not None:
@@ -168,7 +139,7 @@ class WorkerInstance(Supervisor):
         return number
 
     def _send_batch(
-        self, number: int, batch: _Batch, packed: tuple[list[Any], Payload], callers: Sequence[str]
+        self, number: int, batch: Batch, packed: tuple[list[Any], Payload], callers: Sequence[str]
     ) -> InferdError | None:
         """Send a batch; return why that cannot be."""
         link, plan = self._link, self.plan
@@ -252,12 +223,12 @@ class WorkerInstance(Supervisor):
         if kind == packet.RESULT:
             result = self._results.get(document)
             if result is None:
-                result = self._result(document)
+                result = Reading(self._result(document))
                 packet.keep(self._results, document, result, len(document))
             if result.released:
                 link.give(result.released)
             self._take_result(result, data, numbers)
-            link.expects = self.running_count > 0
+            link.expects = self.running_count > 1  # of one it is not known that it is there
         elif kind == packet.ANSWER:
             answers = msgspec.json.decode(document, type=Answers)
             link.give(answers.released)
@@ -295,14 +266,14 @@ class WorkerInstance(Supervisor):
             stream.deliver(Lost(told), 0)
             stream.deliver(None, 0)
 
-    def _behind_first(self, batches: dict[int, _Batch]) -> dict[int, _Batch]:
+    def _behind_first(self, batches: dict[int, Batch]) -> dict[int, Batch]:
         """Return those that the process, which has ended, had not begun."""
         if not self.plan.answers_each or self._ahead == 1:
             return {}
         executing = {number: one for number, one in batches.items() if one.is_executing}
         return dict(islice(executing.items(), 1, None))
 
-    def _take_result(self, result: Result, data: Any, numbers: tuple[int, ...]) -> None:
+    def _take_result(self, result: Reading, data: Any, numbers: tuple[int, ...]) -> None:
         number, began_ns, ended_ns = numbers
         batch = self._batches.get(number)
         if batch is None or not batch.is_executing:
@@ -320,18 +291,38 @@ class WorkerInstance(Supervisor):
             request.computing_ns = began_ns
             request.computed_ns = ended_ns
         self.is_free = self.running_count < self._room and not self._is_going
-        for answer in result.answers:
-            self._take_answer(number - answer.number, answer, data)
+        is_plain = result.plain is not None and batch.answers == [None]
+        take = self._answer_plainly if is_plain else self._answer_each
+        take(number, batch, result, data)
         batch.is_executing = False
         if not batch.missing:
             del self._batches[number]
             if batch.requests:
-                batch.end()
+                batch.finish(batch.answers)
         self.on_change()
         if self._waiting:
             self._change()
 
-    def _note_ahead(self, batch: _Batch, began_ns: int, ended_ns: int) -> None:
+    def _answer_each(self, number: int, _batch: Batch, result: Reading, data: Any) -> None:
+        for answer in result.answers:
+            self._take_answer(number - answer.number, answer, data)
+
+    def _answer_plainly(self, number: int, batch: Batch, result: Reading, data: Any) -> None:
+        """Take the answer to the only request of a batch, which has come as one piece."""
+        if self._places.pop(number, None) is None:
+            return
+        assert result.plain is not None
+        if result.size > len(data):
+            check_places(result.answers[0].outputs or [], len(data))
+        request = batch.requests[0]
+        outputs = [
+            Tensor(name, datatype, shape, data[begin:end])
+            for name, datatype, shape, begin, end in result.plain
+        ]
+        batch.answers[0] = InferResponse(request.model, self._version, request.id, outputs)
+        batch.missing = 0
+
+    def _note_ahead(self, batch: Batch, began_ns: int, ended_ns: int) -> None:
         if batch.requests and batch.requests[0].started_ns < self._ended_ns:
             batch.requests[0].started_ns = self._ended_ns  # until then it has waited
         self._ended_ns = ended_ns
@@ -353,7 +344,7 @@ class WorkerInstance(Supervisor):
         response = response_of(answer, data, batch.requests[index], self._version)
         before = batch.answers[index]
         if before is not None or not answer.is_final or answer.outputs is None:
-            response = _joined(before, answer, response)
+            response = joined(before, answer, response)
         batch.answers[index] = response
         if not answer.is_final and not answer.is_again and answer.error is None:
             if self._link is not None:  # the scheduler sees to it that it is not too far ahead
@@ -368,7 +359,7 @@ class WorkerInstance(Supervisor):
                 del self._batches[number]
             batch.end()
 
-    def _stream_answer(self, number: int, stream: _Stream, answer: Answer, data: Any) -> None:
+    def _stream_answer(self, number: int, stream: Stream, answer: Answer, data: Any) -> None:
         # Who streams from a model that wants the request again gives it no further round.
         is_final = answer.is_final or answer.is_again
         if answer.outputs is not None or answer.error is not None:
@@ -483,18 +474,3 @@ class WorkerInstance(Supervisor):
             function(*arguments)
         else:
             self._loop.call_soon_threadsafe(function, *arguments)
-
-
-def _joined(
-    before: InferResponse | InferdError | None,
-    answer: Answer,
-    response: InferResponse | InferdError,
-) -> InferResponse | InferdError:
-    """Return what `answer`, as a `response`, makes of the answers before it in the same round."""
-    if isinstance(response, InferdError):
-        return response
-    round = before if isinstance(before, Round) else Round(response.model, response.version)
-    if answer.outputs is not None:
-        round.answers.append(response)
-    round.again = answer.is_again
-    return round

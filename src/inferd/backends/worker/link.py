@@ -47,7 +47,7 @@ class Payload:
     __slots__ = ("parts", "size")
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, memoryview]] = []
+        self.parts: list[tuple[int, bytes | memoryview]] = []
         self.size = 0
 
     def add(self, view: memoryview) -> tuple[int, int]:
@@ -169,6 +169,8 @@ class Link:
 
     def read_last(self) -> None:
         """Read all that has come from one who sends no more."""
+        if self._socket.fileno() < 0:
+            return
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while not self._is_closed and poll.poll(0):

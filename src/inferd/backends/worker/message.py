@@ -1,10 +1,12 @@
 """Messages: requests and answers as the documents of packets say them."""
 
+from contextlib import suppress
 from math import prod
 from typing import Any
 
 import msgspec
 
+from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN
 from inferd.backends.worker.link import Payload
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import (
@@ -210,33 +212,74 @@ def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]
             flags = SEQUENCE_START * sequence.start + SEQUENCE_END * sequence.end
         more = (id, flags, request.timeout_us, request.priority)
     inputs = []
+    parts, end = payload.parts, payload.size
     for tensor in request.inputs:  # as `described` does
-        place = payload.add(tensor.view())
-        inputs.append((tensor.name, tensor.datatype._value_, tensor.shape, *place))
+        data = tensor.data
+        if type(data) is not bytes:
+            data = tensor.view()
+        size = len(data)
+        inputs.append((tensor.name, tensor.datatype._value_, tensor.shape, end, size))
+        if size:
+            parts.append((end, data))
+            end += size + -size % ALIGN
+    payload.size = end
     outputs = [wanted.name for wanted in request.outputs] if request.outputs else None
     return request.id, inputs, outputs, request.parameters or None, more
 
 
 def tensors_of(outputs: list[Described], data: Any) -> list[Tensor]:
-    """Return the tensors that a packet describes: views of its data.
+    """Return the tensors that a packet describes: views of its data. See check_places."""
+    check_places(outputs, len(data))
+    return [
+        Tensor(name, datatype, shape, data[offset : offset + size] if size else b"")
+        for name, datatype, shape, offset, size in outputs
+    ]
+
+
+def check_places(outputs: list[Described], most: int) -> None:
+    """Check where the bytes of tensors are said to lie in data of `most` bytes.
 
     Raises ValueError for what a worker cannot have meant: bytes that are not there, or are not as
     many as the shape takes.
     """
-    tensors = []
     for name, datatype, shape, offset, size in outputs:
         data_size = datatype.size_bytes * prod(shape)
         is_odd = size != data_size if datatype.size_bytes else size < 0
-        if (
-            is_odd
-            or offset < 0
-            or (size and offset + size > len(data))
-            or min(shape, default=0) < 0
-        ):
+        if is_odd or offset < 0 or (size and offset + size > most) or min(shape, default=0) < 0:
             msg = f"tensor '{name}' {list(shape)} has {size} bytes at {offset}"
             raise ValueError(msg)
-        tensors.append(Tensor(name, datatype, shape, data[offset : offset + size] if size else b""))
-    return tensors
+
+
+class Reading:
+    """What a RESULT says, read once for all that say the same.
+
+    `plain` is its answer's outputs, where that is the only one and has nothing else: the name,
+    datatype and shape of each, and where its bytes begin and end. None where it is otherwise.
+    They take `size` bytes of data.
+    """
+
+    __slots__ = ("answers", "plain", "released", "size")
+
+    def __init__(self, result: Result) -> None:
+        self.released = result.released
+        self.answers = result.answers
+        self.plain: list[tuple[str, DataType, tuple[int, ...], int, int]] | None = None
+        self.size = 0
+        if len(self.answers) != 1:
+            return
+        [answer] = self.answers
+        outputs = answer.outputs
+        is_more = answer.number or answer.parameters or answer.error is not None
+        if not outputs or is_more or not answer.is_final:
+            return
+        self.size = max(offset + size for _, _, _, offset, size in outputs)
+        with suppress(ValueError):  # whose answer it is gets to know that
+            check_places(outputs, self.size)
+            if all(size for *_, size in outputs):
+                self.plain = [
+                    (name, datatype, shape, offset, offset + size)
+                    for name, datatype, shape, offset, size in outputs
+                ]
 
 
 def response_of(

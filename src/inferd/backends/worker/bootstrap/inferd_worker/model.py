@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 import traceback
 import types
 from typing import Any
 
-from .error import text_of
+from .config import ModelConfig
+from .error import TritonModelException, text_of
 
 MAX_TEXT = 2000
 
@@ -77,3 +79,18 @@ def shown(file: str, folder: str) -> str:
     if file.startswith(folder + os.sep):
         return file[len(folder) + 1 :]
     return os.path.basename(file)
+
+
+def complete(kind: Any, config: dict[str, Any]) -> str | None:
+    """Return the configuration that auto_complete_config gives, as JSON; None without one."""
+    method = getattr(kind, "auto_complete_config", None)
+    if method is None:
+        return None
+    given = ModelConfig(config)
+    completed = method(given)
+    if not isinstance(completed, ModelConfig):
+        raise TritonModelException(
+            f"auto_complete_config returned a {type(completed).__name__}, expected the "
+            f"ModelConfig it was given"
+        )
+    return json.dumps(completed.as_dict())

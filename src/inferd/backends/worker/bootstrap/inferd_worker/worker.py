@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import packet
 from .arena import Arena, ArenaFull, Received
 from .calls import Calls, executing
-from .config import ModelConfig, using_decoupled_model_transaction_policy
+from .config import using_decoupled_model_transaction_policy
 from .error import TritonError, TritonModelException
 from .line import Line, LineClosed, Payload
-from .model import ModelFailed, full, import_class, shown, told
+from .model import ModelFailed, complete, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
 from .ready import Deputy, ask, ask_async
 from .request import RELEASE_ALL, RELEASE_RESCHEDULE, InferenceRequest
@@ -91,7 +91,7 @@ class Worker:
         try:
             kind = self._find(file, code_folder, self.folder)
             if settings["task"] == "complete":
-                done = _complete(kind, json.loads(settings["args"]["model_config"]))
+                done = complete(kind, json.loads(settings["args"]["model_config"]))
             else:
                 self._initialize(kind, file, settings["args"])
         except ModelFailed as error:
@@ -135,7 +135,8 @@ class Worker:
         """Serve until the end, or until another thread is to: then what has come is left to it."""
         line, inbox = self.line, self._inbox
         while True:
-            line.wait(lambda: inbox or self._is_ending or self._is_asked)
+            if not inbox:
+                line.wait(lambda: inbox or self._is_ending or self._is_asked)
             if self._is_asked:
                 self._is_asked = False
                 with Deputy(self._serve_meanwhile):
@@ -290,7 +291,11 @@ class Worker:
     ) -> None:
         """Send what became of a batch. Requests whose sender was taken are answered by that."""
         again: list[Open] = []
-        if failed or not self._is_usual(opens, requests, responses):
+        if not failed and self._is_usual(opens, requests, responses):
+            if batch and responses[0]._error is None and not responses[0]._parameters:
+                self._settle_usual(batch, times, opens[0], requests, responses[0])
+                return
+        else:
             failed = failed or self._complaint(opens, requests, responses)
             if failed:
                 failed = f"model '{self._name}' failed: {failed}"
@@ -317,6 +322,28 @@ class Worker:
             told = (INTERNAL, str(error))
             answers = [(_told_number(one, batch), None, told, None, True, 1) for one in opens]
             self._send_result(batch, times, answers, None)
+
+    def _settle_usual(
+        self,
+        batch: int,
+        times: tuple[int, int],
+        one: Open,
+        requests: list[InferenceRequest],
+        response: InferenceResponse,
+    ) -> None:
+        """Send the response to the one request of a batch."""
+        requests.clear()
+        one.is_closed = True
+        payload = Payload()
+        try:
+            answer = self._answer(one, response, payload, is_final=True, batch=batch)
+            self.line.send(packet.RESULT, ((answer,),), payload, (batch, *times))
+        except (ArenaFull, TritonModelException) as error:
+            answer = 0, None, (INTERNAL, str(error)), None, True, 1
+            self.line.send(packet.RESULT, ((answer,),), None, (batch, *times))
+        del self._opens[one.number]
+        if self._orphans:
+            self._tell_orphans()
 
     def _send_result(
         self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
@@ -479,18 +506,3 @@ def _odd_item(
         elif one.is_closed:
             return "returned a response to a request that was answered by its response sender"
     return ""
-
-
-def _complete(kind: Any, config: dict[str, Any]) -> str | None:
-    """Return the configuration that auto_complete_config gives, as JSON; None without one."""
-    method = getattr(kind, "auto_complete_config", None)
-    if method is None:
-        return None
-    given = ModelConfig(config)
-    completed = method(given)
-    if not isinstance(completed, ModelConfig):
-        raise TritonModelException(
-            f"auto_complete_config returned a {type(completed).__name__}, expected the "
-            f"ModelConfig it was given"
-        )
-    return json.dumps(completed.as_dict())
