@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inferd.config.cache import read_cache_config
+from inferd.config.header_forward import read_header_pattern
 from inferd.config.host_policy import read_host_policies
 from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of
@@ -94,6 +95,9 @@ def check_server_config(config: ServerConfig) -> None:
     read_restrictions("--http-restricted-api", config.http_restricted_api)
     read_origins(config.http_cors_origin)
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
+    for protocol in ("http", "grpc"):
+        if pattern := getattr(config, f"{protocol}_header_forward_pattern"):
+            read_header_pattern(f"--{protocol}-header-forward-pattern", pattern)
     read_metrics_config(config.metrics_config)
     read_resources(config.rate_limit_resource)
     read_host_policies(config.host_policy)
