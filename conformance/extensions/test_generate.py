@@ -14,7 +14,8 @@ SAID = {"model_name": "gen", "model_version": "1", "text_output": "hi"}
 
 def generate(rest: Rest, model: str, body: Any, *headers: tuple, stream: bool = False) -> Response:
     path = f"/v2/models/{model}/generate" + ("_stream" if stream else "")
-    return rest.request("POST", path, json.dumps(body).encode(), headers)
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return rest.request("POST", path, text, headers)
 
 
 def repeated(*numbers: int, **more: Any) -> dict[str, Any]:
@@ -85,6 +86,15 @@ def test_elements_that_do_not_fit_are_refused(rest: Rest, value: list):
 @pytest.mark.parametrize("body", [[], "text", {"text_input": 1}, {}, {"parameters": 1}])
 @pytest.mark.parametrize("stream", [False, True])
 def test_other_bodies_are_refused(rest: Rest, body: Any, *, stream: bool):
+    check_refused(generate(rest, "gen", body, stream=stream))
+
+
+@point("S235", "SHOULD", "generate: a member given twice: 400")
+@pytest.mark.parametrize(
+    "body", [b'{"text_input":"a","text_input":"b"}', b'{"text_input":"a","n":1,"n":1}']
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_members_given_twice_are_refused(rest: Rest, body: bytes, *, stream: bool):
     check_refused(generate(rest, "gen", body, stream=stream))
 
 

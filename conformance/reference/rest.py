@@ -3,6 +3,7 @@
 import gzip
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -275,7 +276,7 @@ def generated(server: Server, name: str, version: str, request: Request) -> list
     if request.headers.get("content-encoding", "identity") != "identity":
         msg = "generate takes no coded bodies"
         raise Refused(msg)
-    document = parse(request.body)
+    document = parse(request.body, members_once)
     head = {"model_name": name, "model_version": chosen}
     if isinstance(document.get("inputs"), list):
         answers = server.stream(name, version, read_inputs(server, document, b""))
@@ -385,10 +386,23 @@ def compress(request: Request, response: Answer) -> Answer:
     return response
 
 
-def parse(body: bytes) -> dict[str, Any]:
-    """Read the JSON document of an inference request."""
+def members_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object that has these members, each name once."""
+    values = dict(members)
+    if len(values) < len(members):
+        msg = "a member is given twice"
+        raise Refused(msg)
+    return values
+
+
+def parse(
+    body: bytes, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] = dict
+) -> dict[str, Any]:
+    """Read the JSON document of an inference request; `pairs` makes an object of its members."""
     try:
-        document = json.loads(body.decode("utf-8-sig"), parse_float=read_float)
+        document = json.loads(
+            body.decode("utf-8-sig"), parse_float=read_float, object_pairs_hook=pairs
+        )
         json.dumps(document, default=str, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise Refused(f"the body is no JSON: {error}"[:200]) from error

@@ -147,17 +147,38 @@ def test_on_for_one_model_leaves_the_others_off():
     assert ids(tracer, 1, model="other") == []
 
 
-def test_a_change_starts_rate_and_count_anew_but_not_of_models_it_is_not_about():
-    tracer = tracer_of(rate=3, count=1)
+def test_a_rate_begins_anew_when_it_is_changed():
+    tracer = tracer_of(rate=3)
     tracer.change(TraceChange(rate=2), "a")
     assert ids(tracer, 1, model="a") == []
-    assert ids(tracer, 3, model="b") == [3]
-    tracer.change(TraceChange(rate=1), "b")
-    assert ids(tracer, 1, model="b") == [1]
+    tracer.change(TraceChange(count=9), "a")
     assert ids(tracer, 1, model="a") == [1]  # its second one
-    tracer.change(TraceChange(count=1))
-    assert ids(tracer, 2, model="b") == [1]
+    assert ids(tracer, 1, model="a") == []
+    tracer.change(TraceChange(rate=2), "a")
     assert ids(tracer, 2, model="a") == [2]
+
+
+def test_a_count_that_is_used_up_stays_so_until_another_is_given():
+    tracer = tracer_of(count=1)
+    tracer.change(TraceChange(count=2), "m")
+    assert ids(tracer, 3) == [1, 2]
+    tracer.change(TraceChange(levels=("TENSORS",)), "m")
+    tracer.change(TraceChange(rate=1))
+    assert tracer.settings("m").count == 0
+    tracer.change(TraceChange(count=5))
+    assert ids(tracer, 1) == []
+    tracer.change(TraceChange(count=1), "m")
+    assert ids(tracer, 2) == [1]
+
+
+def test_a_count_of_all_models_is_what_is_left_of_it_for_one_with_settings_of_its_own():
+    tracer = tracer_of(count=3)
+    assert ids(tracer, 2, model="other") == [1, 2]
+    tracer.change(TraceChange(rate=1), "m")
+    assert tracer.settings("m").count == 1
+    tracer.change(TraceChange(count=7), "m")
+    tracer.change(TraceChange(cleared=frozenset({"count"})), "m")
+    assert tracer.settings("m").count == 1
 
 
 def test_unknown_levels_are_passed_over():

@@ -220,8 +220,8 @@ async def test_what_follows_connection_close_is_not_answered(serving):
 
 BAD_HEADS = {
     "garbage": (b"GARBAGE\r\n\r\n", 400),
-    "lower case method": (b"get / HTTP/1.1\r\n\r\n", 400),
-    "unknown method": (b"FETCH / HTTP/1.1\r\n\r\n", 400),
+    "lower case method": (b"get / HTTP/1.1\r\n\r\n", 501),
+    "unknown method": (b"FETCH / HTTP/1.1\r\n\r\n", 501),
     "no version": (b"GET /\r\n\r\n", 505),
     "version 0.9": (b"GET / HTTP/0.9\r\n\r\n", 505),
     "version 2": (b"GET / HTTP/2.0\r\n\r\n", 505),

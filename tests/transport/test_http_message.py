@@ -35,6 +35,20 @@ def test_a_second_host_is_refused(second):
     assert caught.value.status == 400
 
 
+@pytest.mark.parametrize("method", ["FOO", "get", "M-SEARCHES"])
+def test_a_method_nobody_knows_is_not_implemented(method):
+    with pytest.raises(HttpError, match=f"there is no method {method} here") as caught:
+        parse_head(f"{method} /v2 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    assert caught.value.status == 501
+
+
+@pytest.mark.parametrize("line", ["FOO", "FOO /v2", "F(O /v2 HTTP/1.1", "FOO /v2 FTP/1.1"])
+def test_what_is_no_request_line_is_refused(line):
+    with pytest.raises(HttpError) as caught:
+        parse_head(f"{line}\r\n\r\n".encode())
+    assert caught.value.status == 400
+
+
 @pytest.mark.parametrize(
     ("version", "lines", "kept"),
     [

@@ -12,6 +12,7 @@ from typing import Any
 from inferd.config.cache import read_cache_config
 from inferd.config.cloud_port import check_cloud
 from inferd.config.gpu_limit import read_gpu_limits
+from inferd.config.header_forward import read_header_pattern
 from inferd.config.host_policy import read_host_policies
 from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of
@@ -115,6 +116,9 @@ def check_server_config(config: ServerConfig) -> None:
     read_restrictions("--http-restricted-api", config.http_restricted_api)
     read_origins(config.http_cors_origin)
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
+    for protocol in ("http", "grpc"):
+        if pattern := getattr(config, f"{protocol}_header_forward_pattern"):
+            read_header_pattern(f"--{protocol}-header-forward-pattern", pattern)
     read_metrics_config(config.metrics_config)
     read_resources(config.rate_limit_resource)
     read_gpu_limits(config.model_load_gpu_limit)

@@ -6,6 +6,7 @@ for a model is the global one, and a global field nobody has set is what the ser
 """
 
 import asyncio
+from collections.abc import Set
 from dataclasses import fields, replace
 from itertools import count
 from pathlib import Path
@@ -44,6 +45,18 @@ class _Sampling:
         self.settings = settings
         self.seen_count = 0
         self.left_count = settings.count
+
+    def under(self, settings: TraceSettings, changed: Set[str]) -> "_Sampling":
+        """Return how it goes on under `settings`; what is `changed` of rate and count begins anew.
+
+        A count that is used up stays so until somebody gives another.
+        """
+        after = _Sampling(settings)
+        if "rate" not in changed:
+            after.seen_count = self.seen_count
+        if "count" not in changed:
+            after.left_count = self.left_count
+        return after
 
     @property
     def may_sample(self) -> bool:
@@ -130,7 +143,7 @@ class Tracer:
             new["file"] = self._file_named(new["file"], model)
         given = self._given.get(model, {}) | new
         given = {name: value for name, value in given.items() if name not in change.cleared}
-        self._apply({**self._given, model: given}, model)
+        self._apply({**self._given, model: given}, model, new.keys() | change.cleared)
 
     def _check_mode(self, mode: str) -> None:
         if mode != self._start.mode:
@@ -147,22 +160,24 @@ class Tracer:
                 return settings.file
         return self._folder.place("trace_file", name, must_be_new=True)
 
-    def _apply(self, given: dict[str, dict[str, Any]], changed: str) -> None:
+    def _apply(self, given: dict[str, dict[str, Any]], model: str, changed: Set[str]) -> None:
+        """Take over what is `given`, of which the fields `changed` of `model` are new."""
         base = replace(self._start, **given.get(GLOBAL, {}))
-        wanted = {GLOBAL: base}
-        for model, own in given.items():
-            if model != GLOBAL and own:
-                wanted[model] = replace(base, **own)
-        for settings in wanted.values():
-            _check(settings)
-        self._given = {model: own for model, own in given.items() if own}
-        # Rate and count begin anew, but for models that the change is not about.
-        self._samplings = {
-            model: self._samplings[model]
-            if changed not in (GLOBAL, model) and model in self._samplings
-            else _Sampling(settings)
-            for model, settings in wanted.items()
-        }
+        before = self._samplings
+        everywhere = before[GLOBAL].under(base, changed if model == GLOBAL else frozenset())
+        after = {GLOBAL: everywhere}
+        for name, own in given.items():
+            if name == GLOBAL or not own:
+                continue
+            about = changed if name == model else frozenset()
+            if model == GLOBAL:
+                about = changed - own.keys()
+            settings = replace(base, **{"count": everywhere.left_count, **own})
+            after[name] = (before.get(name) or before[GLOBAL]).under(settings, about)
+        for sampling in after.values():
+            _check(sampling.settings)
+        self._given = {name: own for name, own in given.items() if own}
+        self._samplings = after
         self._look()
 
     def _look(self) -> None:

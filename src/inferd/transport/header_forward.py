@@ -3,17 +3,16 @@
 Parameters extension, header forwarding: off unless the server is given a pattern.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Self
 
+from inferd.config.header_forward import read_header_pattern
 from inferd.core.request import InferRequest
-from inferd.errors import InvalidConfig, InvalidRequest
+from inferd.errors import InvalidRequest
 
 MAX_NAME_BYTES = 256
 """Longer names are not looked at: a pattern can take long to find that it does not match."""
 
-_CASE_MATTERS = "(?-i)"
 _STATUSES = "triton_grpc_error"  # asks for statuses, and means nothing to a model
 _RESERVED = frozenset(
     (
@@ -37,14 +36,7 @@ class HeaderForward:
 
     def __init__(self, pattern: str, where: str, secret: frozenset[str] = frozenset()) -> None:
         self._never = secret | {_STATUSES}
-        flags = re.IGNORECASE
-        if pattern.startswith(_CASE_MATTERS):
-            pattern, flags = pattern.removeprefix(_CASE_MATTERS), re.NOFLAG
-        try:
-            self._has = re.compile(pattern, flags).search
-        except (re.error, RecursionError, OverflowError) as error:
-            msg = f"{where}: '{pattern}' is not a regular expression: {error}"
-            raise InvalidConfig(msg) from error
+        self._has = read_header_pattern(where, pattern).search
 
     @classmethod
     def of(

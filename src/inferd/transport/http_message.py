@@ -69,6 +69,10 @@ class HttpAnswer(msgspec.Struct, gc=False):
     rest: Pieces | None = None
 
 
+# A method of letters that nobody knows: "token SP request-target SP HTTP-version".
+_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) [^ ]+ HTTP/1\.[01]\r\n")
+
+
 class HttpError(Exception):
     """A request that HTTP itself forbids; the connection closes after the answer."""
 
@@ -123,6 +127,10 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
             return parse_head(encoded, forward)
         if _HUGE_LENGTH.search(head):
             raise HttpError(413, "Content-Length says more than any server takes") from None
+        if isinstance(error, httptools.HttpParserInvalidMethodError) and (
+            line := _REQUEST_LINE.match(head)
+        ):  # RFC 9110, section 9.1
+            raise HttpError(501, f"there is no method {line[1].decode()} here") from None
         raise HttpError(400, f"the request head is not valid HTTP/1.1: {error}") from None
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):

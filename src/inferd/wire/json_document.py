@@ -190,10 +190,11 @@ def _check_dims(one: Input) -> None:
             raise InvalidRequest(msg)
 
 
-def loads_exact(text: memoryview | bytes) -> Any:
+def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
     """Return the value of the JSON `text`: floats as Decimal, NaN and infinity tokens as float.
 
-    Raises InvalidRequest when it is not JSON in UTF-8 (a leading byte order mark is skipped).
+    Of members with the same name the last one counts, or, if `once`, they are refused. Raises
+    InvalidRequest when it is not JSON in UTF-8 (a leading byte order mark is skipped).
     """
     try:
         chars = str(text, "utf-8-sig")
@@ -201,10 +202,12 @@ def loads_exact(text: memoryview | bytes) -> Any:
         msg = f"the request body is not UTF-8: byte {error.start} is 0x{text[error.start]:02x}"
         raise InvalidRequest(msg) from None
     try:
-        values = json.loads(chars, parse_float=_decimal)
+        values = json.loads(
+            chars, parse_float=_decimal, object_pairs_hook=_members_once if once else None
+        )
     except json.JSONDecodeError as error:
         if "Inf" in chars and (spelled := _INFINITY.sub(_spell_infinity, chars)) != chars:
-            return loads_exact(spelled.encode())
+            return loads_exact(spelled.encode(), once=once)
         msg = (
             f"the request body is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
         )
@@ -218,6 +221,16 @@ def loads_exact(text: memoryview | bytes) -> Any:
     if _SURROGATE.search(chars) and not _is_unicode(values):
         msg = "the request body holds a string with half a surrogate pair, expected Unicode"
         raise InvalidRequest(msg)
+    return values
+
+
+def _members_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in members:
+        if name in values:
+            msg = f"the request body has '{name}' twice in one object"
+            raise InvalidRequest(msg)
+        values[name] = value
     return values
 
 

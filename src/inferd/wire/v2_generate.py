@@ -64,7 +64,8 @@ class V2Generate:
             raise InvalidRequest(msg)
         if on_loop and len(body) > INLINE_EXACT_BYTES:
             raise NotFast
-        values = loads_exact(body)
+        # Each member is a tensor or a parameter, so that one given twice has no meaning.
+        values = loads_exact(body, once=True)
         if type(values) is not dict:
             msg = "the request body is JSON, but not an object"
             raise InvalidRequest(msg)

@@ -1,0 +1,22 @@
+"""Which request headers become parameters: the regular expressions of the forwarding options."""
+
+import re
+
+from inferd.errors import InvalidConfig
+
+_CASE_MATTERS = "(?-i)"
+
+
+def read_header_pattern(where: str, text: str) -> re.Pattern[str]:
+    """Return the pattern that `text` is; case matters only if it begins with (?-i).
+
+    Raises InvalidConfig, beginning with `where`, for what is no regular expression.
+    """
+    flags = re.IGNORECASE
+    if text.startswith(_CASE_MATTERS):
+        text, flags = text.removeprefix(_CASE_MATTERS), re.NOFLAG
+    try:
+        return re.compile(text, flags)
+    except (re.error, RecursionError, OverflowError) as error:
+        msg = f"{where}: '{text}' is not a regular expression: {error}"
+        raise InvalidConfig(msg) from error
