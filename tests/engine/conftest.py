@@ -28,6 +28,9 @@ on_loop = []        # whether each execution ran on the main thread
 opening = threading.Event()
 may_open = threading.Event()
 may_open.set()
+executing = threading.Event()
+may_execute = threading.Event()
+may_execute.set()
 closed = threading.Event()
 pairs = None        # a barrier that opens pass together
 running = peak = 0
@@ -41,6 +44,8 @@ class Instance:
 
     def execute(self, requests):
         on_loop.append(threading.current_thread() is threading.main_thread())
+        executing.set()
+        assert may_execute.wait(30)
         return [InferResponse(r.model, str(self.version), "", list(r.inputs)) for r in requests]
 
     def close(self):

@@ -42,6 +42,7 @@ def identity(dims=1, more=""):
     )
 
 
+IN_THREADS = 'backend: "theirs"\nparameters { key: "unbounded" value: { string_value: "1" } }'
 ALL_VERSIONS = "version_policy { all {} }"
 BROKEN = 'backend: "faulty"\nparameters { key: "fault" value: { string_value: "load" } }'
 SENT = json.dumps(
@@ -251,18 +252,19 @@ async def test_a_new_version_takes_over_and_the_old_one_is_closed(theirs, reposi
 
 
 @run
-async def test_a_reload_loses_no_request_that_runs(repository, ask):
-    slow = 'parameters { key: "execute_delay_ms" value: { string_value: "50" } }'
-    root = repository(m=identity(more=slow))
+async def test_a_reload_loses_no_request_that_runs(theirs, repository, ask):
+    root = repository(m=IN_THREADS)
     async with engine_on(root) as engine:
         await engine.load(LoadRequest("m"))
-        running = [asyncio.create_task(engine.infer(ask("m", INPUT0=[n]))) for n in range(4)]
-        await asyncio.sleep(0)
+        theirs.may_execute.clear()
+        running = [asyncio.create_task(engine.infer(ask("m", A=[n]))) for n in range(4)]
+        await until(theirs.executing.is_set)
         write(root / "m" / "config.pbtxt", identity(dims=2))
         await engine.load(LoadRequest("m"))
         assert not any(task.done() for task in running)
         new = await engine.infer(ask("m", INPUT0=[5, 6]))
         assert new.outputs[0].numpy().tolist() == [5, 6]
+        theirs.may_execute.set()
         old = await asyncio.gather(*running)
         assert [answer.outputs[0].numpy().tolist() for answer in old] == [[0], [1], [2], [3]]
 
@@ -589,21 +591,22 @@ async def test_unloading_what_is_not_loaded_is_no_error(repository):
 
 
 @run
-async def test_a_model_is_loaded_while_its_predecessor_still_runs(repository, ask):
-    slow = 'parameters { key: "execute_delay_ms" value: { string_value: "100" } }'
-    async with engine_on(repository(m=identity(more=slow))) as engine:
+async def test_a_model_is_loaded_while_its_predecessor_still_runs(theirs, repository, ask):
+    async with engine_on(repository(m=IN_THREADS)) as engine:
         await engine.load(LoadRequest("m"))
-        running = asyncio.create_task(engine.infer(ask("m", INPUT0=[1])))
-        await asyncio.sleep(0)
+        theirs.may_execute.clear()
+        running = asyncio.create_task(engine.infer(ask("m", A=[1])))
+        await until(theirs.executing.is_set)
         await engine.unload(UnloadRequest("m"))
         assert states(engine) == {("m", "1"): ModelState.UNLOADING}
         with pytest.raises(ModelNotFound, match="no version ready"):
-            await engine.infer(ask("m", INPUT0=[1]))
+            await engine.infer(ask("m", A=[1]))
         await engine.load(LoadRequest("m"))
         assert states(engine) == {("m", "1"): READY}
         assert not running.done()
+        theirs.may_execute.set()
         await running
-        assert (await engine.infer(ask("m", INPUT0=[7]))).outputs[0].numpy().tolist() == [7]
+        assert (await engine.infer(ask("m", A=[7]))).outputs[0].numpy().tolist() == [7]
         assert states(engine) == {("m", "1"): READY}
 
 

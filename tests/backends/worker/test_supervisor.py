@@ -19,7 +19,8 @@ READY = packed(packet.READY, [[], None])
 class Scene:
     """A WorkerInstance whose processes are played by `peers`, one after another.
 
-    `at_start` is what each says first, `refusals` why the next ones cannot be made.
+    `at_start` is what each says first, `refusals` why the next ones cannot be made; `prepare` gets
+    each that is made.
     """
 
     def __init__(self, at_start=READY, **more):
@@ -27,6 +28,7 @@ class Scene:
         self.processes = []
         self.at_start = at_start
         self.refusals = []
+        self.prepare = lambda process: None
         self.changes = 0
         self.made = threading.Event()
         plan = {"start_timeout_s": PATIENCE_S} | more
@@ -39,6 +41,7 @@ class Scene:
             raise self.refusals.pop()
         self.peers.append(Peer())
         self.processes.append(PeerProcess(self.peers[-1]))
+        self.prepare(self.process)
         if self.at_start is not None:
             self.peers[-1].say(self.at_start)
         self.made.set()
@@ -145,6 +148,24 @@ def test_a_worker_that_ends_while_it_starts_is_told(scene):
     threading.Thread(target=end).start()
     expected = r"its worker process was killed by signal 9 \(SIGKILL\) at the start"
     with pytest.raises(BackendFailed, match=expected):
+        one.instance.start()
+
+
+def test_one_that_says_why_and_ends_while_the_server_looks_at_it_is_heard(scene):
+    one = scene(None)
+
+    class EndsNow(threading.Event):
+        def is_set(self):
+            if not super().is_set():
+                one.peer.say(packed(packet.FAILED, [[], 1, "no weights"]))
+                self.set()
+            return True
+
+    def prepare(process):
+        process.has_ended = EndsNow()
+
+    one.prepare = prepare
+    with pytest.raises(BackendFailed, match="no weights"):
         one.instance.start()
 
 
