@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
 from inferd.core.signature import Declared, Signature
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType
@@ -110,7 +111,7 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
     log = _log_of(trt)
     try:
         runtime = trt.Runtime(log)
-        if config.parameters.get(ALLOW_NATIVE, "").lower() in ("true", "1"):
+        if is_on(config, ALLOW_NATIVE):
             runtime.engine_host_code_allowed = True
         engine = runtime.deserialize_cuda_engine(content)
     except (RuntimeError, ValueError, TypeError) as error:
