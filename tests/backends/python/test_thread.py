@@ -1,6 +1,8 @@
 """Models that run on threads of the server's process: what differs from those in their own."""
 
+import contextlib
 import os
+import resource
 import sys
 import threading
 
@@ -8,6 +10,11 @@ import numpy as np
 import pytest
 from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG, parameter, running
 from tritonclient.utils import InferenceServerException
+
+from inferd.backends.python.thread import ModelThread
+from inferd.backends.worker.process import Sizes
+from inferd.core.interfaces import ModelFiles
+from inferd.errors import BackendFailed
 
 HERE = ONE_CONFIG + parameter("inferd_process", "server")
 ZERO = np.zeros(1, np.int32)
@@ -208,6 +215,35 @@ def test_an_execution_that_hangs_does_not_hold_up_the_unload(models):
         thread.join()
         assert "was unloaded" in failed[0]
         assert asked.ask("good", IN=ZERO)["OUT"].tolist() == [os.getpid()]
+
+
+def test_a_thread_that_finds_no_descriptors_takes_none(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = ModelFiles(tmp_path, 1, tmp_path / "1", tmp_path / "1" / "model.py")
+    before = os.listdir("/proc/self/fd")
+    for room in range(3):  # for none of its three, for one, for two
+        thread = ModelThread("m", files, Sizes(arena=1 << 16), lambda *_: None)
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(highest + 8, soft), hard))
+        taken = list(descriptors())
+        try:
+            for _ in range(room):
+                os.close(taken.pop())
+            with pytest.raises(BackendFailed, match="cannot be started: Too many open files"):
+                thread.start()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for descriptor in taken:
+                os.close(descriptor)
+        del thread  # whose memories each have one of their own
+    assert set(os.listdir("/proc/self/fd")) <= set(before)
+
+
+def descriptors():
+    """Yield new descriptors until there are no more."""
+    with contextlib.suppress(OSError):
+        while True:
+            yield os.dup(0)
 
 
 def test_loads_and_unloads_leave_no_descriptors_and_call_finalize(models, tmp_path, eventually):
