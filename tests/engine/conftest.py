@@ -2,6 +2,8 @@
 
 import importlib
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ from inferd.core.request import InferRequest
 from inferd.engine.lookup import ENTRY_POINTS
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+
+# Test folders are no packages: this is how the tests here find what they share.
+sys.path.insert(0, str(Path(__file__).parent))
 
 _THEIRS = """
 import os
@@ -116,6 +121,16 @@ def theirs(tmp_path, monkeypatch):
     yield importlib.import_module("their_engine_backend")
     sys.modules.pop("their_engine_backend", None)
     importlib.invalidate_caches()
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where sent files are put; a test leaves nothing there."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
 
 
 @pytest.fixture
