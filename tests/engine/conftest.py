@@ -2,6 +2,8 @@
 
 import importlib
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ from inferd.core.request import InferRequest
 from inferd.engine.lookup import ENTRY_POINTS
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+
+# Test folders are no packages: this is how the tests here find what they share.
+sys.path.insert(0, str(Path(__file__).parent))
 
 _THEIRS = """
 import os
@@ -28,6 +33,9 @@ on_loop = []        # whether each execution ran on the main thread
 opening = threading.Event()
 may_open = threading.Event()
 may_open.set()
+executing = threading.Event()
+may_execute = threading.Event()
+may_execute.set()
 closed = threading.Event()
 pairs = None        # a barrier that opens pass together
 running = peak = 0
@@ -41,6 +49,8 @@ class Instance:
 
     def execute(self, requests):
         on_loop.append(threading.current_thread() is threading.main_thread())
+        executing.set()
+        assert may_execute.wait(30)
         return [InferResponse(r.model, str(self.version), "", list(r.inputs)) for r in requests]
 
     def close(self):
@@ -111,6 +121,16 @@ def theirs(tmp_path, monkeypatch):
     yield importlib.import_module("their_engine_backend")
     sys.modules.pop("their_engine_backend", None)
     importlib.invalidate_caches()
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where sent files are put; a test leaves nothing there."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from inferd.config.model import ModelConfig
+from inferd.config.model import InstanceGroup, ModelConfig
 from inferd.core.metadata import ModelState
 from inferd.engine.catalog import Catalog
 from inferd.engine.lineup import MAX_DRAINING, Lineup, close_served
@@ -34,16 +34,27 @@ class Scheduler:
 
 
 class Loader:
-    """Loads versions that run nothing; those in `failing` fail, those in `slow` never come."""
+    """Loads versions that run nothing, and resizes none: that begins and does not end.
+
+    Those in `failing` fail, those in `odd` as nobody expects, those in `slow` never come.
+    """
 
     def __init__(self):
         self.schedulers = []
         self.failing = set()
         self.slow = set()
+        self.odd = set()
+        self.resizing = asyncio.Event()
+
+    async def resize_in_thread(self, model, version, instances):
+        self.resizing.set()
+        await asyncio.Event().wait()
 
     async def load_in_thread(self, model, version):
         if version in self.slow:
             await asyncio.Event().wait()
+        if version in self.odd:
+            raise ZeroDivisionError
         if version in self.failing:
             msg = f"version {version} is broken"
             raise BackendFailed(msg)
@@ -65,8 +76,8 @@ class Stage:
             on_idle=self.idle.set,
         )
 
-    async def change(self, tmp_path, mark, *versions, **how):
-        model = FoundModel("m", tmp_path, ModelConfig("m"), versions or (1,))
+    async def change(self, tmp_path, mark, *versions, config=None, **how):
+        model = FoundModel("m", tmp_path, config or ModelConfig("m"), versions or (1,))
         return await self.lineup.change(Source(model, Marks(b"", mark, {})), **how)
 
     def states(self):
@@ -169,6 +180,42 @@ def test_what_came_up_is_closed_when_loading_is_given_up(tmp_path):
         assert changing.cancelled()
         assert stage.loader.schedulers[0].is_closed
         assert not stage.lineup.serving
+
+    asyncio.run(go())
+
+
+def test_what_came_up_is_closed_when_another_fails_as_nobody_expects(tmp_path):
+    async def go():
+        stage = Stage()
+        stage.loader.odd = {2}
+        with pytest.raises(ZeroDivisionError):
+            await stage.change(tmp_path, b"", 1, 2)
+        assert stage.loader.schedulers[0].is_closed
+        assert not stage.lineup.serving
+
+    asyncio.run(go())
+
+
+class Resizable:
+    """The instances of a version that can become more, but never do."""
+
+    def can_become(self, config):
+        return True
+
+
+def test_what_came_up_is_closed_when_another_version_s_resizing_is_given_up(tmp_path):
+    async def go():
+        stage = Stage()
+        groups = [(InstanceGroup(name="g", count=count),) for count in (1, 2)]
+        await stage.change(tmp_path, b"", 1, config=ModelConfig("m", instance_group=groups[0]))
+        stage.lineup.serving[1].instances = Resizable()
+        more = ModelConfig("m", instance_group=groups[1])
+        changing = asyncio.create_task(stage.change(tmp_path, b"", 1, 2, config=more))
+        await stage.loader.resizing.wait()
+        changing.cancel()
+        await asyncio.wait((changing,))
+        assert changing.cancelled()
+        assert [one.is_closed for one in stage.loader.schedulers] == [False, True]
 
     asyncio.run(go())
 

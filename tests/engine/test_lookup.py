@@ -106,7 +106,7 @@ def test_a_function_is_found_to_be_a_model():
     def double(x: int) -> int: ...
 
     assert given_model(double).name == "double"
-    with pytest.raises(InvalidConfig, match="not of a int"):
+    with pytest.raises(InvalidConfig, match="not of type int"):
         given_model(7)
 
 

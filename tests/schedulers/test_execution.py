@@ -588,21 +588,25 @@ def test_what_runs_at_once_waits_for_nothing_whatever_its_timeout(gate, request_
 
 
 def test_the_queue_policy_of_a_model_without_batches_holds(gate, request_of):
-    policy = QueuePolicy("REJECT", 1000, False, max_queue_size=2)
+    patient, hasty = (
+        QueuePolicy("REJECT", timeout_us, False, max_queue_size=2) for timeout_us in (10**9, 1000)
+    )
 
     async def serve():
         execution = execution_of(gate)
         first = asyncio.create_task(run(execution, request_of("1")))
         await wait_for(gate.started)
-        streams = [execution.stream(request_of(name), policy) for name in "23"]
+        streams = [execution.stream(request_of(name), patient) for name in "23"]
         waiting = [asyncio.create_task(anext(stream)) for stream in streams]
         await turns()
         with pytest.raises(Overloaded, match="max_queue_size is 2"):
-            await anext(execution.stream(request_of("4"), policy))
+            await anext(execution.stream(request_of("4"), hasty))
         for task in waiting:
-            with pytest.raises(Unavailable) as caught:
-                await task
-            assert late(caught)
+            task.cancel()
+        await asyncio.wait(waiting)
+        with pytest.raises(Unavailable) as caught:
+            await anext(execution.stream(request_of("5"), hasty))
+        assert late(caught)
         gate.opened.set()
         await first
         await execution.close(PATIENCE_S)

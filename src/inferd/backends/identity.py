@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import number
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, InvalidConfig, Unavailable
@@ -33,8 +34,8 @@ class IdentityBackend:
         """See Backend.open. Raises InvalidConfig when inputs and outputs do not pair up."""
         del placement
         pairs = _pairs(config)
-        delay_s = _delay(config, "execute_delay_ms") / 1000
-        threading.Event().wait(_delay(config, "creation_delay_sec"))
+        delay_s = number(config, "execute_delay_ms", threading.TIMEOUT_MAX) / 1000
+        threading.Event().wait(number(config, "creation_delay_sec", threading.TIMEOUT_MAX))
         return IdentityInstance(pairs, files.version, delay_s)
 
 
@@ -100,16 +101,3 @@ def _pairs(config: ModelConfig) -> dict[str, str]:
 
 def _twin(name: str) -> str:
     return "OUTPUT" + name.removeprefix("INPUT") if name.startswith("INPUT") else ""
-
-
-def _delay(config: ModelConfig, key: str) -> float:
-    """Return the parameter `key`, 0 when absent. Raises InvalidConfig when it is no time."""
-    text = config.parameters.get(key, "0")
-    try:
-        delay = float(text)
-    except ValueError:
-        delay = -1
-    if not 0 <= delay <= threading.TIMEOUT_MAX:
-        msg = f"model '{config.name}': parameter {key} is '{text}', expected a number of 0 or more"
-        raise InvalidConfig(msg)
-    return delay

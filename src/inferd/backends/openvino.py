@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.parameter import is_on, whole_number
 from inferd.core.arrays import Array, ArrayInstance, Run
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.pool import Pool
@@ -18,7 +19,7 @@ from inferd.core.signature import (
     complete_config,
     default_max_batch_size,
 )
-from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, Unsupported, foreign_text
+from inferd.errors import BackendFailed, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType
 
 DATATYPES = {
@@ -28,6 +29,8 @@ DATATYPES = {
     "bf16": DataType.BF16,
 }  # fmt: skip
 """OpenVINO's name of an element type -> datatype. Of its strings it runs hardly any operation."""
+
+_MOST = 1024  # streams, or threads
 
 MAX_STREAMS = 64
 
@@ -130,11 +133,12 @@ def settings(config: ModelConfig) -> dict[str, Any]:
     """
     count = max(2, sum(group.count for group in config.instance_group))
     hint = config.parameters.get("PERFORMANCE_HINT")
-    streams = _number(config, "NUM_STREAMS", min(count, MAX_STREAMS))
+    streams = whole_number(config, "NUM_STREAMS", min(count, MAX_STREAMS), 1, _MOST)
+    threads = whole_number(config, "INFERENCE_NUM_THREADS", max(2, streams), 2, _MOST)
     return {
-        "INFERENCE_PRECISION_HINT": "bf16" if _is_on(config, "HINT_BF16") else "f32",
+        "INFERENCE_PRECISION_HINT": "bf16" if is_on(config, "HINT_BF16") else "f32",
         "NUM_STREAMS": streams,
-        "INFERENCE_NUM_THREADS": _number(config, "INFERENCE_NUM_THREADS", max(2, streams), 2),
+        "INFERENCE_NUM_THREADS": threads,
         **({"PERFORMANCE_HINT": hint} if hint else {}),
     }
 
@@ -218,19 +222,3 @@ def _failure(config: ModelConfig, doing: str, error: BaseException) -> Exception
     failed = kind(f"model '{config.name}': OpenVINO cannot {doing}: {text}")
     failed.__cause__ = error
     return failed
-
-
-def _number(config: ModelConfig, key: str, default: int, least: int = 1) -> int:
-    text = config.parameters.get(key, str(default))
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= 1024):
-        msg = f"model '{config.name}': parameter {key} is '{text}', expected {least} to 1024"
-        raise InvalidConfig(msg)
-    return int(text)
-
-
-def _is_on(config: ModelConfig, key: str) -> bool:
-    text = config.parameters.get(key, "false").lower()
-    if text not in ("true", "false", "1", "0", "yes", "no"):
-        msg = f"model '{config.name}': parameter {key} is '{text}', expected true or false"
-        raise InvalidConfig(msg)
-    return text in ("true", "1", "yes")

@@ -101,10 +101,14 @@ class Lineup:
             if number in model.versions and number not in fresh and _is_resized(one, model)
         }
         loaded, failures = await self._load(model, fresh)
-        resizes, more = await self._prepare(model, resized)
+        try:
+            resizes, more = await self._prepare(model, resized)
+        except BaseException:  # the server ends, most often
+            await _close_all(loaded)
+            raise
         failures |= more
         if failures and not is_partial:
-            await asyncio.gather(*(close_served(one, 0.0) for one in loaded))
+            await _close_all(loaded)
             await in_daemon_thread(lambda: [resize.undo() for resize in resizes.values()])
             told = f"not served, because version {min(failures)} failed"
             self._note_failures(source, {int(one.version): told for one in loaded} | failures)
@@ -191,15 +195,14 @@ class Lineup:
                 if load.exception() is None:
                     await close_served(load.result(), 0.0)
             raise
-        loaded: list[Served] = []
+        errors = {number: load.exception() for number, load in loads.items()}
+        loaded = [loads[number].result() for number, error in errors.items() if error is None]
         failures: dict[int, str] = {}
-        for number, load in loads.items():
-            error = load.exception()
-            if error is None:
-                loaded.append(load.result())
-            elif isinstance(error, InferdError):
+        for number, error in errors.items():
+            if isinstance(error, InferdError):
                 failures[number] = error.message
-            else:
+            elif error is not None:
+                await _close_all(loaded)
                 raise error
         return loaded, failures
 
@@ -217,7 +220,7 @@ class Lineup:
                 )
             except InferdError as error:
                 failures[number] = error.message
-            except asyncio.CancelledError:  # the server ends
+            except BaseException:  # the server ends, most often
                 for resize in resizes.values():
                     resize.undo()
                 raise
@@ -321,6 +324,11 @@ class Lineup:
 
     def _set_state(self, number: int, state: ModelState, reason: str = "") -> None:
         self._catalog.set_state(self.name, number, state, reason, is_excused=True)
+
+
+async def _close_all(loaded: Iterable[Served]) -> None:
+    """Close versions that nobody has asked yet."""
+    await asyncio.gather(*(close_served(one, 0.0) for one in loaded))
 
 
 async def close_served(served: Served, timeout_s: float) -> None:

@@ -13,6 +13,7 @@ from inferd.config.model import (
     QueuePolicy,
     SequenceBatching,
 )
+from inferd.config.parameter import whole_number
 from inferd.core.interfaces import (
     AsyncInstance,
     Backend,
@@ -21,7 +22,6 @@ from inferd.core.interfaces import (
     Opened,
     Scheduler,
 )
-from inferd.errors import InvalidConfig
 from inferd.observe.stats import Counts
 from inferd.schedulers.adaptive import AdaptivePace
 from inferd.schedulers.alarm import Alarm, Timer
@@ -47,6 +47,8 @@ QUEUE_TIMEOUT_PARAMETER = "inferd_sequence_default_timeout_microseconds"
 """The config parameter that says how long each may wait."""
 
 _Alarms = Callable[[Callable[[], None]], Timer]
+
+_MOST = 10**18 - 1  # of what parameters say
 
 _NO_TIMEOUT_US = 1 << 62
 """So long a timeout never comes; a request's own is shorter."""
@@ -234,16 +236,9 @@ def _row_pace(sequence: SequenceBatching, rows: int) -> FixedPace:
 
 
 def _queue_policy(config: ModelConfig) -> QueuePolicy:
+    timeout_us = whole_number(config, QUEUE_TIMEOUT_PARAMETER, 0, 0, _MOST)
     return QueuePolicy(
-        default_timeout_microseconds=_number(config, QUEUE_TIMEOUT_PARAMETER) or _NO_TIMEOUT_US,
+        default_timeout_microseconds=timeout_us or _NO_TIMEOUT_US,
         allow_timeout_override=True,
-        max_queue_size=_number(config, QUEUE_SIZE_PARAMETER),
+        max_queue_size=whole_number(config, QUEUE_SIZE_PARAMETER, 0, 0, _MOST),
     )
-
-
-def _number(config: ModelConfig, parameter: str) -> int:
-    text = config.parameters.get(parameter, "0")
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        msg = f"model '{config.name}': parameter {parameter} is '{text}', expected a number"
-        raise InvalidConfig(msg)
-    return int(text)

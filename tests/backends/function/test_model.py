@@ -137,8 +137,8 @@ def test_options_that_cannot_be_are_told(options, complaint):
     [
         (lambda x: x, r"function '<lambda>' \(test_model.py, line \d+\) has no name of its own"),
         (Model(double), "'double' is a model already"),
-        (7, "a model is made of what can be called, not of a int; pass a method of it"),
-        (object(), "not of a object"),
+        (7, "a model is made of what can be called, not of type int; pass a method of it"),
+        (object(), "not of type object"),
         (int, "class int has no method __call__, which a model is made of"),
         (NeedsMore, "class NeedsMore: missing a required argument: 'more'; a model makes its"),
         (print, "function 'print' takes"),

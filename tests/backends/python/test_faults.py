@@ -134,12 +134,12 @@ def test_models_that_load_each_other_as_they_are_loaded_are_told_so(serve, place
 ANSWERS = {
     "None": ("None", "line 6, returned None, expected a list of 1 InferenceResponse"),
     "too few": ("[]", "returned 0 responses to 1 requests"),
-    "no list": ("7", "returned a int, expected a list of 1 InferenceResponse"),
-    "a wrong element": ("[7]", "a list that holds a int, expected InferenceResponse"),
+    "no list": ("7", "returned an int, expected a list of 1 InferenceResponse"),
+    "a wrong element": ("[7]", "a list that holds an int, expected InferenceResponse"),
     "None in a list": ("[None]", "a list that holds None, expected InferenceResponse"),
     "a wrong tensor": (
         "[pb_utils.InferenceResponse([7])]",
-        "output_tensors of an InferenceResponse holds a int, expected Tensor (1/model.py, line 7",
+        "output_tensors of an InferenceResponse holds an int, expected Tensor (1/model.py, line 7",
     ),
     "a wrong array": (
         "[pb_utils.InferenceResponse([pb_utils.Tensor('OUT', [7])])]",

@@ -38,7 +38,7 @@ SAYS = """
 
 ODD = {
     "a text": ("return 'yes'", "is_ready returned a str, expected True or False"),
-    "nothing": ("pass", "is_ready returned a NoneType, expected True or False"),
+    "nothing": ("pass", "is_ready returned None, expected True or False"),
     "an error": ("raise ValueError('no disk')", "ValueError: no disk"),
     "an exit": ("raise SystemExit", "SystemExit"),
 }

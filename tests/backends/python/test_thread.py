@@ -1,6 +1,7 @@
 """Models that run on threads of the server's process: what differs from those in their own."""
 
 import os
+import subprocess
 import sys
 import threading
 
@@ -208,6 +209,45 @@ def test_an_execution_that_hangs_does_not_hold_up_the_unload(models):
         thread.join()
         assert "was unloaded" in failed[0]
         assert asked.ask("good", IN=ZERO)["OUT"].tolist() == [os.getpid()]
+
+
+ALONE = """
+import contextlib, os, pathlib, resource
+from inferd.backends.python.thread import ModelThread
+from inferd.backends.worker.process import Sizes
+from inferd.core.interfaces import ModelFiles
+from inferd.errors import BackendFailed
+
+def descriptors():
+    with contextlib.suppress(OSError):
+        while True:
+            yield os.dup(0)
+
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+nowhere = pathlib.Path("/nowhere")
+before = os.listdir("/proc/self/fd")
+for room in range(3):  # for none of its three, for one, for two
+    thread = ModelThread("m", ModelFiles(nowhere, 1, nowhere, nowhere), Sizes(1 << 16), print)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
+    taken = list(descriptors())
+    for _ in range(room):
+        os.close(taken.pop())
+    try:
+        thread.start()
+    except BackendFailed as error:
+        print(error)
+    for descriptor in taken:
+        os.close(descriptor)
+    del thread  # whose memories each have one of their own
+print(os.listdir("/proc/self/fd") == before)
+"""
+
+
+def test_a_thread_that_finds_no_descriptors_takes_none():
+    """In a process of its own: no other thread here is to find none."""
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+    refused = "model 'm': its thread cannot be started: Too many open files"
+    assert done.stdout.splitlines() == [refused] * 3 + ["True"], done.stderr
 
 
 def test_loads_and_unloads_leave_no_descriptors_and_call_finalize(models, tmp_path, eventually):

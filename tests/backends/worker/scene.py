@@ -17,7 +17,8 @@ READY = packed(packet.READY, [[], None])
 class Scene:
     """A WorkerInstance whose processes are played by `peers`, one after another.
 
-    `at_start` is what each says first, `refusals` why the next ones cannot be made.
+    `at_start` is what each says first, `refusals` why the next ones cannot be made; `prepare` gets
+    each that is made.
     """
 
     def __init__(self, at_start=READY, **more):
@@ -25,6 +26,7 @@ class Scene:
         self.processes = []
         self.at_start = at_start
         self.refusals = []
+        self.prepare = lambda process: None
         self.changes = 0
         self.made = threading.Event()
         plan = {"start_timeout_s": PATIENCE_S} | more
@@ -37,6 +39,7 @@ class Scene:
             raise self.refusals.pop()
         self.peers.append(Peer())
         self.processes.append(PeerProcess(self.peers[-1]))
+        self.prepare(self.process)
         if self.at_start is not None:
             self.peers[-1].say(self.at_start)
         self.made.set()

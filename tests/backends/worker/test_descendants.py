@@ -117,6 +117,26 @@ def test_one_that_shows_no_variables_yet_is_looked_at_again(mark):
         process.communicate()
 
 
+def test_one_amid_an_exec_is_waited_for_as_long_as_that_may_take(start, mark, tmp_path):
+    process = start(WAITS, mark)
+    folder = tmp_path / str(process.pid)
+    folder.mkdir()
+    (folder / "environ").write_bytes(b"")
+    (folder / "statm").write_text("33 1 0 0 0 0 0\n")
+    fields = ["R", *["1"] * 46, "0", "0", "0"]
+    (folder / "stat").write_text(f"{process.pid} (a (strange) name) {' '.join(fields)}\n")
+    pauses = []
+
+    def pause(_):
+        pauses.append(process)
+        if len(pauses) == 200:
+            (folder / "environ").write_bytes(f"A=1\0{VARIABLE}={mark}\0".encode())
+        assert len(pauses) <= 1000
+
+    assert end_descendants(mark, pause, tmp_path) >= 1  # the folder stays
+    assert process.wait(60) == -9
+
+
 def test_others_live(start, mark):
     unmarked, other = start(WAITS), start(WAITS, mark + "1")
     assert end_descendants(mark) == 0

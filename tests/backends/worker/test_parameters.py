@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferd.backends.worker.parameters import parameter, runs_in_server, timeout_s
+from inferd.backends.worker.parameters import runs_in_server, setting, timeout_s
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
@@ -37,13 +37,15 @@ def test_another_place_is_refused(parameters, settings, expected):
 
 
 def test_numbers_are_read():
-    config = config_of(inferd_execution_timeout_seconds="1.5", empty="")
-    assert timeout_s(config) == 1.5
-    assert parameter(config, "empty") == 0
-    assert parameter(config, "missing") == 0
+    assert timeout_s(config_of(inferd_execution_timeout_seconds="1.5")) == 1.5
+    assert timeout_s(config_of()) == 0
+    settings = {"x": "2.5", "empty": ""}
+    assert setting(config_of(), settings, "x") == 2.5
+    assert setting(config_of(), settings, "empty") == 0
+    assert setting(config_of(), settings, "missing") == 0
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf", "1e300"])
 def test_what_is_no_number_is_refused(text):
-    with pytest.raises(InvalidConfig, match=f"x is '{text}', expected a number of 0 or more"):
-        parameter(config_of(x=text), "x")
+    with pytest.raises(InvalidConfig, match=f"setting x of its backend is '{text}', expected a n"):
+        setting(config_of(), {"x": text}, "x")

@@ -53,6 +53,24 @@ def test_a_worker_that_ends_while_it_starts_is_told(scene):
         one.instance.start()
 
 
+def test_one_that_says_why_and_ends_while_the_server_looks_at_it_is_heard(scene):
+    one = scene(None)
+
+    class EndsNow(threading.Event):
+        def is_set(self):
+            if not super().is_set():
+                one.peer.say(packed(packet.FAILED, [[], 1, "no weights"]))
+                self.set()
+            return True
+
+    def prepare(process):
+        process.has_ended = EndsNow()
+
+    one.prepare = prepare
+    with pytest.raises(BackendFailed, match="no weights"):
+        one.instance.start()
+
+
 def test_a_start_has_its_time(scene):
     one = scene(None, start_timeout_s=0.01)
     with pytest.raises(BackendFailed, match=r"was not ready within 0\.01 s"):

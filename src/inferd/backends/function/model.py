@@ -130,7 +130,7 @@ def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
         raise InvalidConfig(msg)
     if not callable(target):
         kind = type(target).__name__
-        msg = f"a model is made of what can be called, not of a {kind}; pass a method of it"
+        msg = f"a model is made of what can be called, not of type {kind}; pass a method of it"
         raise InvalidConfig(msg)
     return target
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from inferd.backends.litert.file import check_file
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import whole_number
 from inferd.core.arrays import Array, ArrayInstance, Run
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.pool import Pool
@@ -64,7 +65,7 @@ class LitertBackend:
     def _interpreter(self, files: ModelFiles, config: ModelConfig) -> "Interpreter":
         what = f"model '{config.name}', '{files.file.name}'"
         check_file(files.file.read_bytes(), what)
-        threads = _threads(config)
+        threads = whole_number(config, "num_threads", 1, 1, 1024)
         try:
             made = self._litert.Interpreter(model_path=str(files.file), num_threads=threads)
             made.allocate_tensors()
@@ -164,14 +165,6 @@ def _declared(details: dict[str, dict[str, Any]]) -> dict[str, Declared]:
             datatype = None
         declared[name] = Declared(name, str(dtype), shape, datatype)
     return declared
-
-
-def _threads(config: ModelConfig) -> int:
-    text = config.parameters.get("num_threads", "1")
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1024):
-        msg = f"model '{config.name}': parameter num_threads is '{text}', expected 1 to 1024"
-        raise InvalidConfig(msg)
-    return int(text)
 
 
 def _failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFailed:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
 from inferd.errors import BackendFailed, InvalidConfig, Unsupported, foreign_text
 
 ALLOW_PICKLE = "inferd_allow_pickle"
@@ -56,8 +57,7 @@ def _loaded(load: Any, what: str) -> Any:
 
 
 def _check_allowed(config: ModelConfig, what: str) -> None:
-    text = config.parameters.get(ALLOW_PICKLE, "false").lower()
-    if text not in ("true", "1"):
+    if not is_on(config, ALLOW_PICKLE):
         msg = (
             f"{what} is a pickle, which can run any code when it is loaded; set parameter "
             f"{ALLOW_PICKLE} to true if you trust it, or save the model with skops"

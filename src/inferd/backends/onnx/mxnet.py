@@ -15,6 +15,7 @@ from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
 from inferd.config.pbtxt import to_json
 from inferd.convert.mxnet.network import Network
 from inferd.convert.mxnet.params import read_params
@@ -163,8 +164,7 @@ def _shown(files: ModelFiles, file: Path) -> str:
 
 def _asked(config: ModelConfig) -> str:
     """Return why a model that may be convertible is not converted, "" when it is to be."""
-    wants = config.parameters.get(NATIVE, "").lower() in ("true", "1")
-    return f"parameter {NATIVE} is set" if wants else ""
+    return f"parameter {NATIVE} is set" if is_on(config, NATIVE) else ""
 
 
 def _told(error: InferdError, config: ModelConfig) -> str:

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from inferd.config.model import Accelerator, ModelConfig
+from inferd.config.parameter import is_on, whole_number
 from inferd.core.interfaces import Placement
 from inferd.errors import InvalidConfig
 
@@ -14,7 +15,7 @@ Provider = tuple[str, dict[str, str]]
 """An ONNX Runtime execution provider and its options."""
 
 _FATAL = 4
-_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+_MOST = 2**31 - 1
 
 # optimization.graph.level, as Triton's onnxruntime backend reads it.
 _GRAPH_LEVELS = {
@@ -61,12 +62,12 @@ def session_options(config: ModelConfig) -> Any:
     ort = onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = _FATAL
-    options.intra_op_num_threads = _number(config, "intra_op_thread_count", 1)
-    options.inter_op_num_threads = _number(config, "inter_op_thread_count", 1)
-    if _number(config, "execution_mode", 0, most=1):
+    options.intra_op_num_threads = whole_number(config, "intra_op_thread_count", 1, 0, _MOST)
+    options.inter_op_num_threads = whole_number(config, "inter_op_thread_count", 1, 0, _MOST)
+    if whole_number(config, "execution_mode", 0, 0, 1):
         options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
-    options.enable_cpu_mem_arena = _is_on(config, "enable_mem_arena", default=True)
-    options.enable_mem_pattern = _is_on(config, "enable_mem_pattern", default=True)
+    options.enable_cpu_mem_arena = is_on(config, "enable_mem_arena", default=True)
+    options.enable_mem_pattern = is_on(config, "enable_mem_pattern", default=True)
     level = _GRAPH_LEVELS.get(config.optimization.graph_level)
     if level is None:
         msg = (
@@ -164,26 +165,3 @@ def _cuda_options(config: ModelConfig) -> dict[str, str]:
 
 def _located(options: dict[str, str], placement: Placement) -> dict[str, str]:
     return options | {"device_id": str(placement.device_id)} if placement.gpu else options
-
-
-def _number(config: ModelConfig, key: str, default: int, most: int = 2**31 - 1) -> int:
-    text = config.parameters.get(key)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and int(text) <= most):
-        raise _bad_value(config, key, f"a whole number from 0 to {most}")
-    return int(text)
-
-
-def _is_on(config: ModelConfig, key: str, *, default: bool) -> bool:
-    text = config.parameters.get(key)
-    if text is None:
-        return default
-    if text.lower() not in _BOOLEANS:
-        raise _bad_value(config, key, "1, 0, true or false")
-    return _BOOLEANS[text.lower()]
-
-
-def _bad_value(config: ModelConfig, key: str, expected: str) -> InvalidConfig:
-    text = config.parameters[key]
-    return InvalidConfig(f"model '{config.name}': parameter {key} is '{text}', expected {expected}")

@@ -23,14 +23,14 @@ from inferd.backends.worker.loads import Loads
 from inferd.backends.worker.parameters import (
     PROCESS_PARAMETER,
     TIMEOUT_PARAMETER,
-    number,
-    parameter,
     runs_in_server,
+    setting,
     timeout_s,
 )
 from inferd.backends.worker.process import Process, Sizes
 from inferd.backends.worker.supervisor import AHEAD, Plan
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on, number
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.errors import InvalidConfig
@@ -82,11 +82,11 @@ class PythonBackend:
         surroundings = self._surroundings
         settings = surroundings.settings
         folder = settings.get(CACHE_SETTING)
-        timeout_s = number(config, MAKING_SETTING, settings.get(MAKING_SETTING, ""))
+        timeout_s = setting(config, settings, MAKING_SETTING)
         environments = Environments(
             Path(folder) if folder else None,
             min(timeout_s or DEFAULT_TIMEOUT_S, surroundings.load_timeout_s),
-            int(number(config, COUNT_SETTING, settings.get(COUNT_SETTING, ""))) or DEFAULT_COUNT,
+            int(setting(config, settings, COUNT_SETTING)) or DEFAULT_COUNT,
         )
         return environments.resolve(files, config)
 
@@ -129,11 +129,11 @@ class PythonBackend:
     ) -> Plan:
         surroundings = self._surroundings
         settings = surroundings.settings
-        start_s = number(config, START_SETTING, settings.get(START_SETTING, ""))
+        start_s = setting(config, settings, START_SETTING)
         sizes = Sizes(
-            arena=_pages(number(config, ARENA_SETTING, settings.get(ARENA_SETTING, ""))),
-            most=int(number(config, MOST_SETTING, settings.get(MOST_SETTING, ""))) or Sizes.most,
-            memory=int(parameter(config, MEMORY_PARAMETER)),
+            arena=_pages(setting(config, settings, ARENA_SETTING)),
+            most=int(setting(config, settings, MOST_SETTING)) or Sizes.most,
+            memory=int(number(config, MEMORY_PARAMETER)),
         )
         if runs_in_server(config, self._surroundings.settings):
             _check_in_server(files, config)
@@ -159,7 +159,7 @@ class PythonBackend:
             timeout_s=timeout_s(config),
             ahead=_ahead(config),
             answers_each=True,
-            retries=config.parameters.get(RETRY_PARAMETER, "").lower() in ("true", "yes", "1"),
+            retries=is_on(config, RETRY_PARAMETER),
         )
 
 

@@ -5,6 +5,7 @@ nothing in the server does it twice. A thread cannot be killed. One that is to e
 left behind: it finds its line closed when it comes back, and what it holds is freed then.
 """
 
+import contextlib
 import logging
 import os
 import socket
@@ -32,13 +33,19 @@ class ModelThread(Process):
 
     def start(self) -> None:
         """Start it. Raises BackendFailed when there are no descriptors left for it."""
-        try:
-            other = self._other.dup()
-            fds = [os.dup(fd) for fd in self._fds[1:]]  # its own, as long as it lives
-        except OSError as error:
-            self._close()
-            msg = f"model '{self._name}': its thread cannot be started: {error.strerror}"
-            raise BackendFailed(msg) from error
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._close)
+            fds: list[int] = []  # its own, as long as it lives
+            try:
+                other = self._other.dup()
+                undo.callback(other.close)
+                for fd in self._fds[1:]:
+                    fds.append(os.dup(fd))
+                    undo.callback(os.close, fds[-1])
+            except OSError as error:
+                msg = f"model '{self._name}': its thread cannot be started: {error.strerror}"
+                raise BackendFailed(msg) from error
+            undo.pop_all()
         self._other.close()
         threading.Thread(
             target=self._run, args=(other, fds), name=f"{self._name}-model", daemon=True

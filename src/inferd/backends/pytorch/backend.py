@@ -16,7 +16,7 @@ from inferd.backends.pytorch.compiled import (
 )
 from inferd.backends.pytorch.export import Export, export_run, load_export
 from inferd.backends.pytorch.interface import Interface, read_interface
-from inferd.backends.pytorch.runtime import device_of, is_on, pytorch
+from inferd.backends.pytorch.runtime import device_of, pytorch
 from inferd.backends.pytorch.script import (
     Script,
     check_arguments,
@@ -25,6 +25,7 @@ from inferd.backends.pytorch.script import (
     script_run,
 )
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
 from inferd.core.arrays import ArrayInstance
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.signature import check_config, complete_config, default_max_batch_size
@@ -127,7 +128,7 @@ class PytorchBackend:
         if file.suffix != ".pt2":
             return load_script(self._torch, file, config, device)
         if has_native_code(file, f"model '{config.name}', '{file.name}'"):
-            if not is_on(config, ALLOW_NATIVE, default=False):
+            if not is_on(config, ALLOW_NATIVE):
                 msg = (
                     f"model '{config.name}': '{file.name}' is compiled code (AOTInductor), which "
                     f"is run only if parameter {ALLOW_NATIVE} is true"

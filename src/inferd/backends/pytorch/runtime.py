@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import whole_number
 from inferd.core.arrays import Array
 from inferd.core.interfaces import Placement
 from inferd.errors import BackendFailed, InvalidConfig, foreign_text
@@ -21,8 +22,6 @@ DATATYPES = {
     "bfloat16": DataType.BF16,
 }  # fmt: skip
 """PyTorch's name of a type -> datatype."""
-
-_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 
 def pytorch() -> ModuleType:
@@ -51,25 +50,7 @@ class Context(threading.local):
 
 def thread_count(config: ModelConfig) -> int:
     """Return INTRA_OP_THREAD_COUNT, 1 when the configuration is silent. Raises InvalidConfig."""
-    text = config.parameters.get("INTRA_OP_THREAD_COUNT", "1")
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1024):
-        msg = (
-            f"model '{config.name}': parameter INTRA_OP_THREAD_COUNT is '{text}', "
-            f"expected a number from 1 to 1024"
-        )
-        raise InvalidConfig(msg)
-    return int(text)
-
-
-def is_on(config: ModelConfig, key: str, *, default: bool) -> bool:
-    """Return a parameter that is true or false. Raises InvalidConfig for another value."""
-    text = config.parameters.get(key)
-    if text is None:
-        return default
-    if text.lower() not in _BOOLEANS:
-        msg = f"model '{config.name}': parameter {key} is '{text}', expected true or false"
-        raise InvalidConfig(msg)
-    return _BOOLEANS[text.lower()]
+    return whole_number(config, "INTRA_OP_THREAD_COUNT", 1, 1, 1024)
 
 
 def device_of(torch: ModuleType, config: ModelConfig, placement: Placement) -> Any:

@@ -22,12 +22,12 @@ from inferd.backends.pytorch.runtime import (
     DATATYPES,
     Context,
     failure,
-    is_on,
     thread_count,
     to_array,
     to_tensor,
 )
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
 from inferd.core.arrays import Array, Run
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
 from inferd.tensor.dtype import DataType
@@ -116,7 +116,7 @@ def script_run(script: Script, config: ModelConfig) -> Run:
     outputs = outputs_in_order(config)
     guard = torch._C._InferenceMode  # the public one costs five times as much
     infers = is_on(config, "INFERENCE_MODE", default=True)
-    optimises = not is_on(config, "DISABLE_OPTIMIZED_EXECUTION", default=False)
+    optimises = not is_on(config, "DISABLE_OPTIMIZED_EXECUTION")
     if not infers:
         guard = torch.set_grad_enabled
 

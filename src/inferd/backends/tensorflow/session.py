@@ -15,6 +15,7 @@ import numpy as np
 from inferd.backends.tensorflow.files import Interface
 from inferd.backends.tensorflow.graph import has_loops
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import whole_number
 from inferd.core.arrays import Array, Run
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.dtype import DataType
@@ -37,8 +38,8 @@ def tensorflow() -> ModuleType:
 def open_session(tf: ModuleType, config: ModelConfig, known: Interface) -> Any:
     """Return a v1 Session with a graph of its own. Raises InvalidConfig for a bad parameter."""
     options = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=_threads(config, "TF_NUM_INTRA_THREADS"),
-        inter_op_parallelism_threads=_threads(config, "TF_NUM_INTER_THREADS"),
+        intra_op_parallelism_threads=whole_number(config, "TF_NUM_INTRA_THREADS", 1, 0, 1024),
+        inter_op_parallelism_threads=whole_number(config, "TF_NUM_INTER_THREADS", 1, 0, 1024),
         use_per_session_threads=True,
     )
     if not has_loops(known.nodes):
@@ -167,11 +168,3 @@ def failure(tf: ModuleType, config: ModelConfig, doing: str, error: BaseExceptio
     failed = kind(f"model '{config.name}': TensorFlow cannot {doing}: {told}")
     failed.__cause__ = error
     return failed
-
-
-def _threads(config: ModelConfig, key: str) -> int:
-    text = config.parameters.get(key, "1")
-    if not (text.isascii() and text.isdigit() and int(text) <= 1024):
-        msg = f"model '{config.name}': parameter {key} is '{text}', expected 0 to 1024"
-        raise InvalidConfig(msg)
-    return int(text)

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
 from inferd.core.signature import Declared, Signature
 from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, Unsupported, foreign_text
 from inferd.tensor.dtype import DataType
@@ -121,8 +122,8 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
 
 
 def allows_native(config: ModelConfig) -> bool:
-    """Tell whether the plan may bring compiled code of its own."""
-    return config.parameters.get(ALLOW_NATIVE, "").lower() in ("true", "1")
+    """Tell whether the plan may bring compiled code of its own. Raises InvalidConfig."""
+    return is_on(config, ALLOW_NATIVE)
 
 
 def failure(config: ModelConfig, log: Any, error: BaseException | None) -> BackendFailed:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import MAX_SHOWN, number
 from inferd.errors import InvalidConfig
 
 PROCESS_PARAMETER = "inferd_process"
@@ -30,21 +31,23 @@ def runs_in_server(config: ModelConfig, settings: Mapping[str, str]) -> bool:
 
 def timeout_s(config: ModelConfig) -> float:
     """Return how long an execution may take, 0 for any time. Raises InvalidConfig."""
-    return parameter(config, TIMEOUT_PARAMETER)
+    return number(config, TIMEOUT_PARAMETER)
 
 
-def parameter(config: ModelConfig, name: str) -> float:
-    """Return the number that a parameter is, 0 where it is not given. Raises InvalidConfig."""
-    return number(config, name, config.parameters.get(name, ""))
+def setting(config: ModelConfig, settings: Mapping[str, str], name: str) -> float:
+    """Return the number that a setting of the model's backend is, 0 where it is not given.
 
-
-def number(config: ModelConfig, name: str, text: str) -> float:
-    """Return the number in `text`, which `name` is for the model. Raises InvalidConfig."""
+    Raises InvalidConfig.
+    """
+    text = settings.get(name, "")
     try:
         found = float(text or 0)
     except ValueError:
         found = -1
     if not 0 <= found < 2**53:
-        msg = f"model '{config.name}': {name} is '{text}', expected a number of 0 or more"
+        msg = (
+            f"model '{config.name}': setting {name} of its backend is '{text[:MAX_SHOWN]}', "
+            f"expected a number of 0 or more"
+        )
         raise InvalidConfig(msg)
     return found

@@ -155,7 +155,8 @@ class Supervisor:
             if self._is_closing or not plan.is_wanted():
                 msg = f"model '{plan.model}' is being unloaded"
                 raise Unavailable(msg)
-            if not link.wait(min(left_s, 0.2)) and process.has_ended.is_set():
+            has_ended = process.has_ended.is_set()  # asked first: its last words come before
+            if not link.wait(min(left_s, 0.2)) and has_ended:
                 self._lost()
         started = self._started
         if isinstance(started, InferdError):

@@ -5,6 +5,14 @@ from __future__ import annotations
 import enum
 
 
+def kind_of(value: object) -> str:
+    """Return what a text calls a value of this type: a list, an int, None."""
+    name = type(value).__name__
+    if value is None:
+        return "None"
+    return f"{'an' if name[:1] in tuple('aeiouAEIO') else 'a'} {name}"
+
+
 class _ErrorCode(enum.IntEnum):
     """Why something failed, by Triton's names."""
 

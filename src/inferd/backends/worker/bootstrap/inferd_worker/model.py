@@ -90,7 +90,7 @@ def complete(kind: Any, config: dict[str, Any]) -> str | None:
     completed = method(given)
     if not isinstance(completed, ModelConfig):
         raise TritonModelException(
-            f"auto_complete_config returned a {type(completed).__name__}, expected the "
+            f"auto_complete_config returned {kind_of(completed)}, expected the "
             f"ModelConfig it was given"
         )
     return json.dumps(completed.as_dict())

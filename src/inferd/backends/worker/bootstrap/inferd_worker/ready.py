@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .error import kind_of
 from .model import full
 
 if TYPE_CHECKING:
@@ -77,4 +78,4 @@ def _failed(error: BaseException) -> tuple[bool, str]:
 def _told(said: Any) -> tuple[bool, str]:
     if isinstance(said, (bool, np.bool_)):
         return bool(said), ""
-    return False, f"is_ready returned a {type(said).__name__}, expected True or False"
+    return False, f"is_ready returned {kind_of(said)}, expected True or False"

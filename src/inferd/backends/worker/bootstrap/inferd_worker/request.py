@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from . import current
-from .error import TritonModelException
+from .error import TritonModelException, kind_of
 from .response import InferenceResponse, InferenceResponseSender, checked_parameters
 from .tensor import Tensor
 
@@ -227,6 +227,6 @@ def _listed(given: Any, kind: type, what: str) -> list[Any]:
             raise TritonModelException(f"an item of {what} should not be empty")
         if not isinstance(item, kind):
             raise TritonModelException(
-                f"an item of {what} is a {type(item).__name__}, expected {kind.__name__}"
+                f"an item of {what} is {kind_of(item)}, expected {kind.__name__}"
             )
     return items

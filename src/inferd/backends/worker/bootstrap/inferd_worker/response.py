@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .error import TritonError, TritonModelException
+from .error import TritonError, TritonModelException, kind_of
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ class InferenceResponse:
         for tensor in self._tensors:
             if not isinstance(tensor, Tensor):
                 raise TritonModelException(
-                    f"output_tensors of an InferenceResponse holds a {type(tensor).__name__}, "
+                    f"output_tensors of an InferenceResponse holds {kind_of(tensor)}, "
                     f"expected Tensor"
                 )
         if error is not None and not isinstance(error, TritonError):
             raise TritonModelException(
-                f"error of an InferenceResponse is a {type(error).__name__}, expected TritonError"
+                f"error of an InferenceResponse is {kind_of(error)}, expected TritonError"
             )
         self._error = error
         self._parameters = checked_parameters(parameters) if parameters else None
@@ -69,7 +69,7 @@ def checked_parameters(parameters: Any) -> dict[str, Any] | None:
     for name, value in parameters.items():
         if not isinstance(name, str) or not isinstance(value, (bool, int, float, str)):
             raise TritonModelException(
-                f"parameter {name!r} is a {type(value).__name__}; names are texts, values are "
+                f"parameter {name!r} is {kind_of(value)}; names are texts, values are "
                 f"texts, numbers or booleans"
             )
         if isinstance(value, (int, float)) and not -(2**63) <= value < 2**64:

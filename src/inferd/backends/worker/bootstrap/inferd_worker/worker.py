@@ -15,7 +15,7 @@ from . import packet
 from .arena import Arena, ArenaFull, Received
 from .calls import Calls, executing
 from .config import using_decoupled_model_transaction_policy
-from .error import TritonError, TritonModelException
+from .error import TritonError, TritonModelException, kind_of
 from .line import Line, LineClosed, Payload
 from .model import ModelFailed, complete, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
@@ -378,7 +378,7 @@ class Worker:
         if self.is_decoupled:
             if responses is not None:
                 what = (
-                    f"returned a {type(responses).__name__}; a decoupled model sends its "
+                    f"returned {kind_of(responses)}; a decoupled model sends its "
                     f"responses and returns None"
                 )
         elif responses is None:
@@ -386,8 +386,7 @@ class Worker:
                 what = f"returned None, expected a list of {len(opens)} InferenceResponse"
         elif not isinstance(responses, (list, tuple)):
             what = (
-                f"returned a {type(responses).__name__}, expected a list of {len(opens)} "
-                f"InferenceResponse"
+                f"returned {kind_of(responses)}, expected a list of {len(opens)} InferenceResponse"
             )
         elif len(responses) != len(opens):
             what = f"returned {len(responses)} responses to {len(opens)} requests"
@@ -499,10 +498,7 @@ def _odd_item(
             if not one.has_sender and not one.is_closed:
                 return "returned a list that holds None, expected InferenceResponse"
         elif not isinstance(response, InferenceResponse):
-            return (
-                f"returned a list that holds a {type(response).__name__}, expected "
-                f"InferenceResponse"
-            )
+            return f"returned a list that holds {kind_of(response)}, expected InferenceResponse"
         elif one.is_closed:
             return "returned a response to a request that was answered by its response sender"
     return ""

@@ -1,0 +1,215 @@
+"""Ensembles and their steps: what comes and goes with what."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+from controlled import (
+    BROKEN,
+    PATIENCE_S,
+    UNAVAILABLE,
+    identity,
+    run,
+    until,
+    write,
+)
+
+from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.request import InferResponse
+from inferd.engine import control as control_module
+from inferd.engine.catalog import Catalog
+from inferd.engine.control import Control
+from inferd.engine.load import Loader, LoadOptions
+from inferd.engine.served import Served
+from inferd.errors import (
+    LoadFailed,
+    NotLoadable,
+)
+
+pytestmark = pytest.mark.usefixtures("temporary")
+
+
+class Chain:
+    """A scheduler that stands in for an ensemble's."""
+
+    async def run(self, request):
+        return InferResponse(request.model, "1", outputs=list(request.inputs))
+
+    async def close(self, timeout_s):
+        """End."""
+
+
+class EnsembleLoader(Loader):
+    """Loads ensembles, too, as if there were a scheduler for them."""
+
+    def load(self, model, version, steps=(), attempt=None):
+        if model.config is not None and model.config.ensemble_scheduling is not None:
+            return Served(model.config, version, "ensemble", Chain())
+        return super().load(model, version, steps)
+
+
+def ensemble(*names):
+    maps = 'input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" }'
+    steps = [f'step {{ model_name: "{name}" model_version: -1 {maps} }}' for name in names]
+    return f'platform: "ensemble"\nensemble_scheduling {{ {" ".join(steps)} }}'
+
+
+@contextlib.asynccontextmanager
+async def ensembles_on(root, mode="explicit", loader=EnsembleLoader, **options):
+    catalog = Catalog()
+    options = LoadOptions(model_control_mode=mode, repository_poll_secs=0, **options)
+    control = Control(catalog, options, loader(options))
+    await control.start([root])
+    try:
+        yield control, catalog
+    finally:
+        await control.close(PATIENCE_S)
+
+
+@run
+async def test_an_ensemble_brings_its_steps_and_may_take_them_with_it(repository):
+    root = repository(e=ensemble("a", "b"), a=identity(), b=identity(), c=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("b"))
+        await control.load(LoadRequest("e"))
+        assert catalog.names() == ["a", "b", "e"]
+        await control.unload(UnloadRequest("e"))
+        assert catalog.names() == ["a", "b"]
+        await control.load(LoadRequest("e"))
+        await control.unload(UnloadRequest("e", unload_dependents=True))
+        assert catalog.names() == ["b"]  # it was asked for by itself
+
+
+@run
+async def test_a_step_that_another_ensemble_needs_stays(repository):
+    root = repository(e=ensemble("a"), f=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("e"))
+        await control.load(LoadRequest("f"))
+        await control.unload(UnloadRequest("e", unload_dependents=True))
+        assert catalog.names() == ["a", "f"]
+        await control.unload(UnloadRequest("f", unload_dependents=True))
+        assert catalog.names() == []
+
+
+@run
+async def test_an_ensemble_goes_and_comes_with_its_steps(repository):
+    root = repository(e=ensemble("a"), outer=ensemble("e"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("outer"))
+        assert catalog.names() == ["a", "e", "outer"]
+        await control.unload(UnloadRequest("a"))
+        assert catalog.names() == []
+        await until(lambda: catalog.models["e"].versions[1].state is UNAVAILABLE)
+        assert catalog.models["e"].versions[1].reason == "model 'a', which it calls, is unloaded"
+        await control.load(LoadRequest("a"))
+        assert catalog.names() == ["a", "e", "outer"]  # they can be asked once the load is answered
+        await control.unload(UnloadRequest("outer", unload_dependents=True))
+        assert catalog.names() == ["a"]
+
+
+@run
+async def test_a_load_does_not_wait_for_ever_for_an_ensemble(repository, monkeypatch):
+    monkeypatch.setattr(control_module, "CALLERS_WAIT_S", 0.02)
+    goes_on = threading.Event()
+
+    class OtherStepTakesLong(EnsembleLoader):
+        def load(self, model, version, steps=(), attempt=None):
+            if model.name == "b":
+                goes_on.wait(PATIENCE_S)
+            return super().load(model, version, steps)
+
+    root = repository(e=ensemble("a", "b"), a=identity(), b=identity())
+    async with ensembles_on(root, loader=OtherStepTakesLong) as (control, catalog):
+        goes_on.set()
+        await control.load(LoadRequest("e"))
+        await control.unload(UnloadRequest("a"))
+        await control.unload(UnloadRequest("b"))
+        goes_on.clear()
+        await control.load(LoadRequest("a"))
+        assert catalog.names() == ["a"]
+        goes_on.set()
+        await until(lambda: catalog.names() == ["a", "b", "e"])
+
+
+@run
+async def test_an_ensemble_without_its_step_does_not_load(repository):
+    root = repository(e=ensemble("a", "nobody"), a=identity(), f=ensemble("broken"), broken=BROKEN)
+    async with ensembles_on(root) as (control, _):
+        with pytest.raises(NotLoadable) as caught:
+            await control.load(LoadRequest("e"))
+        assert caught.value.message == (
+            "failed to load 'e': model 'e' needs nobody, which is not loaded"
+        )
+        with pytest.raises(NotLoadable, match=r"needs broken \(model 'broken' fails to load, as"):
+            await control.load(LoadRequest("f"))
+
+
+@run
+async def test_an_ensemble_that_calls_itself_does_not_load(repository):
+    root = repository(e=ensemble("f"), f=ensemble("e"))
+    async with ensembles_on(root) as (control, _):
+        with pytest.raises(LoadFailed, match="ensemble 'e' calls itself: e → f → e"):
+            await control.load(LoadRequest("e"))
+
+
+@run
+async def test_an_ensemble_that_serves_cannot_be_made_to_call_itself(repository):
+    root = repository(e=ensemble("a"), f=ensemble("e"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("f"))
+        write(root / "e" / "config.pbtxt", ensemble("f"))
+        with pytest.raises(NotLoadable, match="ensemble 'e' calls itself: e → f → e"):
+            await control.load(LoadRequest("e"))
+        assert catalog.names() == ["a", "e", "f"]
+        await control.unload(UnloadRequest("e"))
+        assert catalog.names() == ["a"]
+
+
+@run
+async def test_two_loads_at_once_cannot_make_ensembles_call_each_other(repository):
+    root = repository(e=ensemble("a"), f=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await asyncio.gather(control.load(LoadRequest("e")), control.load(LoadRequest("f")))
+        write(root / "e" / "config.pbtxt", ensemble("f"))
+        write(root / "f" / "config.pbtxt", ensemble("e"))
+        loads = control.load(LoadRequest("e")), control.load(LoadRequest("f"))
+        done = await asyncio.gather(*loads, return_exceptions=True)
+        [error] = [one for one in done if one is not None]
+        assert "calls itself" in error.message
+        await control.unload(UnloadRequest("a"))
+        assert catalog.names() == []
+
+
+@pytest.mark.parametrize("mode", ["none", "poll"])
+@run
+async def test_at_the_start_the_index_says_why_an_ensemble_does_not_load(repository, mode):
+    root = repository(e=ensemble("f"), f=ensemble("e"), g=ensemble("nobody"))
+    async with ensembles_on(root, mode) as (_, catalog):
+        assert {row.name: (row.version, row.state, row.reason) for row in catalog.rows()} == {
+            "e": ("1", UNAVAILABLE, "ensemble 'e' calls itself: e → f → e"),
+            "f": ("1", UNAVAILABLE, "ensemble 'f' calls itself: f → e → f"),
+            "g": ("1", UNAVAILABLE, "model 'g' needs nobody, which is not loaded"),
+        }
+
+
+@pytest.mark.parametrize("mode", ["none", "poll"])
+@run
+async def test_ensembles_and_their_steps_load_together_at_the_start(repository, mode):
+    root = repository(e=ensemble("a"), outer=ensemble("e", "b"), a=identity(), b=identity())
+    async with ensembles_on(root, mode) as (_, catalog):
+        assert catalog.names() == ["a", "b", "e", "outer"]
+        assert catalog.is_sound()
+
+
+@run
+async def test_polling_takes_down_the_ensemble_of_a_step_that_goes(repository, tmp_path):
+    root = repository(e=ensemble("a"), a=identity())
+    async with ensembles_on(root, "poll") as (control, catalog):
+        (root / "a").rename(tmp_path / "away")
+        await asyncio.gather(*await control.look())
+        assert catalog.names() == []
+        (tmp_path / "away").rename(root / "a")
+        await asyncio.gather(*await control.look())
+        await until(lambda: catalog.names() == ["a", "e"])
