@@ -126,3 +126,5 @@ class ModelConfig:
                     f"says {tensor[key]}"
                 )
             known[key] = tensor[key]
+        if tensor.get("optional"):
+            known["optional"] = True

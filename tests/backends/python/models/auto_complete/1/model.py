@@ -11,7 +11,8 @@ class TritonPythonModel:
         config.set_max_batch_size(8)
         config.set_dynamic_batching()
         config.add_input({"name": "IN", "data_type": "TYPE_INT32", "dims": [4]})
-        config.add_input({"name": "MAYBE", "data_type": "TYPE_FP32", "dims": [1], "optional": True})
+        for maybe in ({}, {"optional": True}):
+            config.add_input({"name": "MAYBE", "data_type": "TYPE_FP32", "dims": [1], **maybe})
         config.add_output({"name": "OUT", "data_type": "TYPE_INT32", "dims": [4]})
         for wrong in ({"name": "X"}, {"name": "IN", "data_type": "TYPE_FP32", "dims": [4]}):
             try:
