@@ -16,6 +16,10 @@ ONLY ?=
 ARGS ?=
 FUZZ_SECONDS ?= 30
 
+# One process for each core, at most four: each one reads all tests first. Which takes the most time is
+# not known before, so those that are done take over from those that are not.
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist worksteal
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # The stamps: one file for each thing installed; a changed pyproject.toml makes them old.
@@ -45,8 +49,8 @@ check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/python tools/build_options_doc.py --check
 	$(BIN)/python tools/build_openapi.py --check
 
-test: $(DEV) ## the tests, in two minutes (ARGS= for pytest)
-	$(BIN)/pytest tests -m "not slow" $(ARGS)
+test: $(DEV) ## the tests, in a minute or two (ARGS= for pytest; ARGS="-n 0": in one process)
+	$(BIN)/pytest tests -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
 
 test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
 	$(BIN)/pytest tests -m slow $(ARGS)

@@ -48,6 +48,7 @@ def _table(options: list[Option]) -> Iterator[str]:
     for each in options:
         flags = ", ".join(f"`--{name}`" for name in (each.key, *each.aliases))
         text = each.help if each.acted_on else f"{each.help} {_WITHOUT_EFFECT}"
+        text += f" Also: `{each.also}`." if each.also else ""
         yield f"| {flags} | {_cell(each.word)} | {_cell(each.shown)} | {_cell(text)} |"
 
 

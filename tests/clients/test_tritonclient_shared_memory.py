@@ -158,21 +158,21 @@ def test_regions_are_told_by_name_and_forgotten(client, region):
 @pytest.mark.parametrize(
     ("key", "size", "offset", "text"),
     [
-        (f"{KEYS}nobody", 64, 0, "cannot be opened"),
+        ("{KEYS}nobody", 64, 0, "cannot be opened"),
         ("/../etc/passwd", 64, 0, "no key"),
         ("/sub/object", 64, 0, "no key"),
         ("/inferd_worker", 64, 0, "reserved"),
         ("/triton_python_backend_shm_region_7", 64, 0, "reserved"),
-        (f"{KEYS}one", 65, 0, "has 64 bytes"),
-        (f"{KEYS}one", 64, 1, "has 64 bytes"),
-        (f"{KEYS}one", 2**62, 2**62, "has 64 bytes"),
-        (f"{KEYS}one", 0, 0, "byte_size"),
+        ("{KEYS}one", 65, 0, "has 64 bytes"),
+        ("{KEYS}one", 64, 1, "has 64 bytes"),
+        ("{KEYS}one", 2**62, 2**62, "has 64 bytes"),
+        ("{KEYS}one", 0, 0, "byte_size"),
     ],
 )
 def test_what_cannot_be_registered_is_told_why(client, region, key, size, offset, text):
     region("one", 64)
     with pytest.raises(InferenceServerException, match=text) as caught:
-        client.triton.register_system_shared_memory("new", key, size, offset)
+        client.triton.register_system_shared_memory("new", key.format(KEYS=KEYS), size, offset)
     assert "/dev/shm" not in str(caught.value)
     with pytest.raises(InferenceServerException, match="'one' already"):
         client.triton.register_system_shared_memory("one", f"{KEYS}one", 64)

@@ -129,11 +129,12 @@ def test_what_kubernetes_sets_for_a_service_called_inferd_http_is_left_aside():
 def test_options_without_effect_are_told_in_one_warning_when_they_differ_from_the_default():
     flags = [
         flag("http_thread_count", "4"),
-        flag("sagemaker_port", "8081"),
-        flag("vertex_ai_port", "8080"),
+        flag("sagemaker_thread_count", "4"),
+        flag("vertex_ai_thread_count", "8"),
     ]
     assert read_settings(flags, {}).warnings == (
-        "accepted, but without effect in this version: --http-thread-count, --sagemaker-port",
+        "accepted, but without effect in this version: --http-thread-count, "
+        "--sagemaker-thread-count",
     )
 
 

@@ -1,6 +1,7 @@
 """A server process to send raw frames to, and the count of the points at the end."""
 
 import contextlib
+import itertools
 import os
 import re
 import subprocess
@@ -29,28 +30,29 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 SLOW = 'parameters { key: "execute_delay_ms" value: { string_value: "700" } }'
 ENDLESS = 'parameters { key: "execute_delay_ms" value: { string_value: "60000" } }'
 
-_POINTS = pytest.StashKey[dict]()
+_POINT = "http2_point"
 
 
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers", "http2_point(section, level, text): one rule of HTTP/2, HPACK or gRPC"
+        "markers", f"{_POINT}(section, level, text): one rule of HTTP/2, HPACK or gRPC"
     )
-    config.stash[_POINTS] = {}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     report = yield
-    for mark in item.iter_markers("http2_point"):
-        states = item.config.stash.setdefault(_POINTS, {}).setdefault(mark.args, set())
-        if report.when == "call" or report.failed:
-            states.add(report.outcome)
+    if report.when == "call" or report.failed:  # a report goes to the process that counts
+        report.user_properties += [(_POINT, mark.args) for mark in item.iter_markers(_POINT)]
     return report
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    points = config.stash.get(_POINTS, {})
+def pytest_terminal_summary(terminalreporter):
+    points = {}
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        for name, point in getattr(report, "user_properties", ()):
+            if name == _POINT:
+                points.setdefault(tuple(point), set()).add(report.outcome)
     if not points:
         return
     terminalreporter.section("HTTP/2 points")

@@ -357,7 +357,7 @@ def test_a_compressed_message_without_a_coding_is_internal(peer, more):
 
 
 @point("gRPC compression", "MUST", "a message that does not inflate is an error of the call")
-@pytest.mark.parametrize("body", [b"", b"garbage", gzip.compress(b"abc" * 50)[:-9]])
+@pytest.mark.parametrize("body", [b"", b"garbage", gzip.compress(b"abc" * 50, mtime=0)[:-9]])
 def test_a_message_that_does_not_inflate_is_an_error(peer, body):
     answer = ask(peer, 1, request(CHECK, ("grpc-encoding", "gzip")), framed(body, 1))
     assert answer.status in (INTERNAL, INVALID)

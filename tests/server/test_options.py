@@ -9,6 +9,7 @@ from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.host_policy import HostPolicy
 from inferd.config.log import LogSettings
 from inferd.config.option import options_of
+from inferd.config.ports import metrics_port
 from inferd.config.server import ServerConfig
 from inferd.config.trace import TraceChange, TraceSettings
 from inferd.server.options import (
@@ -17,7 +18,6 @@ from inferd.server.options import (
     load_options,
     log_folder,
     log_settings,
-    metrics_port,
     tracer,
 )
 from inferd.wire.v2_trace import encode_trace_settings
@@ -35,6 +35,7 @@ HTTP = {
     "not_ready_status": ("not_ready_status", 503),
     "http_header_forward_pattern": ("header_forward_pattern", "x-"),
     "http_cors_origin": ("cors_origins", frozenset(("https://a",))),
+    "reuse_http_port": ("reuse_port", True),
 }
 
 GRPC = {
@@ -184,6 +185,18 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "log_info",
         "log_warning",
         "log_error",
+        "allow_sagemaker",
+        "sagemaker_address",
+        "sagemaker_port",
+        "sagemaker_safe_port_range",
+        "sagemaker_default_model",
+        "sagemaker_inference_type",
+        "allow_vertex_ai",
+        "vertex_ai_address",
+        "vertex_ai_port",
+        "vertex_ai_health_route",
+        "vertex_ai_predict_route",
+        "vertex_ai_default_model",
         "allow_metrics",
         "allow_cpu_metrics",
         "allow_gpu_metrics",

@@ -72,7 +72,8 @@ def serve_help() -> str:
 def _lines(options: Iterable[Option]) -> Iterator[str]:
     for each in options:
         left = f"  {each.flag} {each.word}"
-        text = f"{each.help} [{each.shown}]" if each.shown else each.help
+        text = f"{each.help} Also: {each.also}." if each.also else each.help
+        text += f" [{each.shown}]" if each.shown else ""
         wrapped = _wrap(text, _WIDTH - _COLUMN).splitlines()
         if len(left) >= _COLUMN:
             yield left

@@ -34,7 +34,7 @@ class Option:
     help prints for the value. `bare` is the text a flag without a value stands for, "" if it needs
     one. `old_flags` are deprecated spellings; the template beside each turns its value into one of
     this option. `acted_on` is false for what is accepted, for the sake of existing command lines,
-    and changes nothing.
+    and changes nothing. `also` is a variable with which a cloud platform says the same.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Option:
     aliases: tuple[str, ...] = ()
     old_flags: Mapping[str, str] = field(default_factory=dict)
     acted_on: bool = True
+    also: str = ""
 
     @property
     def key(self) -> str:

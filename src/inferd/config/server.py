@@ -41,7 +41,8 @@ class ServerConfig:
 
     model_repository: tuple[str, ...] = option(
         (),
-        "Folder of model folders. May be repeated, and is the same as PATH.",
+        "Folder of model folders, or such a place in a cloud (s3://, gs://, as://). May be "
+        "repeated, and is the same as PATH.",
         group="Models",
         word="PATH",
         aliases=("model-store",),
@@ -195,7 +196,7 @@ class ServerConfig:
         None, "PEM file of the authorities client certificates are from.", group="HTTP", word="FILE"
     )
     reuse_http_port: bool = option(
-        False, "Share the port with other processes (SO_REUSEPORT).", group="HTTP", acted_on=False
+        False, "Share the port with other processes (SO_REUSEPORT).", group="HTTP"
     )
     http_thread_count: int = option(
         8,
@@ -629,33 +630,88 @@ class ServerConfig:
     # Cloud platforms
 
     allow_sagemaker: bool = option(
-        False, "Serve SageMaker's /ping and /invocations.", group="Cloud platforms", acted_on=False
+        False, "Serve SageMaker's /ping and /invocations.", group="Cloud platforms"
+    )
+    sagemaker_address: str | None = option(
+        None,
+        "Address SageMaker's port binds.",
+        group="Cloud platforms",
+        word="ADDRESS",
+        shown="that of HTTP",
     )
     sagemaker_port: int = option(
-        8080, "Port of SageMaker's calls.", group="Cloud platforms", **_PORT, acted_on=False
+        8080,
+        "Port of SageMaker's calls.",
+        group="Cloud platforms",
+        also="SAGEMAKER_BIND_TO_PORT",
+        **_PORT,
     )
     sagemaker_safe_port_range: str | None = option(
         None,
-        "LOW-HIGH: ports SageMaker may use.",
+        "LOW-HIGH: all ports of the server must be among these.",
         group="Cloud platforms",
-        acted_on=False,
+        also="SAGEMAKER_SAFE_PORT_RANGE",
+    )
+    sagemaker_default_model: str | None = option(
+        None,
+        "Model that /invocations asks.",
+        group="Cloud platforms",
+        word="NAME",
+        shown="the only one there is",
+        also="SAGEMAKER_TRITON_DEFAULT_MODEL_NAME",
+    )
+    sagemaker_inference_type: str = option(
+        "infer",
+        "What /invocations does: V2 inference, or the generate extension's calls.",
+        group="Cloud platforms",
+        choices=("infer", "generate", "generate_stream"),
+        also="SAGEMAKER_TRITON_INFERENCE_TYPE",
     )
     sagemaker_thread_count: int = option(
         8, "Threads of SageMaker's calls.", group="Cloud platforms", **_COUNT, acted_on=False
     )
+    # Vertex AI sets AIP_MODE=PREDICTION; see vertex_ai_defaults in config/sources.py.
     allow_vertex_ai: bool = option(
-        False, "Serve Vertex AI's calls.", group="Cloud platforms", acted_on=False
+        False,
+        "Serve Vertex AI's calls. AIP_MODE=PREDICTION sets it; HTTP and gRPC are then off, unless "
+        "they are asked for.",
+        group="Cloud platforms",
+    )
+    vertex_ai_address: str | None = option(
+        None,
+        "Address Vertex AI's port binds.",
+        group="Cloud platforms",
+        word="ADDRESS",
+        shown="that of HTTP; 0.0.0.0 with AIP_MODE=PREDICTION",
     )
     vertex_ai_port: int = option(
-        8080, "Port of Vertex AI's calls.", group="Cloud platforms", **_PORT, acted_on=False
+        8080,
+        "Port of Vertex AI's calls.",
+        group="Cloud platforms",
+        also="AIP_HTTP_PORT",
+        **_PORT,
     )
-    vertex_ai_thread_count: int = option(
-        8, "Threads of Vertex AI's calls.", group="Cloud platforms", **_COUNT, acted_on=False
+    vertex_ai_health_route: str = option(
+        "/health",
+        "Path of Vertex AI's health checks.",
+        group="Cloud platforms",
+        word="PATH",
+        also="AIP_HEALTH_ROUTE",
+    )
+    vertex_ai_predict_route: str = option(
+        "/predict",
+        "Path of Vertex AI's predictions.",
+        group="Cloud platforms",
+        word="PATH",
+        also="AIP_PREDICT_ROUTE",
     )
     vertex_ai_default_model: str | None = option(
         None,
         "Model a Vertex AI call means when it names none.",
         group="Cloud platforms",
         word="NAME",
-        acted_on=False,
+        shown="the only one there is",
+    )
+    vertex_ai_thread_count: int = option(
+        8, "Threads of Vertex AI's calls.", group="Cloud platforms", **_COUNT, acted_on=False
     )

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from inferd.config.cache import read_cache_config
+from inferd.config.cloud import check_cloud
 from inferd.config.host_policy import read_host_policies
 from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of
 from inferd.config.origin import read_origins
+from inferd.config.ports import ports_of
 from inferd.config.rate_limit import read_resources
 from inferd.config.restriction import read_restrictions
 from inferd.config.server import ServerConfig
@@ -21,6 +23,13 @@ from inferd.config.trace import read_trace_config
 from inferd.errors import InvalidConfig
 
 _PREFIX = "INFERD_"
+
+_PREDICTION = {
+    "allow_vertex_ai": True,
+    "vertex_ai_address": "0.0.0.0",  # the platform comes from outside of the container
+    "allow_http": False,
+    "allow_grpc": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
     chosen |= _read_flags(options, flags)
     if "config" in chosen:
         chosen = _read_file(options, Path(chosen["config"])) | chosen
-    config = ServerConfig(**chosen)
+    config = ServerConfig(**(vertex_ai_defaults(environ) | chosen))
     check_server_config(config)
     warnings += _without_effect(options, config)
     return Settings(config, tuple(warnings))
@@ -76,6 +85,14 @@ def read_options(given: Mapping[str, object]) -> ServerConfig:
     return config
 
 
+def vertex_ai_defaults(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the defaults that are others where Vertex AI runs the server, by option."""
+    if environ.get("AIP_MODE") != "PREDICTION":
+        return {}
+    models = environ.get("AIP_STORAGE_URI")
+    return _PREDICTION | ({"model_repository": (models,)} if models else {})
+
+
 def _text(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
@@ -83,9 +100,10 @@ def _text(value: object) -> object:
 def check_server_config(config: ServerConfig) -> None:
     """Raise InvalidConfig when options contradict each other."""
     read_trace_config(config.trace_config)
-    if not (config.allow_http or config.allow_grpc):
+    if not any(each.is_open for each in ports_of(config)):
         msg = "--allow-http=false and --allow-grpc=false leave nothing to serve; allow one of them"
         raise InvalidConfig(msg)
+    check_cloud(config)
     _check_control(config)
     for protocol in ("http", "grpc"):
         _check_tls(config, protocol)
@@ -167,7 +185,8 @@ def _read_variables(
 ) -> dict[str, Any]:
     chosen = {}
     for name, each in options.items():
-        text = environ.get(each.variable, "")
+        variable = each.variable if environ.get(each.variable) or not each.also else each.also
+        text = environ.get(variable, "")
         if not text:
             continue
         if each.name.endswith("_port") and "://" in text:
@@ -175,9 +194,9 @@ def _read_variables(
             warnings.append(f"{each.variable} is left aside: {text!r} was put there by Kubernetes")
         elif each.kind is tuple:
             parts = [part for part in text.split(";") if part]
-            chosen[name] = tuple(each.read_text(part, each.variable) for part in parts)
+            chosen[name] = tuple(each.read_text(part, variable) for part in parts)
         else:
-            chosen[name] = each.read_text(text, each.variable)
+            chosen[name] = each.read_text(text, variable)
     return chosen
 
 

@@ -22,6 +22,7 @@ from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.source import Source, Sources
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import InferdError, InvalidRequest, LoadFailed, NotLoadable, Unavailable
+from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import FoundModel, check_model_name
 
 log = logging.getLogger("inferd.engine")
@@ -66,12 +67,15 @@ class Control:
 
     # --- the start, and the end ---
 
-    async def start(self, paths: Sequence[Path], given: Sequence[GivenModel] = ()) -> None:
+    async def start(
+        self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
+    ) -> None:
         """Load what the mode says of the models below `paths`; what fails is in the catalog.
 
         Those `given` load in every mode.
 
-        Raises InvalidConfig for a path that holds no models.
+        Raises InvalidConfig for a path that holds no models, NotLoadable for a cloud that does
+        not answer.
         """
         models = await in_daemon_thread(lambda: self._sources.open(paths, given))
         for model in models:

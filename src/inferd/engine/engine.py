@@ -30,6 +30,7 @@ from inferd.observe.statistics import InferStatistics, ModelStatistics
 from inferd.observe.stats import AnswerCount
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
+from inferd.repository.cloud_url import cloud_url
 from inferd.shm.placing import place_outputs
 from inferd.shm.regions import Regions
 from inferd.tensor.classification import Labels
@@ -344,9 +345,11 @@ class Engine:
         So do the models `given`, in every mode.
 
         A model that cannot be loaded stays in the index with its reason, the others serve.
-        Raises InvalidConfig for a path that holds no models.
+        Raises InvalidConfig for a path that holds no models, and for a URL that names no place;
+        NotLoadable for a cloud that does not answer.
         """
-        await self._control.start([Path(path) for path in repositories], given)
+        paths = [cloud_url(str(path)) or Path(path) for path in repositories]
+        await self._control.start(paths, given)
         self.finish_loading()
 
     async def look(self) -> Sequence[asyncio.Task[None]]:

@@ -54,6 +54,7 @@ from inferd.observe.custom import CustomMetrics
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
+from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of
 from inferd.repository.local import find_model
@@ -135,8 +136,11 @@ class Loader:
         limits = options.rate_limits
         self._limiter = RateLimiter(limits) if limits is not None else None
 
-    def repositories(self, paths: Sequence[Path]) -> Repositories:
-        """Return what finds the models below `paths`. Raises InvalidConfig for a bad path."""
+    def repositories(self, paths: Sequence[Path | CloudUrl]) -> Repositories:
+        """Return what finds the models below `paths`.
+
+        Raises InvalidConfig for a bad path, and NotLoadable for a cloud that does not answer.
+        """
         options = self._options
         return Repositories(
             paths,

@@ -15,6 +15,7 @@ from inferd.core.load import LoadRequest
 from inferd.engine.load import Loader, LoadOptions, tell_ignored
 from inferd.engine.lookup import models_in
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
+from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import FoundModel
 from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, is_app
 from inferd.repository.repositories import Repositories
@@ -62,9 +63,14 @@ class Sources:
         self._given: dict[str, GivenModel] = {}
         self.watch = Watch(self._repositories)
 
-    def open(self, paths: Sequence[Path], given: Sequence[GivenModel] = ()) -> list[FoundModel]:
-        """Return the models to begin with. Raises InvalidConfig for a path that holds none."""
-        apps = [path for path in paths if is_app(path)]
+    def open(
+        self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
+    ) -> list[FoundModel]:
+        """Return the models to begin with. Raises InvalidConfig for a path that holds none.
+
+        Raises NotLoadable for a cloud that does not answer.
+        """
+        apps = [path for path in paths if isinstance(path, Path) and is_app(path)]
         folders = [path for path in paths if path not in apps]
         if apps and self._mode == "poll":
             _tell_that_apps_stay(apps, is_all=not folders)
@@ -94,8 +100,9 @@ class Sources:
         ]
 
     def close(self) -> None:
-        """Delete the files that clients sent."""
+        """Delete the files that clients sent, and those that came from clouds."""
         self._uploads.close()
+        self._repositories.close()
 
     def names(self) -> list[str]:
         """Return the names of the models that can be loaded. Raises NotLoadable."""

@@ -1,7 +1,9 @@
 """Repositories: the paths a server was given, and the models that lie there at the moment."""
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +12,13 @@ import msgspec
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NotLoadable
+from inferd.repository.bucket import Bucket
+from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import FoundModel
 from inferd.repository.local import find_model, folder_name, is_model, single_model
+from inferd.repository.mirror import Mirror, folder_for
+
+_FETCHED_AT_ONCE = 4
 
 
 class Place(NamedTuple):
@@ -24,29 +31,38 @@ class Place(NamedTuple):
 
 
 class Repositories:
-    """Finds models by name. Everything here reads the disk: it is for a thread.
+    """Finds models by name. Everything here reads disks or clouds: it is for a thread.
 
     A path may be a repository, the folder of one model, or a bare model file. Which it is is found
-    out once: a file that turns up in a repository later does not make a model of the whole.
+    out once: a file that turns up in a repository later does not make a model of the whole. A
+    repository in a cloud is a folder here that holds what has been needed of it.
     `config_name` and `strict` are those of `find_model`.
     """
 
     def __init__(
         self,
-        paths: Sequence[Path],
+        paths: Sequence[Path | CloudUrl],
         config_name: str = "",
         *,
         gpu_count: int = 0,
         strict: bool = False,
     ) -> None:
-        """Raises InvalidConfig for a path that is no folder and no model."""
+        """Raises InvalidConfig for a path that is no folder and no model, and NotLoadable."""
         self._config_name = config_name
         self._gpu_count = gpu_count
         self._strict = strict
         self._roots: list[Path] = []
         self._alone: list[Place] = []
-        for path in paths:
-            self._add(path.absolute())
+        self._mirrors: dict[Path, Mirror] = {}
+        try:
+            for path in paths:
+                if isinstance(path, CloudUrl):
+                    self._add_cloud(path)
+                else:
+                    self._add(path.absolute())
+        except InferdError:
+            self.close()
+            raise
 
     def places(self) -> dict[str, list[Place]]:
         """Return where each model lies now, by its name, names in order.
@@ -58,6 +74,8 @@ class Repositories:
             found[place.name].append(place)
         for root in self._roots:
             try:
+                if root in self._mirrors:
+                    self._mirrors[root].look()
                 folders = _model_folders(root)
             except OSError as error:
                 msg = f"a model repository cannot be read: {error.strerror}"
@@ -71,7 +89,11 @@ class Repositories:
 
         A name that is found twice is not served. Raises NotLoadable as `places` does.
         """
-        return [self._read(places) for places in self.places().values()]
+        found = self.places().values()
+        if not self._mirrors:
+            return [self._read(places) for places in found]
+        with ThreadPoolExecutor(_FETCHED_AT_ONCE) as pool:
+            return list(pool.map(self._read, found))
 
     def find(self, name: str, override: ModelConfig | None = None) -> FoundModel | None:
         """Return the model called `name`, None when there is none. Raises as `places` does.
@@ -81,6 +103,22 @@ class Repositories:
         """
         places = self.places().get(name)
         return self._read(places, override) if places else None
+
+    def fetch(self, place: Place) -> None:
+        """Have the files of the model at `place` here. Raises NotLoadable."""
+        if place.root in self._mirrors:
+            self._mirrors[place.root].fetch(place.name)
+
+    def close(self) -> None:
+        """Delete what was fetched from clouds."""
+        for mirror in self._mirrors.values():
+            mirror.close()
+
+    def _add_cloud(self, url: CloudUrl) -> None:
+        mirror = Mirror(Bucket(url, os.environ), folder_for(url, os.environ))
+        self._mirrors[mirror.folder] = mirror
+        self._roots.append(mirror.folder)
+        mirror.look()
 
     def _add(self, path: Path) -> None:
         try:
@@ -106,6 +144,10 @@ class Repositories:
         if more:
             msg = f"model '{place.name}' appears in {len(places)} places, expected one"
             return FoundModel(place.name, place.path, error=InvalidConfig(msg))
+        try:
+            self.fetch(place)
+        except NotLoadable as error:
+            return FoundModel(place.name, place.path, error=error)
         if place.is_file:
             try:
                 return single_model(place.path, override=override, gpu_count=self._gpu_count)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from inferd.config.checks import CONFIG_FILE
+from inferd.errors import NotLoadable
 from inferd.repository.layout import is_version
 from inferd.repository.repositories import Place, Repositories
 from inferd.repository.tree import Entry, entries_of, walk
@@ -52,13 +53,22 @@ class Watch:
         """
         places = self._repositories.places()
         forgotten, self._forgotten = self._forgotten, set()
-        now = {name: [marks_at(place) for place in there] for name, there in places.items()}
-        before, self._seen = self._seen, now
+        before = self._seen
+        now = {name: self._marks(name, there) for name, there in places.items()}
+        self._seen = now
         return sorted(
             name
             for name in before.keys() | now.keys()
             if before.get(name) != now.get(name) or name in forgotten
         )
+
+    def _marks(self, name: str, places: list[Place]) -> list[Marks]:
+        try:
+            for place in places:
+                self._repositories.fetch(place)
+        except NotLoadable:  # what serves goes on; a model that never came is told of as it loads
+            return self._seen.get(name, [NO_MARKS])
+        return [marks_at(place) for place in places]
 
     def forget(self, name: str) -> None:
         """Have the next look tell of the model again, if it is there."""

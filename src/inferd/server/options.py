@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from inferd.transport.trtis import Trtis
 
 _GRPC_LARGEST_MESSAGE = 2**31 - 1  # gRPC core counts in int32
-_METRICS_PORT = 8002
 _METRICS_CONNECTIONS = 100
 _METRICS_BODY_BYTES = 1000
 
@@ -169,18 +168,9 @@ def http_options(
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
         trtis=trtis,
+        # The one port of both is as much gRPC's.
+        reuse_port=config.reuse_http_port or (is_one_port(config) and config.reuse_grpc_port),
     )
-
-
-def metrics_port(config: ServerConfig) -> int:
-    """Return the port to bind for metrics, 0 for any.
-
-    Who lets the system choose a port starts several servers: one fixed port among them would let
-    only the first of them start.
-    """
-    if config.metrics_port is not None:
-        return config.metrics_port
-    return 0 if 0 in (config.http_port, config.grpc_port) else _METRICS_PORT
 
 
 def metrics_options(config: ServerConfig) -> "HttpOptions":

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import inferd
+from inferd.config.ports import ports_of
 from inferd.config.server import ServerConfig
 from inferd.core.metadata import IndexEntry
 from inferd.errors import InferdError, InvalidConfig
@@ -67,7 +68,8 @@ def _allow_connections(config: ServerConfig) -> None:
         import resource
     except ImportError:  # Windows, which has no such limit
         return
-    http = config.http_max_connections if config.allow_http else 0
+    http_count = config.allow_http + config.allow_sagemaker + config.allow_vertex_ai
+    http = config.http_max_connections * http_count
     grpc = config.grpc_max_connections if config.allow_grpc else 0
     needed = http + grpc + _OTHER_FILES
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -75,6 +77,7 @@ def _allow_connections(config: ServerConfig) -> None:
     if now != resource.RLIM_INFINITY and now < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
     # Few servers have all their HTTP and all their gRPC connections at the same time.
+    http = min(http, config.http_max_connections)
     if allowed < max(http, grpc) + _OTHER_FILES:
         LOGGER.warning(
             "the system allows %d open files, too few for --http-max-connections %d and "
@@ -160,10 +163,7 @@ class _Process:
             LOGGER.warning("not ready: models failed; --strict-readiness=false accepts that")
 
     def _is_default_address(self) -> bool:
-        config = self._config
-        return (config.allow_http and config.http_address is None) or (
-            config.allow_grpc and config.grpc_address is None
-        )
+        return any(each.is_open and each.address is None for each in ports_of(self._config))
 
     async def _drain(self) -> int:
         # What is left after the last request is for closing.

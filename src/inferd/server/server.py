@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from inferd.config.metrics import read_metrics_config
+from inferd.config.ports import metrics_port, ports_of
 from inferd.config.server import ServerConfig
 from inferd.core.interfaces import GivenModel
 from inferd.engine.capacity import Capacity
@@ -17,6 +18,7 @@ from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
 from inferd.server.address import host_and_port, is_loopback
+from inferd.server.cloud import CloudPort, cloud_ports
 from inferd.server.options import (
     grpc_options,
     http_options,
@@ -25,7 +27,6 @@ from inferd.server.options import (
     log_folder,
     log_settings,
     metrics_options,
-    metrics_port,
     tracer,
 )
 from inferd.server.tls import http_tls, tls_files
@@ -55,7 +56,8 @@ class Server:
     `default_address` is bound by the ports whose address the configuration leaves open. `log` is
     the log the process has opened, if it is the server's own. `models` are served beside those of
     the configuration's repositories.
-    `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none.
+    `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none;
+    `cloud_ports` those of cloud platforms, by their names.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Server:
     ) -> None:
         self.config = config
         self._models = models
+        self._default_address = default_address
         self.http_address = config.http_address or default_address
         self.grpc_address = config.grpc_address or default_address
         self.engine = Engine(
@@ -84,7 +87,9 @@ class Server:
         self.grpc_port = 0
         self.metrics_port = 0
         self._is_one_port = is_one_port(config)
+        self.cloud_ports: dict[str, int] = {}
         self._http: HttpServer | None = None
+        self._cloud: list[CloudPort] = []
         self._grpc: GrpcServer | Http2Server | None = None
         self._metrics: HttpServer | None = None
         self._ring: KeyRing | None = None
@@ -96,8 +101,8 @@ class Server:
         config = self.config
         if config.allow_client_shm is not None:
             return config.allow_client_shm
-        ports = ((config.allow_http, self.http_address), (config.allow_grpc, self.grpc_address))
-        return all(is_loopback(address) for is_open, address in ports if is_open)
+        ports = [each.address or self._default_address for each in ports_of(config) if each.is_open]
+        return all(map(is_loopback, ports))
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -134,6 +139,7 @@ class Server:
                 await self._open_http()
             if self.config.allow_grpc and not self._is_one_port:
                 await self._open_grpc()
+            await self._open_cloud()
             if self.config.allow_metrics:
                 await self._open_metrics()
         except BaseException:
@@ -154,12 +160,12 @@ class Server:
         deadline = loop.time() + timeout_s
         self.engine.drain()
         await asyncio.sleep(min(delay_s, timeout_s))
-        if self._http:
-            self._http.stop_accepting()
+        over_http = [self._http] if self._http else []
+        over_http += [each.server for each in self._cloud]
+        for http in over_http:
+            http.stop_accepting()
         left_s = max(0.0, deadline - loop.time())
-        ends: list[Awaitable[object]] = []
-        if self._http:
-            ends.append(self._http.drain(left_s))
+        ends: list[Awaitable[object]] = [http.drain(left_s) for http in over_http]
         if self._grpc:
             ends.append(self._grpc.stop(left_s))
         await asyncio.gather(*ends)
@@ -171,6 +177,9 @@ class Server:
         if self._http:
             self._http.close()
             self._http = None
+        while self._cloud:
+            self._cloud.pop().server.close()
+        self.cloud_ports = {}
         if self._grpc:
             await self._grpc.stop(0.0)
             self._grpc = None
@@ -194,6 +203,11 @@ class Server:
             protocol = "http" if self._is_one_port else "grpc"
             note = " (TLS)" if tls_files(self.config, protocol) else ""
             found.append(("gRPC", host_and_port(self.grpc_address, self.grpc_port) + note))
+        found += [
+            (each.protocol, f"http://{host_and_port(each.address, port)}")
+            for each in self._cloud
+            if (port := self.cloud_ports.get(each.protocol))
+        ]
         if self.metrics_port:
             where = host_and_port(self.metrics_address, self.metrics_port)
             found.append(("Metrics", f"http://{where}/metrics"))
@@ -228,6 +242,8 @@ class Server:
                 await self._http.start_unix(path)
             except OSError as error:
                 msg = f"cannot listen on --http-unix-socket {path}: {_reason(error)}"
+                if self.config.reuse_http_port:
+                    msg += "; --reuse-http-port shares the TCP port, not a Unix socket"
                 raise InvalidConfig(msg) from error
 
     def _http_tls(self) -> "ssl.SSLContext | None":
@@ -270,6 +286,17 @@ class Server:
             where = host_and_port(self.grpc_address, self.config.grpc_port)
             msg = _cannot_listen("gRPC", where, "grpc", error)
             raise InvalidConfig(msg) from error
+
+    async def _open_cloud(self) -> None:
+        for each in cloud_ports(self.config, self.engine, self._ring, self.http_address):
+            self._cloud.append(each)
+            try:
+                port = await each.server.start(each.address, each.port)
+            except OSError as error:
+                where = host_and_port(each.address, each.port)
+                msg = _cannot_listen(each.protocol, where, each.word, error)
+                raise InvalidConfig(msg) from error
+            self.cloud_ports[each.protocol] = port
 
     async def _open_metrics(self) -> None:
         from inferd.transport.http_server import HttpServer

@@ -31,7 +31,8 @@ class HttpOptions(msgspec.Struct, frozen=True):
     """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
 
     Headers whose names match `header_forward_pattern` become parameters of the inference. `trtis`
-    is the old API, None where it is not offered.
+    is the old API, None where it is not offered. With `reuse_port` other processes may listen on
+    the same port.
     """
 
     max_header_bytes: int
@@ -50,6 +51,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     access: Access = OPEN
     cors_origins: frozenset[str] = frozenset()
     trtis: Trtis | None = None
+    reuse_port: bool = False
 
 
 class HttpServer:
@@ -71,7 +73,7 @@ class HttpServer:
     ) -> None:
         self.options = options
         self.capacity = capacity or engine.capacity
-        self.routes: Routes = routes or self._v2_routes(engine)
+        self.routes: Routes = routes or _with_cors(v2_routes(engine, options), options.cors_origins)
         self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
@@ -97,6 +99,7 @@ class HttpServer:
             port,
             ssl=self.options.ssl_context,
             backlog=1024,
+            reuse_port=self.options.reuse_port or None,
             ssl_handshake_timeout=self._handshake_timeout_s,
         )
         self._started(server)
@@ -166,19 +169,22 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(SWEEP_S, self._keep_sweeping)
 
-    def _v2_routes(self, engine: Engine) -> "Routes":
-        options = self.options
-        routes = HttpRoutes(
-            engine,
-            JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),
-            not_ready_status=options.not_ready_status,
-            forward=HeaderForward.of(
-                options.header_forward_pattern,
-                "--http-header-forward-pattern",
-                options.access.secret_names,
-            ),
-            access=options.access,
-            trtis=options.trtis,
-        )
-        origins = options.cors_origins
-        return CorsRoutes(routes, origins) if origins else routes
+
+def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:
+    """Return what answers the URLs of V2, and of the old API if it is offered."""
+    return HttpRoutes(
+        engine,
+        JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),
+        not_ready_status=options.not_ready_status,
+        forward=HeaderForward.of(
+            options.header_forward_pattern,
+            "--http-header-forward-pattern",
+            options.access.secret_names,
+        ),
+        access=options.access,
+        trtis=options.trtis,
+    )
+
+
+def _with_cors(routes: HttpRoutes, origins: frozenset[str]) -> "Routes":
+    return CorsRoutes(routes, origins) if origins else routes

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from inferd.config.metrics import MetricsSettings
 from inferd.engine.engine import Engine
@@ -11,21 +10,17 @@ from inferd.observe.devices import Devices
 from inferd.observe.family import Family
 from inferd.observe.process import process_families
 from inferd.observe.prometheus import CONTENT_TYPE, exposition
-from inferd.transport.access import Headers
 from inferd.transport.failure import FailureLog
-from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
-from inferd.transport.http_router import Route, Router
-from inferd.transport.http_routes import not_found, refusal, wrong_method
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import Route
+from inferd.transport.http_table import TableRoutes
 from inferd.transport.lane import Lane
-
-if TYPE_CHECKING:
-    from inferd.transport.header_forward import HeaderForward
 
 log = logging.getLogger("inferd.metrics")
 
 
-class MetricsRoutes:
-    """Answers on the metrics port. The wall: nothing raised inside gets past `answer`.
+class MetricsRoutes(TableRoutes):
+    """Answers on the metrics port, everybody who can reach it, as scrapers expect.
 
     Devices that do not tell in `devices_timeout_s` are left out: the rest is wanted all the more
     then.
@@ -38,40 +33,14 @@ class MetricsRoutes:
         devices: Devices,
         devices_timeout_s: float = 2.0,
     ) -> None:
-        self.is_guarded = False
-        self.forward: HeaderForward | None = None
-        self.tracer = engine.tracer
         self._engine = engine
         self._settings = settings
         self._devices = devices
         self._devices_timeout_s = devices_timeout_s
         self._reading_process = Lane("inferd-process-metrics")
         self._asking_devices = Lane("inferd-device-metrics")
-        self._failures = FailureLog(log)
-        self._router = Router([Route("GET", "/metrics", "metrics", self.metrics)])
-
-    def check_access(self, target: bytes, headers: Headers) -> None:
-        """Let everybody in who can reach the port, as scrapers expect."""
-
-    def is_inference(self, target: bytes) -> bool:
-        """See HttpRoutes.is_inference."""
-        return False
-
-    def refusal(self, _request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
-        """See Routes.refusal."""
-        return refusal(error)
-
-    async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer of `request`, whatever happens."""
-        try:
-            target = self._router.find(request.target)
-            if target is None:
-                return not_found(request)
-            call = target.calls.get(request.method)
-            return await call(request) if call else wrong_method(request, target)
-        except Exception as error:  # noqa: BLE001  the wall
-            self._failures.note(request.target.decode("latin-1"), error)
-            return refusal(error)
+        routes = [Route("GET", "/metrics", "metrics", self.metrics)]
+        super().__init__(routes, engine.tracer, FailureLog(log))
 
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
         """Tell all metrics. Other connections get their turns between the pieces of the text."""

@@ -1,0 +1,51 @@
+"""URLs of repositories in the cloud, as --model-repository takes them from Triton's users."""
+
+import re
+from typing import NamedTuple
+
+from inferd.errors import InvalidConfig
+
+SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "as": "Azure Blob Storage"}
+"""What URLs begin with, and whose storage that is."""
+
+_URL = re.compile(r"(s3|gs|as)://(.*)", re.DOTALL)
+_ENDPOINT = re.compile(r"(https?://)?([^/]+:\d+|(?<=://)[^/]+)(?:/(.*))?", re.DOTALL)
+
+
+class CloudUrl(NamedTuple):
+    """Where a repository lies: below `prefix` ("" is all) of a bucket, or container.
+
+    `endpoint` is the server's own URL where it is not the provider's; `account` is Azure's.
+    """
+
+    text: str
+    scheme: str
+    bucket: str
+    prefix: str
+    endpoint: str = ""
+    account: str = ""
+
+
+def cloud_url(text: str) -> CloudUrl | None:
+    """Return what `text` means, None for what is a path on this machine.
+
+    s3://BUCKET/PATH, s3://HOST:PORT/BUCKET/PATH (http), s3://https://HOST:PORT/BUCKET/PATH,
+    gs://BUCKET/PATH, as://ACCOUNT/CONTAINER/PATH. Raises InvalidConfig when a part is missing.
+    """
+    found = _URL.fullmatch(text)
+    if found is None:
+        return None
+    scheme, rest = found.groups()
+    endpoint = account = ""
+    if scheme == "s3" and (own := _ENDPOINT.fullmatch(rest)):
+        protocol, host, rest = own.groups(default="")
+        endpoint = f"{protocol or 'http://'}{host}"
+    elif scheme == "as":
+        host, _, rest = rest.partition("/")
+        account = host.partition(".")[0]
+    bucket, _, prefix = rest.partition("/")
+    if not bucket or (scheme == "as" and not account):
+        example = "as://ACCOUNT/CONTAINER/PATH" if scheme == "as" else f"{scheme}://BUCKET/PATH"
+        msg = f"'{text}' names no place in {SCHEMES[scheme]}, expected {example}"
+        raise InvalidConfig(msg)
+    return CloudUrl(text, scheme, bucket, prefix.strip("/"), endpoint, account)

@@ -1,0 +1,122 @@
+"""Credentials of clouds, from where Triton's users keep them, in the words obstore has for them."""
+
+import configparser
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from inferd.errors import InvalidConfig
+from inferd.repository.cloud_url import CloudUrl
+
+CREDENTIAL_FILE = "TRITON_CLOUD_CREDENTIAL_PATH"
+"""The variable that names a JSON file with the credentials of several places."""
+
+_PLACES = dict[str, dict[str, str | dict[str, str]]]
+_GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
+_WORDS_OF_FILE = {
+    "key_id": "access_key_id",
+    "secret_key": "secret_access_key",
+    "session_token": "session_token",
+    "region": "region",
+    "account_str": "account_name",
+    "account_key": "account_key",
+}
+_WORDS_OF_PROFILE = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "region": "region",
+}
+
+
+class _Google(msgspec.Struct):
+    """What Google's files say of themselves."""
+
+    type: str
+
+
+def credentials(url: CloudUrl, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that `url` is opened with, beside what obstore takes from AWS_* and such.
+
+    Raises InvalidConfig for a credential file that cannot be used; no text tells what is in it.
+    """
+    own = _of_file(url, environ)
+    if url.scheme == "gs":
+        return _google(own if isinstance(own, str) else environ.get(_GOOGLE, ""))
+    settings = own if isinstance(own, dict) else {}
+    found = {ours: settings[word] for word, ours in _WORDS_OF_FILE.items() if settings.get(word)}
+    if url.scheme == "as":
+        return {"account_name": url.account, **_azure(environ), **found}
+    if "access_key_id" not in found and ("profile" in settings or _has_no_key(environ)):
+        found = _of_profile(settings.get("profile", ""), environ) | found
+    return found
+
+
+def _of_file(url: CloudUrl, environ: Mapping[str, str]) -> str | dict[str, str] | None:
+    """Return what the credential file has for the longest beginning of `url`."""
+    path = environ.get(CREDENTIAL_FILE)
+    if not path:
+        return None
+    try:
+        places = msgspec.json.decode(Path(path).read_bytes(), type=_PLACES).get(url.scheme, {})
+    except OSError as error:
+        msg = f"the file that {CREDENTIAL_FILE} names cannot be read: {error.strerror}"
+        raise InvalidConfig(msg) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        msg = (
+            f"the file that {CREDENTIAL_FILE} names is not as expected: JSON such as "
+            f'{{"s3": {{"": {{"key_id": "...", "secret_key": "..."}}}}}}'
+        )
+        raise InvalidConfig(msg) from None
+    begins = [begin for begin in places if url.text.startswith(begin)]
+    return places[max(begins, key=len)] if begins else None
+
+
+def _google(file: str) -> dict[str, str]:
+    """Return the file by the kind of account it is of; that of an emulator is a service's, too."""
+    if not file:
+        return {}
+    try:
+        kind = msgspec.json.decode(Path(file).read_bytes(), type=_Google).type
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        msg = f"the file with Google's credentials ({_GOOGLE}) cannot be read: expected JSON"
+        raise InvalidConfig(msg) from None
+    is_service = kind == "service_account"
+    return {"service_account" if is_service else "application_credentials": file}
+
+
+def _azure(environ: Mapping[str, str]) -> dict[str, str]:
+    words = {"account_name": "AZURE_STORAGE_ACCOUNT", "account_key": "AZURE_STORAGE_KEY"}
+    return {ours: environ[name] for ours, name in words.items() if environ.get(name)}
+
+
+def _has_no_key(environ: Mapping[str, str]) -> bool:
+    return "AWS_ACCESS_KEY_ID" not in environ
+
+
+def _of_profile(profile: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what AWS's own two files have for a profile."""
+    profile = profile or environ.get("AWS_PROFILE", "default")
+    home = Path(environ.get("HOME", "~")).expanduser() / ".aws"
+    files = configparser.ConfigParser(interpolation=None)
+    found: dict[str, str] = {}
+    for section, file in (
+        (
+            profile if profile == "default" else f"profile {profile}",
+            environ.get("AWS_CONFIG_FILE", str(home / "config")),
+        ),
+        (profile, environ.get("AWS_SHARED_CREDENTIALS_FILE", str(home / "credentials"))),
+    ):
+        try:
+            files.read(file)
+        except configparser.Error:
+            msg = f"AWS's file '{Path(file).name}' cannot be read: it is no INI file"
+            raise InvalidConfig(msg) from None
+        if files.has_section(section):
+            found |= {
+                ours: value
+                for word, ours in _WORDS_OF_PROFILE.items()
+                if (value := files.get(section, word, fallback=""))
+            }
+    return found

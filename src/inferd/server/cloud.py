@@ -1,0 +1,69 @@
+"""The ports of cloud platforms: which are open, and what answers there."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from inferd.config.server import ServerConfig
+from inferd.engine.engine import Engine
+from inferd.server.options import http_options
+
+if TYPE_CHECKING:
+    from inferd.transport.access import KeyRing
+    from inferd.transport.http_router import Routes
+    from inferd.transport.http_server import HttpServer
+
+
+class CloudPort(NamedTuple):
+    """A port to be opened: what it is for, its options begin with --`word`-."""
+
+    protocol: str
+    word: str
+    server: "HttpServer"
+    address: str
+    port: int
+
+
+def cloud_ports(
+    config: ServerConfig, engine: Engine, ring: "KeyRing | None", default_address: str
+) -> Iterator[CloudPort]:
+    """Yield the ports that `config` asks for; they have the limits and guards of HTTP, and no TLS.
+
+    The platforms end TLS themselves, and cannot be asked from a web page.
+    """
+    if not (config.allow_sagemaker or config.allow_vertex_ai):
+        return
+    from inferd.transport.http_server import HttpServer, v2_routes
+
+    options = http_options(config, ring)
+    v2 = v2_routes(engine, options)
+
+    def server(routes: "Routes") -> "HttpServer":
+        return HttpServer(engine, options, routes=routes)
+
+    if config.allow_sagemaker:
+        from inferd.transport.http_sagemaker import SagemakerRoutes
+
+        sagemaker = SagemakerRoutes(
+            engine,
+            v2,
+            options.access,
+            config.sagemaker_default_model or "",
+            config.sagemaker_inference_type,
+        )
+        address = config.sagemaker_address or default_address
+        port = config.sagemaker_port
+        yield CloudPort("SageMaker", "sagemaker", server(sagemaker), address, port)
+    if config.allow_vertex_ai:
+        from inferd.transport.http_vertex_ai import VertexAiRoutes
+
+        vertex_ai = VertexAiRoutes(
+            engine,
+            v2,
+            options.access,
+            config.vertex_ai_default_model or "",
+            config.vertex_ai_health_route,
+            config.vertex_ai_predict_route,
+        )
+        address = config.vertex_ai_address or default_address
+        port = config.vertex_ai_port
+        yield CloudPort("Vertex AI", "vertex-ai", server(vertex_ai), address, port)

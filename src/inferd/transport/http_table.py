@@ -1,0 +1,60 @@
+"""TableRoutes: answers by a table of URLs of its own, on a port of its own."""
+
+from collections.abc import Iterable
+
+from inferd.errors import InferdError
+from inferd.observe.tracer import Tracer
+from inferd.transport.access import OPEN, Access, Headers
+from inferd.transport.failure import FailureLog
+from inferd.transport.header_forward import HeaderForward
+from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
+from inferd.transport.http_router import Route, Router
+from inferd.transport.http_routes import not_found, refusal, wrong_method
+
+
+class TableRoutes:
+    """Answers by `routes`, in V2's words. The wall: nothing raised inside gets past `answer`."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        tracer: Tracer,
+        failures: FailureLog,
+        *,
+        forward: HeaderForward | None = None,
+        access: Access = OPEN,
+    ) -> None:
+        self.is_guarded = access is not OPEN
+        self.forward = forward
+        self.tracer = tracer
+        self._failures = failures
+        self._router = Router(routes, access)
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """See HttpRoutes.check_access."""
+        found = self._router.find(target)
+        if found is not None and found.guard is not None:
+            found.guard.check(headers)
+
+    def is_inference(self, target: bytes) -> bool:
+        """See HttpRoutes.is_inference."""
+        found = self._router.find(target)
+        return found is not None and found.api == "inference"
+
+    def refusal(self, _request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
+        """See Routes.refusal."""
+        return refusal(error)
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer of `request`, whatever happens."""
+        try:
+            target = self._router.find(request.target)
+            if target is None:
+                return not_found(request)
+            call = target.calls.get(request.method)
+            if call is None:
+                return wrong_method(request, target)
+            return await call(request, *target.names)
+        except Exception as error:  # noqa: BLE001  the wall
+            self._failures.note(request.target.decode("latin-1"), error)
+            return refusal(error)

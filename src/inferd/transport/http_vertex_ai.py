@@ -1,0 +1,91 @@
+"""The URLs of Google's Vertex AI: a health check and predictions, on a port of their own.
+
+A prediction is in the words of V2. A header may lead it to any other URL of V2: the platform has
+one URL for everything.
+"""
+
+import logging
+
+import msgspec
+
+from inferd.engine.engine import Engine
+from inferd.errors import InferdError
+from inferd.transport.access import Access, Headers
+from inferd.transport.failure import FailureLog
+from inferd.transport.http_cloud import CloudCalls
+from inferd.transport.http_message import HttpAnswer, HttpRequest
+from inferd.transport.http_router import Route, path_of
+from inferd.transport.http_routes import HttpRoutes
+from inferd.transport.http_table import TableRoutes
+from inferd.wire.v2_content_type import BinaryType
+
+log = logging.getLogger("inferd.vertex_ai")
+
+BINARY_TYPE = BinaryType("application/vnd.vertex-ai-triton.binary+json")
+
+REDIRECT = b"x-vertex-ai-triton-redirect"
+"""The header with a path of V2, such as v2/models/m/config."""
+
+
+class VertexAiRoutes(TableRoutes):
+    """Answers Vertex AI's calls by those of `v2`, at the paths the platform has chosen.
+
+    `default_model` is what a prediction asks, "" for the only one there is.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        v2: HttpRoutes,
+        access: Access,
+        default_model: str,
+        health: str,
+        predict: str,
+    ) -> None:
+        self._engine = engine
+        self._v2 = v2
+        self._predict_path = predict.encode()
+        flag = "--vertex-ai-default-model"
+        self._calls = CloudCalls(engine, v2, BINARY_TYPE, default_model, flag)
+        routes = [
+            Route("GET", health, "health", self.health),
+            Route("POST", predict, "inference", self.predict),
+        ]
+        super().__init__(routes, v2.tracer, FailureLog(log), forward=v2.forward, access=access)
+
+    async def health(self, _request: HttpRequest) -> HttpAnswer:
+        """Whether requests may be sent."""
+        return self._calls.health(ready=self._engine.is_ready())
+
+    async def predict(self, request: HttpRequest) -> HttpAnswer:
+        """Ask the default model."""
+        return await self._calls.infer(request)
+
+    def check_access(self, target: bytes, headers: Headers) -> None:
+        """Raise what `answer` would answer with because of who sends it; see HttpRoutes."""
+        led_to = self._led_to(target, headers)
+        if led_to is None:
+            super().check_access(target, headers)
+        else:
+            self._v2.check_access(led_to, headers)
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer of `request`, whatever happens."""
+        target = self._led_to(request.target, request.headers)
+        if target is None:
+            return await super().answer(request)
+        verbs = self._v2.verbs(target)
+        # The platform sends predictions by POST alone, also those that are to tell something.
+        method = b"GET" if b"GET" in verbs and b"POST" not in verbs else request.method
+        asked = msgspec.structs.replace(request, target=target, method=method)
+        try:
+            return await self._calls.of_v2(asked)
+        except InferdError as error:
+            return self.refusal(request, error)
+
+    def _led_to(self, target: bytes, headers: Headers) -> bytes | None:
+        """Return the target in V2 that a prediction's header names, None without one."""
+        path = headers.get(REDIRECT)
+        if path is None or path_of(target).rstrip(b"/") != self._predict_path:
+            return None
+        return b"/" + path.strip().lstrip(b"/")
