@@ -27,7 +27,7 @@ from inferd.wire.inline import INLINE_ELEMENTS, INLINE_STRINGS, NotFast
 from inferd.wire.trtis_answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis_classes import classes_piece
 from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
-from inferd.wire.v2_shared_memory import check_spans, read_input
+from inferd.wire.v2_shared_memory import read_input, take_spans
 
 STATUS = {
     Code.UNKNOWN: 2,
@@ -219,6 +219,8 @@ class Form:
         source.check_used_up()
         request = InferRequest(self._name, version, "", inputs, wanted)
         self._place(header, request, spans, resolve)
+        if spans:
+            take_spans(request, spans, on_loop=on_loop)
         if header.words and self._is_plain(header):
             self._remember(header.words, _Plan(request))
         return request
@@ -298,9 +300,6 @@ class Form:
                 raise InvalidRequest(msg)
             wanted.place = resolve(*one.shared)
             spans.append(wanted.place)
-        if spans:
-            check_spans(spans, request.outputs)
-            request.spans = spans
 
     # --- answers ---
 
