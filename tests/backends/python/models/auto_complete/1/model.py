@@ -6,6 +6,7 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     @staticmethod
     def auto_complete_config(auto_complete_model_config):
+        assert pb_utils.ModelConfig('{"name": "m"}').as_dict() == {"name": "m"}
         config = auto_complete_model_config
         assert config.as_dict()["name"] == "auto_complete"
         config.set_max_batch_size(8)
