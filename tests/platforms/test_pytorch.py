@@ -276,6 +276,11 @@ def test_compiled_code_runs_where_it_is_allowed(tmp_path):
         "DIFF": [-1, -1, -1],
     }
     assert answer(found, wanted, tensors(x=ONES, y=TWOS), ("DIFF",)).keys() == {"DIFF"}
+    backend = PytorchBackend()
+    instance = backend.open(found, wanted, CPU)
+    with pytest.raises(Unsupported, match="only if parameter inferd_allow_native_code is true"):
+        backend.open(found, config(("x", "y"), ("SUM", "DIFF")), CPU)
+    instance.close()
 
 
 # --- many threads, and what no framework may get ---

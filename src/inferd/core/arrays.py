@@ -44,11 +44,15 @@ class ArrayInstance:
         self._run: Run | None = run
         self._close = close
         self._output_names = [output.name for output in config.output]
-        self._readers = {t.name: _reader(t, is_scalar=t.name in scalars) for t in config.input}
-        self._writers = {t.name: _writer(t, is_scalar=t.name in scalars) for t in config.output}
+        self._datatypes = {output.name: output.datatype for output in config.output}
+        # Of tensors whose wire bytes are their array there is no reader and no writer.
+        self._readers = {t.name: _reader(t, scalars) for t in config.input if _is_odd(t, scalars)}
+        self._writers = {t.name: _writer(t, scalars) for t in config.output if _is_odd(t, scalars)}
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Requests run one after another, each by itself."""
+        if len(requests) == 1:
+            return (self._answer(requests[0]),)
         return [self._answer(request) for request in requests]
 
     def close(self) -> None:
@@ -62,18 +66,28 @@ class ArrayInstance:
         names = self._output_names
         if request.outputs and len(request.outputs) != len(names):
             names = [wanted.name for wanted in request.outputs]
-        run, readers, writers = self._run, self._readers, self._writers
+        run, readers, writers, datatypes = self._run, self._readers, self._writers, self._datatypes
         assert run is not None  # closed only when nothing runs any more
         try:
             feed = {}
             for tensor in request.inputs:
-                feed[tensor.name] = readers[tensor.name](tensor)
+                name = tensor.name
+                if name in readers:
+                    feed[name] = readers[name](tensor)
+                else:
+                    feed[name] = np.ndarray(tensor.shape, tensor.datatype.numpy, tensor.data)
             request.computing_ns = perf_counter_ns()
             arrays = run(feed, names)
             request.computed_ns = perf_counter_ns()
             outputs = []
             for name, array in zip(names, arrays, strict=True):
-                outputs.append(writers[name](array))
+                if name in writers:
+                    outputs.append(writers[name](array))
+                    continue
+                datatype = datatypes[name]
+                if array.dtype != datatype.numpy:
+                    raise _wrong_type(name, array, datatype)
+                outputs.append(Tensor(name, datatype, array.shape, np.ascontiguousarray(array)))
         except InferdError as error:
             return error
         except Exception as error:  # noqa: BLE001  frameworks raise what they like
@@ -83,9 +97,15 @@ class ArrayInstance:
         return InferResponse(request.model, self._version, request.id, outputs)
 
 
-def _reader(tensor: ModelInput, *, is_scalar: bool) -> Callable[[Tensor], Array]:
+def _is_odd(tensor: ModelInput | ModelOutput, scalars: frozenset[str]) -> bool:
+    """Tell whether more than a look at its bytes lies between a tensor and its array."""
+    is_text = tensor.datatype is DataType.BYTES
+    return is_text or tensor.reshape is not None or tensor.name in scalars
+
+
+def _reader(tensor: ModelInput, scalars: frozenset[str]) -> Callable[[Tensor], Array]:
     """Return how an input becomes the array the model takes."""
-    if is_scalar:
+    if tensor.name in scalars:
         return lambda given: given.numpy().reshape(())
     if tensor.reshape is None:
         return Tensor.numpy
@@ -93,19 +113,14 @@ def _reader(tensor: ModelInput, *, is_scalar: bool) -> Callable[[Tensor], Array]
     return lambda given: given.numpy().reshape(reshaped(given.shape, dims, target))
 
 
-def _writer(tensor: ModelOutput, *, is_scalar: bool) -> Callable[[Array], Tensor]:
+def _writer(tensor: ModelOutput, scalars: frozenset[str]) -> Callable[[Array], Tensor]:
     """Return how an array the model gave becomes an output. That raises BackendFailed."""
     name, datatype, dims, target = tensor.name, tensor.datatype, tensor.dims, tensor.reshape
-    dtype = datatype.numpy
-    is_text = datatype is DataType.BYTES
+    is_text, is_scalar = datatype is DataType.BYTES, name in scalars
 
     def write(array: Array) -> Tensor:
-        if array.dtype != dtype and not (is_text and array.dtype.kind in "OSU"):
-            msg = (
-                f"the model gave output '{name}' as {array.dtype}, "
-                f"its configuration says {datatype.value}"
-            )
-            raise BackendFailed(msg)
+        if array.dtype != datatype.numpy and not (is_text and array.dtype.kind in "OSU"):
+            raise _wrong_type(name, array, datatype)
         if target is not None:
             array = array.reshape(reshaped(array.shape, target, dims))
         elif is_scalar and not array.shape:
@@ -113,3 +128,9 @@ def _writer(tensor: ModelOutput, *, is_scalar: bool) -> Callable[[Array], Tensor
         return Tensor.from_numpy(name, array, datatype)
 
     return write
+
+
+def _wrong_type(name: str, array: Array, datatype: DataType) -> BackendFailed:
+    return BackendFailed(
+        f"the model gave output '{name}' as {array.dtype}, its configuration says {datatype.value}"
+    )

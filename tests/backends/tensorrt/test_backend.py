@@ -151,6 +151,16 @@ def test_a_plan_of_another_product_is_refused(make):
         backend.complete(files, CONFIG)
 
 
+def test_code_that_one_configuration_allows_is_not_given_to_another(make):
+    tensors = {"x": ((-1, 3), PROFILES, "FLOAT"), "y": ((-1, 3), [], "FLOAT")}
+    backend, files = make(lambda x: {"y": x * 2}, b"a plan with code", **tensors)
+    allowed = ModelConfig("m", parameters={"inferd_allow_native_code": "true"})
+    instance = backend.open(files, backend.complete(files, allowed), GPU)
+    with pytest.raises(BackendFailed, match="Host code is not allowed"):
+        backend.complete(files, CONFIG)
+    np.testing.assert_array_equal(ask(instance, rows(2))["y"], rows(2) * 2)
+
+
 def test_contradictions_are_told(plan):
     backend, files = plan
     config = ModelConfig("m", input=(ModelInput("x", DataType.INT32, (-1, 3)),), output=FULL.output)

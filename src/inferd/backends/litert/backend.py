@@ -81,7 +81,7 @@ class Interpreter:
 
     def __init__(self, made: Any, config: ModelConfig, what: str) -> None:
         self.made = made
-        self.shapes: dict[int, tuple[int, ...]] = {}  # what inputs have been resized to
+        self.shapes: dict[str, tuple[int, ...]] = {}  # what inputs have been resized to
         inputs, outputs = _details(made, config, what)
         self.inputs = {name: int(detail["index"]) for name, detail in inputs.items()}
         self.outputs = {name: int(detail["index"]) for name, detail in outputs.items()}
@@ -89,15 +89,11 @@ class Interpreter:
 
     def resize(self, feed: dict[str, Array]) -> None:
         """Make room for `feed`. Raises RuntimeError or ValueError for what the model cannot be."""
-        is_old = True
         for name, array in feed.items():
-            index = self.inputs[name]
-            if self.shapes.get(index) != array.shape:
-                is_old = False
-                self.made.resize_tensor_input(index, array.shape)
-                self.shapes[index] = array.shape
-        if not is_old:
-            self.made.allocate_tensors()
+            if self.shapes.get(name) != array.shape:
+                self.made.resize_tensor_input(self.inputs[name], array.shape)
+                self.shapes[name] = array.shape
+        self.made.allocate_tensors()
 
 
 def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
@@ -106,16 +102,24 @@ def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
         interpreter = pool.take()  # not given back when it fails
-        made = interpreter.made
+        inputs, outputs, shapes = interpreter.inputs, interpreter.outputs, interpreter.shapes
         try:
-            interpreter.resize(feed)
             for name, array in feed.items():
-                made.set_tensor(interpreter.inputs[name], array)
-            made.invoke()
-            arrays = [made.get_tensor(interpreter.outputs[name]) for name in names]
+                if shapes.get(name) != array.shape:
+                    interpreter.resize(feed)
+                    break
+            # The calls below the public ones, which wrap each in another and look for views of
+            # the interpreter's memory: there are none.
+            raw = interpreter.made._interpreter
+            for name, array in feed.items():
+                raw.SetTensor(inputs[name], array)
+            raw.Invoke()
+            arrays: list[Array] = [raw.GetTensor(outputs[name], 0) for name in names]
         except (RuntimeError, ValueError) as error:
             raise _failure(config, "run it", error) from error
         pool.give(interpreter)
+        if not texts:
+            return arrays
         return [
             array.astype(object) if name in texts else array
             for name, array in zip(names, arrays, strict=True)

@@ -102,7 +102,9 @@ class PytorchBackend:
     def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Program:
         device = device_of(self._torch, config, place)
         stat = files.file.stat()
-        key = (str(files.file), stat.st_mtime_ns, stat.st_size, str(device), files.version)
+        native = is_on(config, ALLOW_NATIVE, default=False)  # who may not have it gets no other's
+        file = (str(files.file), stat.st_mtime_ns, stat.st_size)
+        key = (*file, str(device), files.version, native)
         with self._lock:
             loaded = self._loaded.get(key)
         if loaded is None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from inferd.backends.tensorflow.assets import asset_tensors, fills_from_elsewhere
 from inferd.backends.tensorflow.fields import (
     Malformed,
     decoded,
@@ -83,6 +84,7 @@ def read_graph(file: Path, config: ModelConfig, what: str) -> Interface:
             raise InvalidConfig(msg)
     outputs = {o.name: Declared(o.name, "", (), o.datatype) for o in config.output}
     nodes = graph.reached(fetches.values())
+    _check_tables(fills_from_elsewhere(graph, frozenset(), [], nodes), what)
     used = {node.name for node in nodes}
     inputs = {name: each for name, each in placeholders.items() if name in used}
     feeds = {name: f"{name}:0" for name in inputs}
@@ -96,13 +98,22 @@ def _interface(content: memoryview, config: ModelConfig, what: str) -> Interface
     inputs, feeds = _tensors(signatures[chosen], 1, what)
     outputs, fetches = _tensors(signatures[chosen], 2, what)
     graph = Graph(merged(meta_graph, 2))
-    starts = [*fetches.values(), *_run_first(meta_graph)]
+    starts = _run_first(meta_graph)
     if _INIT_KEY in signatures:
         starts += _tensors(signatures[_INIT_KEY], 2, what)[1].values()
-    nodes = graph.reached(starts)
-    restoring = text(merged(meta_graph, 3), 3)
-    nodes += [node for node in graph.reached([restoring]) if node.op not in RESTORING]
+    loading = graph.reached(starts)
+    asked = graph.reached(fetches.values())
+    restored = graph.reached([text(merged(meta_graph, 3), 3)])
+    others, assets = [*asked, *restored], asset_tensors(meta_graph, what)
+    _check_tables(fills_from_elsewhere(graph, assets, loading, others), what)
+    nodes = [*asked, *loading, *(node for node in restored if node.op not in RESTORING)]
     return Interface(Signature(inputs, {}, outputs), feeds, fetches, tags, nodes)
+
+
+def _check_tables(foreign: Node | None, what: str) -> None:
+    if foreign is not None:
+        msg = f"{what}: node '{foreign.name}' fills a table from a file that is no asset of it"
+        raise InvalidConfig(msg)
 
 
 def _run_first(meta_graph: memoryview) -> list[str]:

@@ -1,6 +1,6 @@
 """Graph: a GraphDef's nodes, and which of them a run reaches; read without TensorFlow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inferd.backends.tensorflow.fields import (
@@ -74,10 +74,14 @@ class Graph:
     def __init__(self, graph_def: memoryview) -> None:
         self.nodes = {node.name: node for node in map(_node, messages(graph_def, 1))}
         self._functions: dict[str, list[Node]] = {}
+        self._arguments: dict[str, list[str]] = {}
         for function in messages(merged(graph_def, 2), 1):
-            name = text(merged(function, 1), 1)
+            declaration = merged(function, 1)
+            name = text(declaration, 1)
             inside = self._functions.setdefault(name, [])
             inside += map(_node, messages(function, 3))
+            arguments = self._arguments.setdefault(name, [])
+            arguments += [text(each, 1) for each in messages(declaration, 2)]
 
     def placeholders(self) -> dict[str, Declared]:
         """Return what is fed, by node name."""
@@ -110,6 +114,25 @@ class Graph:
             found.append(node)
             waiting += [_node_name(tensor) for tensor in node.inputs]
         return found + self._inside(found)
+
+    def scoped(self) -> Iterator[tuple[str, Node]]:
+        """Yield every node with the function it is in, "" for those in none."""
+        for node in self.nodes.values():
+            yield "", node
+        for name, inside in self._functions.items():
+            for node in inside:
+                yield name, node
+
+    def node(self, function: str, name: str) -> Node | None:
+        """Return a node of `function`, "" is none; None where there is not just one such node."""
+        if not function:
+            return self.nodes.get(name)
+        found = [node for node in self._functions.get(function, ()) if node.name == name]
+        return found[0] if len(found) == 1 else None
+
+    def arguments(self, function: str) -> list[str]:
+        """Return the names of a function's arguments in their order."""
+        return self._arguments.get(function, [])
 
     def _inside(self, nodes: list[Node]) -> list[Node]:
         called = [name for node in nodes for name in (node.op, *node.calls)]

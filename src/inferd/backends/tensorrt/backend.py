@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from inferd.backends.tensorrt.device import Device, find_device
-from inferd.backends.tensorrt.plan import Plan, load_plan, tensorrt
+from inferd.backends.tensorrt.plan import Plan, allows_native, load_plan, tensorrt
 from inferd.backends.tensorrt.run import PlanRun
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
@@ -72,7 +72,7 @@ class TensorrtBackend:
 
     def _plan(self, files: ModelFiles, config: ModelConfig, device: Device, number: int) -> Plan:
         stat = files.file.stat()
-        key = (str(files.file), stat.st_mtime_ns, stat.st_size, number)
+        key = (str(files.file), stat.st_mtime_ns, stat.st_size, number, allows_native(config))
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:

@@ -110,7 +110,7 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
     log = _log_of(trt)
     try:
         runtime = trt.Runtime(log)
-        if config.parameters.get(ALLOW_NATIVE, "").lower() in ("true", "1"):
+        if allows_native(config):
             runtime.engine_host_code_allowed = True
         engine = runtime.deserialize_cuda_engine(content)
     except (RuntimeError, ValueError, TypeError) as error:
@@ -118,6 +118,11 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
     if engine is None:
         raise failure(config, log, None)
     return Plan(trt, engine, log, config)
+
+
+def allows_native(config: ModelConfig) -> bool:
+    """Tell whether the plan may bring compiled code of its own."""
+    return config.parameters.get(ALLOW_NATIVE, "").lower() in ("true", "1")
 
 
 def failure(config: ModelConfig, log: Any, error: BaseException | None) -> BackendFailed:

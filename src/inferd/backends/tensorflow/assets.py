@@ -1,0 +1,131 @@
+"""Assets: the files of a SavedModel that fill its tables of words, and that no other file does.
+
+An operator fills a table from whatever file it is given the name of. TensorFlow gives the names of
+the model's own assets, as it loads it, by feeding the tensors that the SavedModel lists. So the
+name is followed back from each such operator, and has to be one of these tensors: itself, through
+functions' arguments, or by way of a variable, as TensorFlow 2 writes it.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from inferd.backends.tensorflow.fields import fields, integer, merged, messages, text
+from inferd.backends.tensorflow.graph import NOTHING, Graph, Node
+from inferd.errors import InvalidConfig
+
+_FILLS = ("InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_WRITES = ("AssignVariable", "ResourceScatter", "ResourceStridedSliceAssign")
+_LISTED, _COLLECTIONS, _COLLECTION = 6, 4, "saved_model_assets"
+_ANY_LIST = 5
+_STRING = 7  # DataType
+
+MAX_DEPTH = 64
+"""So many steps a name is followed."""
+
+
+def asset_tensors(meta_graph: memoryview, what: str) -> frozenset[str]:
+    """Return the tensors that TensorFlow feeds with the paths of assets as it loads the model.
+
+    Raises InvalidConfig, it begins `what`, for a path that leaves the folder of assets; Malformed.
+    """
+    listed = list(messages(meta_graph, _LISTED))
+    if not listed:
+        collections = {text(one, 1): merged(one, 2) for one in messages(meta_graph, _COLLECTIONS)}
+        collection = collections.get(_COLLECTION, NOTHING)
+        # Of different lists in one collection TensorFlow knows the last alone.
+        if all(number == _ANY_LIST for number, _ in fields(collection)):
+            listed = [merged(one, 2) for one in messages(merged(collection, _ANY_LIST), 1)]
+    for asset in listed:
+        path = PurePosixPath(text(asset, 2))
+        if path.is_absolute() or not path.parts or ".." in path.parts or "\\" in str(path):
+            msg = f"{what}: its asset '{path}' is no path below its folder 'assets'"
+            raise InvalidConfig(msg)
+    return frozenset(text(merged(asset, 1), 1) for asset in listed)
+
+
+def fills_from_elsewhere(
+    graph: Graph, assets: frozenset[str], loading: Sequence[Node], others: Sequence[Node]
+) -> Node | None:
+    """Return the first node that fills a table from a file that is not known to be an asset.
+
+    `loading` are the nodes that run while assets are fed; of `others` none may fill a table.
+    """
+    for node in others:
+        if node.op in _FILLS:
+            return node
+    fed = {id(node) for node in loading}
+    trail = _Trail(graph, assets)
+    for scope, node in graph.scoped():
+        if id(node) in fed and node.op in _FILLS and not trail.leads_to_asset(scope, node, 1):
+            return node
+    return None
+
+
+class _Trail:
+    """Follows a text through a graph back to where it comes from. Scope "" is outside of functions.
+
+    What is not followed for certain leads to no asset.
+    """
+
+    def __init__(self, graph: Graph, assets: frozenset[str]) -> None:
+        self._graph = graph
+        self._assets = assets
+        self._known: dict[tuple[str, str], bool] = {}
+        self._depth = 0
+
+    def leads_to_asset(self, scope: str, node: Node, place: int) -> bool:
+        """Tell whether input `place` of `node` is the path of an asset whenever the node runs."""
+        data = [tensor for tensor in node.inputs if not tensor.startswith("^")]
+        if place >= len(data) or self._depth >= MAX_DEPTH:
+            return False
+        key = scope, data[place]
+        if key not in self._known:
+            self._known[key] = False  # a circle leads nowhere
+            self._depth += 1
+            self._known[key] = self._is_asset(*key)
+            self._depth -= 1
+        return self._known[key]
+
+    def _is_asset(self, scope: str, tensor: str) -> bool:
+        name, _, rest = tensor.partition(":")
+        arguments = self._graph.arguments(scope)
+        if scope and not rest and name in arguments:
+            return self._is_argument_asset(scope, arguments.index(name))
+        node = self._graph.node(scope, name)
+        if node is None:
+            return False
+        if not scope and f"{name}:{rest or '0'}" in self._assets:
+            return node.op in ("Placeholder", "Const")
+        if node.op == "Identity":
+            return self.leads_to_asset(scope, node, 0)
+        is_read = node.op == "ReadVariableOp" and bool(self._writes)
+        return is_read and all(self.leads_to_asset(*write, 1) for write in self._writes)
+
+    def _is_argument_asset(self, function: str, place: int) -> bool:
+        callers = self._callers[function]
+        return bool(callers) and all(
+            (node.op == function or (node.op in _CALLS and node.calls == (function,)))
+            and self.leads_to_asset(scope, node, place)
+            for scope, node in callers
+        )
+
+    @cached_property
+    def _callers(self) -> defaultdict[str, list[tuple[str, Node]]]:
+        found = defaultdict(list)
+        for scope, node in self._graph.scoped():
+            for function in {node.op, *node.calls}:
+                found[function].append((scope, node))
+        return found
+
+    @cached_property
+    def _writes(self) -> list[tuple[str, Node]]:
+        """What may write texts into a variable: of which one is not asked, as it has many names."""
+        return [
+            (scope, node)
+            for scope, node in self._graph.scoped()
+            if node.op.startswith(_WRITES)
+            and integer(node.attributes.get("dtype", NOTHING), 6) in (_STRING, 0)
+        ]
