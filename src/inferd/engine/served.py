@@ -262,13 +262,13 @@ class Served:
         """Put the outputs of `response` in order and drop those nobody asked for; return them.
 
         One may be missing only when an optional input is, on which it may hang, and nobody asked
-        for it by name; or any, if the model is lax.
+        for it by name; or any, if the model is lax and no ensemble.
         """
         got = {tensor.name: tensor for tensor in response.outputs}
         names = [one.name for one in request.outputs or self._all_outputs]
         may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
         if self.is_lax and not request.has_top_k:
-            may_miss = True
+            may_miss = self.config.ensemble_scheduling is None
             for name in sorted(got.keys() - self._outputs.keys()):
                 del got[name]
                 self._tell(

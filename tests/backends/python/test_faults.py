@@ -519,36 +519,3 @@ def test_a_worker_that_says_what_it_must_not_is_replaced(serve, junk):
 
 def is_reaped(pid):
     return not os.path.exists(f"/proc/{pid}")
-
-
-SHAPES = """
-    class TritonPythonModel:
-        def execute(self, requests):
-            given = {
-                "A": np.zeros((2, 1), np.int32),
-                "B": np.array("text", np.object_),
-                "D": np.ones(1, np.float64),
-                "E": np.ones(1, np.int32),
-            }
-            tensors = [pb_utils.Tensor(name, array) for name, array in given.items()]
-            return [pb_utils.InferenceResponse(tensors) for _ in requests]
-"""
-
-SHAPES_CONFIG = """
-input { name: "IN" data_type: TYPE_INT32 dims: -1 }
-output { name: "A" data_type: TYPE_INT32 dims: 1 }
-output { name: "B" data_type: TYPE_STRING dims: 1 }
-output { name: "C" data_type: TYPE_INT32 dims: 1 }
-output { name: "D" data_type: TYPE_FP32 dims: 1 }
-"""
-
-
-@pytest.mark.parametrize("over", ["http", "grpc"])
-@pytest.mark.parametrize("outputs", [None, ["A", "B", "C", "D"], ["D", "C", "B", "A"]])
-def test_outputs_may_be_other_ones_than_the_configuration_says(serve, over, outputs):
-    with serve(m=(SHAPES, SHAPES_CONFIG)) as asked:
-        got = asked.ask("m", over, outputs, IN=ZERO)
-        assert sorted(got) == ["A", "B", "D"]
-        assert got["D"].dtype == np.float64
-        assert got["A"].shape == (2, 1)
-        assert got["B"].tolist() == b"text"
