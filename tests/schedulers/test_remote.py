@@ -20,8 +20,9 @@ class Untaken(Gone):
 class Elsewhere:
     """An instance that answers when the test says so."""
 
-    def __init__(self, *, retries=False):
+    def __init__(self, *, retries=False, room=1):
         self.is_free = True
+        self.room = room
         self.running_count = 0
         self.trouble = ""
         self.retries = retries
@@ -35,8 +36,8 @@ class Elsewhere:
         self.is_attached = True
 
     def begin(self, requests, finish):
-        self.is_free = False
         self.running_count += 1
+        self.is_free = self.running_count < self.room
         self.running.append((requests, finish))
 
     def answer(self, error=None):
@@ -297,3 +298,68 @@ def test_of_one_kind_an_instance_goes_when_it_is_done_though_another_kind_is_fre
         await execution.close(5)
 
     asyncio.run(go())
+
+
+def test_what_may_not_wait_long_or_what_others_wait_for_is_not_given_ahead():
+    async def test():
+        one = Elsewhere(room=3)
+        execution = RemoteExecution("m", [one])
+        timed = InferRequest("m", id="timed", timeout_us=60_000_000)
+        plain, called = request("plain"), request("called", callers=("a",))
+        tasks = [
+            started(execution, each)
+            for each in (request("first"), request("ahead"), timed, plain, called)
+        ]
+        await asyncio.sleep(0)
+        ids = lambda: [requests[0].id for requests, _ in one.running]  # noqa: E731
+        assert ids() == ["first", "ahead"]
+        one.answer()
+        assert ids() == ["ahead"]
+        one.answer()
+        assert ids() == ["timed", "plain"]  # in their order
+        one.answer()
+        one.answer()
+        assert ids() == ["called"]
+        one.answer()
+        await asyncio.gather(*tasks)
+
+    run(test)
+
+
+def test_a_model_that_calls_itself_is_told_though_it_could_be_given_more():
+    async def test():
+        one = Elsewhere(room=3)
+        execution = RemoteExecution("m", [one])
+        outer = started(execution, request("outer"))
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="while all its instances wait for that call"):
+            await execution.run_in_thread((request("inner", callers=("m",)),))
+        one.answer()
+        await outer
+
+    run(test)
+
+
+def test_what_was_given_ahead_and_not_begun_runs_before_those_that_wait_and_may_be_lost_later():
+    async def test():
+        one = Elsewhere(retries=True, room=3)
+        execution = RemoteExecution("m", [one])
+        tasks = [started(execution, request(id)) for id in "abcd"]
+        await asyncio.sleep(0)
+        assert len(one.running) == 3
+        running, one.running = one.running, []
+        one.running_count, one.is_free = 0, False
+        finishes = [finish for _, finish in running]
+        finishes[0](Gone("lost"))  # it may run once more, behind the others
+        finishes[2](Untaken("not begun"))
+        finishes[1](Untaken("not begun"))
+        one.is_free = True
+        one.on_change()
+        assert [requests[0].id for requests, _ in one.running] == ["b", "c", "d"]
+        one.answer(Gone("lost"))
+        while one.running:
+            one.answer()
+        answers = await asyncio.gather(*tasks)
+        assert [answer.id for [answer] in answers] == list("abcd")
+
+    run(test)

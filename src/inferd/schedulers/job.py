@@ -45,10 +45,12 @@ class Job:
 
     For the latter `when_abandoned` is set while they run, and called when nobody waits any longer.
     `is_finished` tells that who awaits one has been given the outcome.
-    `level` is its priority, the lowest number comes first.
+    `level` is its priority, the lowest number comes first. One that `may_go_ahead` may be given to
+    an instance that is still busy: it has no timeout, and no other request waits for it.
     """
 
     level = 0
+    may_go_ahead = True
     is_finished = False
 
     def __init__(self, requests: Sequence[InferRequest], loop: asyncio.AbstractEventLoop) -> None:
@@ -156,6 +158,8 @@ class StreamJob(Job):
     Each answer comes with its share of `room`, which whoever takes it gives back.
     """
 
+    may_go_ahead = False
+
     def __init__(self, request: InferRequest, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__((request,), loop)
         self.answers: asyncio.Queue[tuple[Answer | None, int]] = asyncio.Queue()
@@ -247,6 +251,17 @@ class JobQueue:
             except KeyError:  # it has just left
                 continue
         return None
+
+    def first(self) -> Job | None:
+        """Return the next job, and let it wait on; only where no thread takes any."""
+        line = next((line for line in self._order if line), None)
+        return next(iter(line)) if line is not None else None
+
+    def put_first(self, job: Job) -> None:
+        """Let `job`, which has been taken, wait before all others of its level again."""
+        self.put(job)
+        in_time, _ = self._lines(job.level)
+        in_time.move_to_end(job, last=False)
 
     def delay(self, job: Job) -> None:
         """Let `job` wait behind all others of its level."""

@@ -4,6 +4,10 @@ Requests wait here until an instance is free. Nothing is handed to a thread and 
 instance takes them on the event loop, and there its answers come. An instance whose process has
 ended takes nothing until it has another; meanwhile requests wait, or go to other instances. When
 none of them will come up soon, all that wait are refused with the reason.
+
+An instance that is busy may be free still, to be given short executions ahead. Those with a
+timeout wait here for one that does nothing, and so do those of other models, which may be what its
+execution waits for.
 """
 
 import asyncio
@@ -18,7 +22,7 @@ from inferd.errors import Cancelled, InferdError, Unavailable
 from inferd.observe.stats import Counts
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import AwaitedJob, Job, StreamJob, miscounted, twin
-from inferd.schedulers.policy import UNSET
+from inferd.schedulers.policy import UNSET, timeout_us_of
 
 END_S = 5.0
 """So long an instance may take to end, though the one who closes it has no more time."""
@@ -49,7 +53,7 @@ class RemoteExecution(Execution):
         free = None
         if self._job_count == len(self._running) and not self._is_closed and self._home is not None:
             free = self._freest()
-        if free is None:
+        if free is None or (free.running_count and timeout_us_of(policy, requests[0])):
             return await super().run_in_thread(requests, policy)
         assert self._home is not None
         job = AwaitedJob(requests, self._home)
@@ -144,13 +148,18 @@ class RemoteExecution(Execution):
     def _stream_job(self, request: InferRequest) -> StreamJob:
         return _RemoteStreamJob(request, asyncio.get_running_loop(), self)
 
+    def _submit_to_wait(self, job: Job, policy: QueuePolicy) -> asyncio.TimerHandle | None:
+        if timeout_us_of(policy, job.requests[0]):
+            job.may_go_ahead = False
+        return super()._submit_to_wait(job, policy)
+
     def _place(self, job: Job) -> None:
         if self._home is None:
             self._home = asyncio.get_running_loop()
             for instance in self._remote:
                 instance.attach(self._home)
         free = None if self._jobs else self._freest()
-        if free is not None:
+        if free is not None and (job.may_go_ahead or not free.running_count):
             self._begin(job, free)
             return
         self._jobs.put(job)
@@ -161,12 +170,16 @@ class RemoteExecution(Execution):
         jobs = self._jobs
         while self._job_count > len(self._running) and jobs:
             freest = self._freest()
-            if freest is None:
+            if freest is None or (freest.running_count and not self._may_go_ahead()):
                 self._look_for_trouble(newest)
                 break
             self._begin_next(freest)
         if self._quiet is not None and not jobs and not self._running and not self._quiet.done():
             self._quiet.set_result(None)
+
+    def _may_go_ahead(self) -> bool:
+        first = self._jobs.first()
+        return first is not None and first.may_go_ahead
 
     def _freest(self) -> AsyncInstance | None:
         freest: AsyncInstance | None = None
@@ -227,10 +240,12 @@ class RemoteExecution(Execution):
             self._let_go_if_done(instance)
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
-            may_retry = instance.retries and not job.was_retried and outcome.is_lost
-            if may_retry or outcome.is_untaken:
+            if outcome.is_untaken:
+                self._jobs.put_first(job)  # the instance tells when it is free
+                return
+            if instance.retries and not job.was_retried and outcome.is_lost:
                 job.was_retried = True
-                self._jobs.put(job)  # the instance tells when it is free
+                self._jobs.put(job)
                 return
         elif len(outcome) != len(job.requests):
             outcome = miscounted(self.name, len(outcome), len(job.requests))

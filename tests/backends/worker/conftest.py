@@ -7,6 +7,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from scene import Scene
+
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles
 
@@ -30,3 +32,16 @@ def model(tmp_path):
 def cache(tmp_path) -> Path:
     """Where environments are kept; it is not there yet."""
     return tmp_path / "cache" / "environments"
+
+
+@pytest.fixture
+def scene():
+    made = []
+
+    def make(*args, **more):
+        made.append(Scene(*args, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

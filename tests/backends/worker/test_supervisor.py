@@ -2,110 +2,15 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
-from line_peer import PATIENCE_S, Peer, PeerProcess, packed, result
+from line_peer import PATIENCE_S, packed, result
+from scene import READY, begun, played, until
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.supervisor import PATIENCE, Plan
+from inferd.backends.worker.supervisor import PATIENCE
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Unavailable
-
-READY = packed(packet.READY, [[], None])
-
-
-class Scene:
-    """A WorkerInstance whose processes are played by `peers`, one after another.
-
-    `at_start` is what each says first, `refusals` why the next ones cannot be made.
-    """
-
-    def __init__(self, at_start=READY, **more):
-        self.peers = []
-        self.processes = []
-        self.at_start = at_start
-        self.refusals = []
-        self.changes = 0
-        self.made = threading.Event()
-        plan = {"start_timeout_s": PATIENCE_S} | more
-        self.instance = WorkerInstance(Plan("m", 1, {"a": 1}, self._make, **plan))
-        self.instance.on_change = self._note
-
-    def _make(self, told):
-        del told
-        if self.refusals:
-            raise self.refusals.pop()
-        self.peers.append(Peer())
-        self.processes.append(PeerProcess(self.peers[-1]))
-        if self.at_start is not None:
-            self.peers[-1].say(self.at_start)
-        self.made.set()
-        return self.processes[-1]
-
-    def _note(self):
-        self.changes += 1
-
-    @property
-    def peer(self):
-        return self.peers[-1]
-
-    @property
-    def process(self):
-        return self.processes[-1]
-
-    def close(self):
-        if self.instance._link is not None:
-            self.instance._link.close()
-        for peer in self.peers:
-            peer.close()
-
-
-@pytest.fixture
-def scene():
-    made = []
-
-    def make(*args, **more):
-        made.append(Scene(*args, **more))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-async def until(is_so):
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came true"
-        await asyncio.sleep(0.001)
-
-
-def played(play, *scenes):
-    """Run `play` while the event loop reads what the workers of `scenes` say."""
-
-    async def run():
-        for one in scenes:
-            one.instance.attach(asyncio.get_running_loop())
-        try:
-            await asyncio.wait_for(play(), PATIENCE_S)
-        finally:
-            for one in scenes:
-                one.instance.close()
-                one.process.end()
-                await one.instance.closed(PATIENCE_S)
-
-    asyncio.run(run())
-
-
-def begun(one, *ids):
-    """Begin an execution of requests; return where its outcome will stand, and its number."""
-    outcomes = []
-    one.instance.begin([InferRequest("m", id=id) for id in ids], outcomes.append)
-    one.peer.hear()
-    return outcomes, one.instance._numbers
-
 
 # --- the start ---
 

@@ -28,7 +28,7 @@ from inferd.backends.worker.parameters import (
     timeout_s,
 )
 from inferd.backends.worker.process import Process, Sizes
-from inferd.backends.worker.supervisor import Plan
+from inferd.backends.worker.supervisor import AHEAD, Plan
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
@@ -156,8 +156,21 @@ class PythonBackend:
             ),
             is_wanted=files.is_wanted,
             timeout_s=timeout_s(config),
+            ahead=_ahead(config),
+            answers_each=True,
             retries=config.parameters.get(RETRY_PARAMETER, "").lower() in ("true", "yes", "1"),
         )
+
+
+def _ahead(config: ModelConfig) -> int:
+    """Return how many executions an instance may be given at once, when they are short.
+
+    One, where another instance may be free sooner, or the time of each is measured from here.
+    """
+    instance_count = sum(
+        max(1, group.count) * max(1, len(group.gpus)) for group in config.instance_group
+    )
+    return 1 if instance_count > 1 or timeout_s(config) else AHEAD
 
 
 def _settings(

@@ -90,7 +90,8 @@ class Host:
             gc.freeze()  # a framework is hundreds of thousands of objects that stay
             if isinstance(done, Opened):
                 self._opened = done
-            self._link.send(packet.READY, [done if isinstance(done, str) else None])
+            said = done if isinstance(done, str) else None
+            self._link.send(packet.READY, [said, False, True])
 
     def _execute(self, batch: Batch, data: Any, number: int) -> None:
         self._link.give(batch.released)

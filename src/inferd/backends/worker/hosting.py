@@ -16,7 +16,7 @@ from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.parameters import runs_in_server, timeout_s
 from inferd.backends.worker.process import Process, Sizes
-from inferd.backends.worker.supervisor import Plan
+from inferd.backends.worker.supervisor import AHEAD, Plan
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import (
@@ -27,9 +27,6 @@ from inferd.core.interfaces import (
     Placement,
     Surroundings,
 )
-
-AHEAD = 16
-"""So many executions a worker may be given at once, when they are short."""
 
 _MAIN = "inferd.backends.worker.host"
 _COMPLETE = "inferd.engine.hosted_model:complete_hosted"

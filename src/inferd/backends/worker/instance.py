@@ -10,6 +10,7 @@ import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +41,9 @@ Deliver = Callable[[InferResponse | InferdError | None, int], None]
 
 AHEAD_NS = 1_000_000
 """A worker is given so much work at once, where a plan lets it have several executions."""
+
+AHEAD_BYTES = packet.INLINE_BYTES
+"""Nothing is sent behind more than this: one after another, large tensors find the same memory."""
 
 CREDIT_AT = 8
 """So much of the window must have been taken before the worker is told."""
@@ -117,6 +121,7 @@ class WorkerInstance(Supervisor):
         self._streams: dict[int, _Stream] = {}
         self.running_count = 0
         self._room = 1  # for so many executions at once
+        self._ended_ns = 0  # the one before
         self._result = msgspec.json.Decoder(Result).decode
         self._results: dict[bytes, Result] = {}  # those of RESULTs before, by their documents
         self._readiness = Readiness(partial(self.send, packet.ASK, []))
@@ -179,7 +184,7 @@ class WorkerInstance(Supervisor):
             self.is_free = True
             return self._too_large(packed[1])
         self.running_count += 1
-        self.is_free = self.running_count < self._room
+        self.is_free = self.running_count < self._room and packed[1].size <= AHEAD_BYTES
         if plan.timeout_s and self._loop is not None:
             batch.timer = self._loop.call_later(plan.timeout_s, self._time_out)
         return None
@@ -252,6 +257,7 @@ class WorkerInstance(Supervisor):
             if result.released:
                 link.give(result.released)
             self._take_result(result, data, numbers)
+            link.expects = self.running_count > 0
         elif kind == packet.ANSWER:
             answers = msgspec.json.decode(document, type=Answers)
             link.give(answers.released)
@@ -276,13 +282,25 @@ class WorkerInstance(Supervisor):
         self._batches, self._streams = {}, {}
         self._places.clear()
         self.running_count = 0
-        for batch in batches.values():
+        self._room = 1
+        behind = self._behind_first(batches)
+        for number, batch in batches.items():
             if batch.timer is not None:
                 batch.timer.cancel()
-            batch.finish(Lost(told))
+            if number not in behind:
+                batch.finish(Lost(told))
+        for batch in reversed(behind.values()):  # each is put before those that wait
+            batch.finish(Untaken(told))
         for stream in streams.values():
             stream.deliver(Lost(told), 0)
             stream.deliver(None, 0)
+
+    def _behind_first(self, batches: dict[int, _Batch]) -> dict[int, _Batch]:
+        """Return those that the process, which has ended, had not begun."""
+        if not self.plan.answers_each or self._ahead == 1:
+            return {}
+        executing = {number: one for number, one in batches.items() if one.is_executing}
+        return dict(islice(executing.items(), 1, None))
 
     def _take_result(self, result: Result, data: Any, numbers: tuple[int, ...]) -> None:
         number, began_ns, ended_ns = numbers
@@ -296,12 +314,12 @@ class WorkerInstance(Supervisor):
         if batch.timer is not None:
             batch.timer.cancel()
         self.running_count -= 1
-        if self.plan.ahead > 1:
-            self.note_time(ended_ns - began_ns)
+        if self._ahead > 1:
+            self._note_ahead(batch, began_ns, ended_ns)
         for request in batch.requests:
             request.computing_ns = began_ns
             request.computed_ns = ended_ns
-        self.is_free = self.running_count < self._room and not self._is_closing
+        self.is_free = self.running_count < self._room and not self._is_going
         for answer in result.answers:
             self._take_answer(number - answer.number, answer, data)
         batch.is_executing = False
@@ -313,9 +331,15 @@ class WorkerInstance(Supervisor):
         if self._waiting:
             self._change()
 
+    def _note_ahead(self, batch: _Batch, began_ns: int, ended_ns: int) -> None:
+        if batch.requests and batch.requests[0].started_ns < self._ended_ns:
+            batch.requests[0].started_ns = self._ended_ns  # until then it has waited
+        self._ended_ns = ended_ns
+        self.note_time(ended_ns - began_ns)
+
     def note_time(self, took_ns: int) -> None:
         """Choose, after an execution of `took_ns`, how many may be sent ahead."""
-        self._room = min(self.plan.ahead, AHEAD_NS // (took_ns + 1)) or 1
+        self._room = min(self._ahead, AHEAD_NS // (took_ns + 1)) or 1
 
     def _take_answer(self, number: int, answer: Answer, data: Any) -> None:
         stream = self._streams.get(number)

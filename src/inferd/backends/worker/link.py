@@ -24,6 +24,9 @@ _AT_END = object()
 PIECE_BYTES = 4 << 20
 """So much is copied at once: about a millisecond, if the memory is new."""
 
+MOST_AT_ONCE = 16
+"""So many datagrams are read in one turn of the event loop."""
+
 MAX_BACKLOG_BYTES = 64 << 20
 """So much may wait for a worker that does not read."""
 
@@ -73,6 +76,8 @@ class Link:
     Until `attach` whoever needs something calls `wait`, in one thread; afterwards the event loop
     reads, and all happens there. `lost` is called, with the reason, when the other end is closed,
     says what it must not, or does not read though more than `most_bytes` wait for it.
+
+    While who receives `expects` more, the event loop looks for that before it turns to others.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Link:
         self._held_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self.expects = False
 
     def _forget_backlog(self) -> None:
         self._backlog.clear()
@@ -109,7 +115,7 @@ class Link:
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the event loop read from now on; called there."""
         self._loop = loop
-        loop.add_reader(self._socket, self.read)
+        loop.add_reader(self._socket, self._read_several)
         if self._backlog:
             loop.add_writer(self._socket, self._write)
 
@@ -134,17 +140,22 @@ class Link:
         self.read()
         return True
 
-    def read(self) -> None:
-        """Read one datagram, if there is one, and hand on its packets."""
+    def _read_several(self) -> None:
+        left = MOST_AT_ONCE
+        while left and self.read() and self.expects:
+            left -= 1
+
+    def read(self) -> bool:
+        """Read one datagram and hand on its packets; tell whether there was one."""
         try:
             size = self._socket.recv_into(self._buffer)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             size = 0
         if not size or self._is_closed:
             self._hang_up(CLOSED)
-            return
+            return False
         try:
             self._dispatch(size)
         except LinkClosed:
@@ -154,6 +165,14 @@ class Link:
         except Exception:
             log.exception("a worker process said what nobody understands")
             self._hang_up(GARBLED)
+        return not self._is_closed
+
+    def read_last(self) -> None:
+        """Read all that has come from one who sends no more."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while not self._is_closed and poll.poll(0):
+            self.read()
 
     def _hang_up(self, why: str) -> None:
         if not self._is_closed:

@@ -166,11 +166,15 @@ class Metered(msgspec.Struct, array_like=True):
 
 
 class Started(msgspec.Struct, array_like=True):
-    """READY, and RELEASE. `can_say` tells whether the model can be asked if it is ready."""
+    """READY, and RELEASE. `can_say` tells whether the model can be asked if it is ready.
+
+    What is executed one after another, `is_in_turn`, may be sent ahead.
+    """
 
     released: list[int]
     done: str | None = None
     can_say: bool = False
+    is_in_turn: bool = False
 
 
 class Said(msgspec.Struct, array_like=True):

@@ -38,6 +38,9 @@ FIRST_DELAY_S, MOST_DELAY_S = 0.25, 60.0
 PATIENCE = 3
 """After so many failures in a row requests are refused until a process has come up."""
 
+AHEAD = 16
+"""So many executions a worker may be given at once, when they are short."""
+
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.DEBUG)
 
 _KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
@@ -48,7 +51,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start, which is given up when
     it `is_wanted` no more. With `retries` what was lost with a process runs once more. `ahead` is
-    how many executions it may be given at once.
+    how many executions it may be given at once; where it answers each before it begins the next,
+    `answers_each`, what stood behind the first was not in a process that has ended.
     """
 
     model: str
@@ -60,6 +64,7 @@ class Plan(msgspec.Struct, frozen=True):
     timeout_s: float = 0.0
     retries: bool = False
     ahead: int = 1
+    answers_each: bool = False
 
 
 class Supervisor:
@@ -82,6 +87,8 @@ class Supervisor:
         self._failures = 0
         self._born_s = 0.0
         self._is_closing = False
+        self._ahead = 1
+        self._is_going = False  # its process has ended, or is to: it takes no executions
         self._closed = threading.Event()
         self._closed_later: asyncio.Future[None] | None = None
         self._waiting: list[Callable[[], None]] = []  # each to be called after a change
@@ -153,6 +160,8 @@ class Supervisor:
         started = self._started
         if isinstance(started, InferdError):
             raise started
+        self._ahead = plan.ahead if started.is_in_turn else 1
+        self._is_going = self._is_closing
         self.is_free = True
         return started.done
 
@@ -200,7 +209,7 @@ class Supervisor:
 
     def close(self) -> None:
         """Have the model finalize; what still runs ends with an error. See Instance.close."""
-        self._is_closing = True
+        self._is_closing = self._is_going = True
         self.is_free = False
         if self._home is not None:
             with suppress(RuntimeError):  # the loop has closed
@@ -256,8 +265,10 @@ class Supervisor:
         link = self._link
         if process is not self._process or link is None:
             return  # it was buried before
-        self._process = self._link = None
+        self._is_going = True
         self.is_free = False
+        link.read_last()
+        self._process = self._link = None
         link.close()
         process.close()
         told = f"the worker process of model '{self.plan.model}' {process.reason}"

@@ -140,29 +140,33 @@ class Line:
         return size > 0
 
     def _dispatch(self, size: int) -> None:
-        header = packet.HEADER.unpack_from(self._buffer)
-        kind, document_size, offset, payload_size = header[:4]
-        if offset == packet.INLINE:
-            data: Any = self._view[packet.HEADER.size : size]
-        else:
-            data = self._received.block(offset, payload_size)
-        text = bytes(data[:document_size])
-        document = self._read_before.get(text)
-        if document is None:
-            document = json.loads(text)
-            if kind in _REPEATED:
-                packet.keep(self._read_before, text, document, len(text))
-        if document[0]:
-            with self._sending:
-                for block in document[0]:
-                    self._arena.give(block)
-        start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
-        tensors = None
-        if start < payload_size:
-            # The buffer is written again by the next packet; a block is nobody else's.
-            tensors = bytearray(data[start:]) if offset == packet.INLINE else data[start:]
-        del data
-        self._receive(kind, document, tensors, header[4:])
+        at = 0
+        while at < size:
+            header = packet.HEADER.unpack_from(self._buffer, at)
+            kind, document_size, offset, payload_size = header[:4]
+            at += packet.HEADER.size
+            if offset == packet.INLINE:
+                data: Any = self._view[at : at + payload_size]
+                at += payload_size
+            else:
+                data = self._received.block(offset, payload_size)
+            text = bytes(data[:document_size])
+            document = self._read_before.get(text)
+            if document is None:
+                document = json.loads(text)
+                if kind in _REPEATED:
+                    packet.keep(self._read_before, text, document, len(text))
+            if document[0]:
+                with self._sending:
+                    for block in document[0]:
+                        self._arena.give(block)
+            start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
+            tensors = None
+            if start < payload_size:
+                # The buffer is written again by the next datagram; a block is nobody else's.
+                tensors = bytearray(data[start:]) if offset == packet.INLINE else data[start:]
+            del data
+            self._receive(kind, document, tensors, header[4:])
 
     def send(
         self,

@@ -67,7 +67,8 @@ ASK = 8
 # --- from the worker ---
 
 READY = 16
-"""[released, what START asked for, whether the model has something to say to ASK]"""
+"""[released, what START asked for, whether the model has something to say to ASK, whether it
+executes one batch after another]"""
 
 FAILED = 17
 """[released, code, message]: START could not be done."""

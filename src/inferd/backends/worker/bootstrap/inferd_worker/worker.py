@@ -52,6 +52,7 @@ class Worker:
         self.calls = Calls(self)
         self.is_decoupled = False
         self._is_iterative = False
+        self._is_coroutine = False
         self.is_starting = True
         self.output_names: list[str] = []
         self.version_folder = ""
@@ -59,6 +60,7 @@ class Worker:
         self.callers: list[str] = []  # the models that wait for the latest batch
         self._opens: dict[int, Any] = {}
         self._inbox: deque[tuple[list[Any], Any, int]] = deque()
+        self._cancelled: set[int] = set()  # those of the inbox
         self._orphans: deque[int] = deque()
         self._is_ending = False
         self._is_asked = False
@@ -99,7 +101,9 @@ class Worker:
             self._fail(told(error, self.folder), full(error))
             return False
         self.is_starting = False
-        self.line.send(packet.READY, [done, callable(getattr(self._model, "is_ready", None))])
+        can_say = callable(getattr(self._model, "is_ready", None))
+        is_in_turn = not self.is_decoupled and not self._is_coroutine
+        self.line.send(packet.READY, [done, can_say, is_in_turn])
         return True
 
     def _fail(self, text: str, trace: str) -> None:
@@ -118,9 +122,10 @@ class Worker:
         self._model = kind()
         if hasattr(self._model, "initialize"):
             self._model.initialize(args)
+        self._is_coroutine = inspect.iscoroutinefunction(self._model.execute)
 
     def _serve(self) -> None:
-        if inspect.iscoroutinefunction(self._model.execute):
+        if self._is_coroutine:
             asyncio.run(self._serve_async())
             return
         line, inbox = self.line, self._inbox
@@ -204,6 +209,8 @@ class Worker:
             if (one := self._open(number)) is not None:
                 one.is_cancelled = True
                 one.room = WINDOW
+            elif self._inbox:
+                self._cancelled.add(number)
 
     def _open(self, number: int) -> Open | None:
         reference = self._opens.get(number)
@@ -218,9 +225,13 @@ class Worker:
         for document in documents:
             number += 1
             one = Open(self, number, document[2])
+            if self._cancelled:
+                one.is_cancelled = number in self._cancelled
             self._opens[number] = weakref.ref(one)
             opens.append(one)
             requests.append(InferenceRequest._arrived(one, document, data))
+        if self._cancelled and not self._inbox:
+            self._cancelled.clear()
         return batch, opens, requests
 
     def _execute(self) -> None:
