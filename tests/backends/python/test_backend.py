@@ -189,6 +189,19 @@ def test_a_model_starts_processes_that_import_it(serve, method):
         assert asked.ask("pool", IN=np.zeros(1, np.int32))["OUT"].tolist() == [4, 9]
 
 
+def test_a_model_that_chooses_its_devices_itself_is_told_so(serve):
+    source = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.kind = args["model_instance_kind"]
+            def execute(self, requests):
+                out = pb_utils.Tensor("OUT", np.array([self.kind], np.object_))
+                return [pb_utils.InferenceResponse([out]) for _ in requests]
+    """
+    with serve(m=(source, TEXT_CONFIG + "instance_group { kind: KIND_MODEL }")) as asked:
+        assert asked.ask("m", IN=np.zeros(1, np.int32))["OUT"].tolist() == [b"MODEL"]
+
+
 def test_what_is_raised_without_a_text_is_told_by_its_type(serve):
     source = """
         class TritonPythonModel:
