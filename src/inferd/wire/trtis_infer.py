@@ -18,7 +18,7 @@ from inferd.core.request import (
     WantedOutput,
 )
 from inferd.core.request import Sequence as CoreSequence
-from inferd.errors import Code, InferdError, InvalidRequest, ModelNotFound
+from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
 from inferd.tensor.classification import Labels, check_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
@@ -314,8 +314,12 @@ class Form:
         """Return the answer to `header`, its outputs in the order they were asked for.
 
         Raises InvalidRequest for an old client's output of another size than it said, and for too
-        many classes; NotFast, if `on_loop`, for what belongs in a thread.
+        many classes; BackendFailed for outputs that were left out, or are of another datatype than
+        the configuration says, which this API cannot tell; NotFast, if `on_loop`, for what belongs
+        in a thread.
         """
+        if len(response.outputs) < len(header.outputs):
+            raise self._left_out(header, response)
         plan = self._plans.get(header.words)
         if plan is not None:
             return self._answer_planned(plan, header, response)
@@ -324,9 +328,7 @@ class Form:
         outputs = response.outputs
         for index, one in enumerate(header.outputs):
             name = one.name
-            tensor = outputs[index]
-            if tensor.name != name:
-                tensor = next(tensor for tensor in outputs if tensor.name == name)
+            tensor = self._found(name, outputs, index)
             dims = tensor.shape[1:] if self._batches else tensor.shape
             is_special = one.top_k or one.shared is not None
             if is_special and on_loop and prod(tensor.shape) > INLINE_ELEMENTS:
@@ -365,7 +367,7 @@ class Form:
                 tensor = next(tensor for tensor in outputs if tensor.name == wanted.name)
             data = tensor.view()
             buffers.append(data)
-            answered += (tensor.name, tensor.shape, len(data))
+            answered += (tensor.name, tensor.shape, tensor.datatype, len(data))
         if answered != plan.answered:
             plan.said = self._said(answered, response, header.batch_size)
             plan.answered = answered
@@ -373,9 +375,27 @@ class Form:
 
     def _said(self, answered: list[Any], response: InferResponse, batch_size: int) -> Piece:
         pieces = [head_piece(response.model, response.version, batch_size)]
-        for name, shape, size in zip(*[iter(answered[1:])] * 3, strict=True):
+        for tensor in response.outputs:
+            self._check_datatype(tensor)
+        for name, shape, _, size in zip(*[iter(answered[1:])] * 4, strict=True):
             pieces.append(raw_piece(name, shape[1:] if self._batches else shape, size))
         return joined(pieces)
+
+    def _found(self, name: str, outputs: list[Tensor], index: int) -> Tensor:
+        tensor = outputs[index]
+        if tensor.name != name:
+            tensor = next(tensor for tensor in outputs if tensor.name == name)
+        self._check_datatype(tensor)
+        return tensor
+
+    def _check_datatype(self, tensor: Tensor) -> None:
+        datatype = self._outputs[tensor.name].datatype
+        if tensor.datatype is not datatype:
+            msg = (
+                f"model '{self._name}' produced output '{tensor.name}' as {tensor.datatype.value}, "
+                f"its configuration says {datatype.value}"
+            )
+            raise BackendFailed(msg)
 
     def encode_long(
         self, header: InferHeader, request: InferRequest, response: InferResponse
@@ -388,6 +408,11 @@ class Form:
             raise _bad_output_size(one, size // header.batch_size)
 
     # --- complaints ---
+
+    def _left_out(self, header: InferHeader, response: InferResponse) -> InferdError:
+        given = {tensor.name for tensor in response.outputs}
+        missing = ", ".join(f"'{one.name}'" for one in header.outputs if one.name not in given)
+        return BackendFailed(f"model '{self._name}' gave no output {missing}")
 
     def _bad_batch(self, batch: int) -> InferdError:
         why = ""
