@@ -173,7 +173,7 @@ def foreign_text(error: BaseException) -> str:
     Of paths only the last name is kept, and of a long text both ends.
     """
     try:
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # noqa: BLE001  one that cannot even say what is wrong
         text = type(error).__name__
     text = _PATH.sub("", text)

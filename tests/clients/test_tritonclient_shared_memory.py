@@ -108,6 +108,21 @@ def test_shared_and_sent_tensors_go_together(client, region):
     assert np.array_equal(result.as_numpy("OUTPUT1"), a - b)
 
 
+def test_outputs_may_be_written_over_the_inputs(client, region):
+    a, b = np.arange(16, dtype=np.int32).reshape(1, 16), np.ones((1, 16), np.int32)
+    both = region("over", 128)
+    inputs = [
+        client.input("INPUT0", a, "INT32", "over"),
+        client.input("INPUT1", b, "INT32", "over", 64),
+    ]
+    outputs = [client.output("OUTPUT0", "over", 64), client.output("OUTPUT1", "over", 64, 64)]
+    for _ in range(20):
+        shm.set_shared_memory_region(both, [a, b])
+        client.triton.infer("add_sub", inputs, outputs=outputs)
+        got = shm.get_contents_as_numpy(both, np.int32, [2, 16]).copy()
+        assert np.array_equal(got, np.concatenate([a + b, a - b]))
+
+
 def test_every_datatype_comes_back_as_it_was(client, region, sample, same):
     array = sample.array
     data = serialize_byte_tensor(array).item() if sample.datatype == "BYTES" else array.tobytes()

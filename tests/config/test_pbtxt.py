@@ -86,7 +86,7 @@ REFUSED = {
         "dynamic_batching {\n preferred_batch_size: [2,]\n}",
         "2:27: preferred_batch_size: expected a whole number, got ]",
     ),
-    "slash comment": ("// no", "1:1: expected identifier or number, got / here"),
+    "slash comment": ("// no", "1:1: expected the name of a field here, got /"),
     "yes": (
         "response_cache { enable: yes }",
         "1:26: enable: expected true or false",

@@ -276,9 +276,9 @@ def test_a_load_is_tried_again_as_often_as_the_options_say(theirs, repository, c
         (ImportError("no y (/usr/lib/python3/y.py), see http://a.b/c"),
          "ImportError: no y (y.py), see http://a.b/c"),
         (SystemExit(1), "SystemExit: 1"),
-        (StopIteration(), "StopIteration: "),
-        (asyncio.CancelledError(), "CancelledError: "),
-        (KeyboardInterrupt(), "KeyboardInterrupt: "),
+        (StopIteration(), "StopIteration"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
 )  # fmt: skip
 def test_whatever_a_backend_raises_fails_its_model_only(theirs, repository, failure, text):

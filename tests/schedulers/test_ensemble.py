@@ -288,6 +288,14 @@ async def test_an_error_names_the_step_and_its_tensors():
 
 
 @run
+async def test_an_error_of_a_step_that_was_given_nothing_names_no_tensors():
+    models = Models(a=lambda i: {}, b=fail)
+    with pytest.raises(BackendFailed) as caught:
+        await ensemble(models, (A, "X", "t"), (B, "t", "Y")).run(ask())
+    assert caught.value.message == "ensemble 'e', step 1 (model 'b'): no luck"
+
+
+@run
 async def test_of_many_inputs_some_are_named():
     names = "ABCDEFG"
     models = Models(wide=fail)

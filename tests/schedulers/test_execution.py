@@ -284,7 +284,7 @@ def test_an_error_among_the_answers_is_handed_on(place, echo, request_of):
         (InvalidRequest("not so"), InvalidRequest, "not so"),
         (ValueError("what?"), BackendFailed, "model 'm' failed: ValueError: what?"),
         (SystemExit(3), BackendFailed, "model 'm' failed: SystemExit: 3"),
-        (StopIteration(), BackendFailed, "model 'm' failed: StopIteration: "),
+        (StopIteration(), BackendFailed, "model 'm' failed: StopIteration"),
         (asyncio.CancelledError(), Cancelled, "model 'm' cancelled the request"),
     ],
 )

@@ -144,7 +144,8 @@ def test_a_region_there_are_no_addresses_for_leaves_nothing_behind(shared):
     with pytest.raises(Unavailable, match="no room"):
         SystemRegion("r", given.key, 0, 1 << 50)
     gc.collect()
-    assert (_open_files(), set(guard()._watched)) == (files, watches)
+    assert _open_files() <= files  # a thread of an earlier test may just have closed some
+    assert set(guard()._watched) == watches
 
 
 def test_an_object_that_shrank_is_told_until_it_has_grown_again(shared):

@@ -5,6 +5,7 @@ import queue
 import random
 from collections import defaultdict
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import grpc
 import grpc.aio
@@ -691,6 +692,30 @@ async def test_a_client_that_leaves_while_it_does_not_read_ends_all_its_requests
         call.cancel()
         await until(lambda: bench.often.ended == ["a"])
     assert not complaints(caplog)
+
+
+async def test_a_request_hears_of_a_client_that_leaves_in_the_same_breath():
+    class Left(Played):
+        async def run(self, request):
+            reading.cancel()
+            return await super().run(request)
+
+    model = Left()
+    engine = Engine()
+    engine.add(served("once", model))
+    engine.finish_loading()
+
+    async def messages():
+        yield asked("once", id="a").SerializeToString()
+        await asyncio.Event().wait()
+
+    call = SimpleNamespace(metadata=(), hold=lambda _: None, release=lambda _: None)
+    methods = StreamMethods(engine, typed_answers=False, forward=None)
+    answers = methods.model_stream_infer(messages(), call)
+    reading = asyncio.ensure_future(anext(answers))
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert model.cancelled == ["a"]
 
 
 async def test_a_server_that_stops_ends_streams_that_wait(streaming):

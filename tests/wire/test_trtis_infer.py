@@ -5,7 +5,7 @@ import pytest
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferResponse
-from inferd.errors import InvalidRequest
+from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.trtis_http import Body, decode_request_header
@@ -99,6 +99,28 @@ def test_an_answer_says_what_this_one_is_like(form):
         assert line.endswith(" id: 7")
         lines.append(line)
     assert lines[0] == lines[3]
+
+
+@pytest.mark.parametrize("more", ["", ' output { name: "C" cls { count: 1 } }'])
+def test_an_answer_that_this_api_cannot_tell_is_refused(form, more):
+    wanted = 'output { name: "D" }' + (more or ' output { name: "C" }')
+    text = f'batch_size: 2 input {{ name: "A" }} input {{ name: "B" }} {wanted}'
+    values = Tensor.from_numpy("D", np.ones((2, 1), np.int32), DataType.INT32)
+    other = Tensor.from_numpy("D", np.ones((2, 1), np.float32), DataType.FP32)
+    classes = Tensor.from_numpy("C", np.ones((2, 2), np.int32), DataType.INT32)
+    for outputs, complaint in (
+        ([classes, values], ""),
+        ([classes, other], "produced output 'D' as FP32, its configuration says INT32"),
+        ([values], "model 'm' gave no output 'C'"),
+        ([], "model 'm' gave no output 'D', 'C'"),
+    ):
+        header, request = asked(form, text)
+        response = InferResponse("m", "1", outputs=outputs)
+        if not complaint:
+            assert form.encode_response(header, request, response).line()
+            continue
+        with pytest.raises(BackendFailed, match=complaint):
+            form.encode_response(header, request, response)
 
 
 def test_no_more_words_are_remembered_than_there_is_room_for(form):

@@ -17,7 +17,12 @@ from inferd.tensor.tensor import Tensor
 from inferd.wire import v2_grpc, v2_shared_memory
 from inferd.wire.inline import INLINE_STRING_BYTES, NotFast
 from inferd.wire.v2_rest import JsonRules, V2Rest
-from inferd.wire.v2_shared_memory import CudaRegistration, SystemRegistration, read_input
+from inferd.wire.v2_shared_memory import (
+    CudaRegistration,
+    SystemRegistration,
+    read_input,
+    take_spans,
+)
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
 VALUES = np.arange(4, dtype=np.int32)
@@ -313,38 +318,87 @@ def test_over_rest_a_place_and_binary_data_are_refused(regions):
         Rest(regions.span).decode([], [("y", at(0) | {"binary_data": True})], data="d")
 
 
+def bytes_at(places):
+    return [
+        {
+            "name": f"x{index}",
+            "shape": (place["shared_memory_byte_size"],),
+            "datatype": "INT8",
+            "parameters": place,
+        }
+        for index, place in enumerate(places)
+    ]
+
+
+def are_views(request):
+    views = [span.view for span in request.spans]
+    shared = [tensor.data for tensor in request.inputs if tensor.name != "d"]
+    return [any(data is view for view in views) for data in shared]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "views"),
+    [
+        ([at(0)], [at(0)], [False]),
+        ([at(0)], [at(15)], [False]),
+        ([at(15)], [at(0)], [False]),
+        ([at(0, 64)], [at(16, 4)], [False]),
+        ([at(16)], [at(0, 64)], [False]),
+        ([at(0, 64), at(4, 4)], [at(32, 4)], [False, True]),
+        ([at(0, 16, "s")], [at(0)], [False]),
+        ([at(0), at(16), at(40, 8)], [at(32, 4), at(12, 8)], [False, False, True]),
+        ([at(8, 0), at(24)], [at(0), at(24)], [True, False]),
+    ],
+)
+def test_an_input_that_an_output_is_to_be_written_over_is_copied(codec, inputs, outputs, views):
+    wanted = [(f"y{i}", place) for i, place in enumerate(outputs)]
+    request = codec.decode(bytes_at(inputs), wanted, data="d")
+    assert are_views(request) == views
+    for tensor, span in zip(request.inputs[: len(inputs)], request.spans, strict=False):
+        assert bytes(tensor.data) == bytes(span.view)
+
+
+def test_a_large_input_is_copied_by_who_may_take_long(codec, regions):
+    size = INLINE_STRING_BYTES + 4
+    given = [at(0, size)]
+    request = codec.decode(bytes_at(given), [("y0", at(0))], data="d")
+    assert are_views(request) == [False]
+    request.inputs = [tensor for tensor in request.inputs if tensor.name != "d"]
+    span = request.spans[0]
+    request.inputs[0].data = span.view
+    with pytest.raises(NotFast):
+        take_spans(request, request.spans, on_loop=True)
+    assert request.inputs[0].data is span.view
+
+
+def test_more_than_a_request_may_have_is_not_copied(codec, monkeypatch):
+    monkeypatch.setattr(v2_shared_memory, "MAX_COPY_BYTES", 15)
+    with pytest.raises(InvalidRequest, match="have 16 bytes of shared memory; at most 15 are tak"):
+        codec.decode(bytes_at([at(0)]), [("y0", at(0))], data="d")
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "is_fine"),
     [
         ([at(0)], [at(16)], True),
         ([at(16)], [at(0)], True),
         ([at(0), at(0), at(8)], [at(24)], True),
-        ([at(0)], [at(0)], False),
-        ([at(0)], [at(15)], False),
-        ([at(15)], [at(0)], False),
-        ([at(0, 64)], [at(16, 4)], False),
-        ([at(16)], [at(0, 64)], False),
-        ([at(0, 64), at(4, 4)], [at(32, 4)], False),
         ([], [at(0), at(8)], False),
         ([], [at(0), at(0)], False),
         ([], [at(0, 64), at(8, 8), at(64)], False),
         ([], [at(0), at(16), at(32)], True),
         ([], [at(8, 0), at(0)], True),
-        ([at(0, 16, "s")], [at(0)], False),
         ([at(0, 16, "s")], [at(16)], True),
+        ([at(0, 64)], [at(0), at(15)], False),
     ],
 )
-def test_outputs_lie_apart_from_each_other_and_from_inputs(codec, inputs, outputs, is_fine):
-    def shape(place):
-        return (place["shared_memory_byte_size"],)
-
-    asked = [
-        {"name": f"x{i}", "shape": shape(place), "datatype": "INT8", "parameters": place}
-        for i, place in enumerate(inputs)
-    ]
+def test_outputs_lie_apart_from_each_other(codec, inputs, outputs, is_fine):
+    asked = bytes_at(inputs)
     wanted = [(f"y{i}", place) for i, place in enumerate(outputs)]
     if is_fine:
-        assert len(codec.decode(asked, wanted, data="d").spans) == len(inputs) + len(outputs)
+        request = codec.decode(asked, wanted, data="d")
+        assert len(request.spans) == len(inputs) + len(outputs)
+        assert are_views(request) == [True] * len(inputs)
         return
     with pytest.raises(InvalidRequest, match=r"'y[01]' is to be written to shared memory"):
         codec.decode(asked, wanted, data="d")

@@ -245,6 +245,7 @@ _WORDS: list[tuple[str, Any]] = [
         r'Expected "true" or "false"',
         lambda field: f"{field}: expected true or false",
     ),
+    (r"\AExpected identifier or number, got ", lambda _: "expected the name of a field here"),
     (
         r"\AExpected (.*)\.\Z",
         lambda what, _: f"expected {what} here",

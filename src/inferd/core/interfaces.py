@@ -45,7 +45,7 @@ class Placement(msgspec.Struct, frozen=True):
     """Which device one instance runs on; `device_id` counts GPUs, 0 on the CPU.
 
     `rate_limiter` is what it needs before it may run, if anything. `host_policy` names the policy
-    that says which processors it works on.
+    that says which processors it works on. `by_model`: the model itself chooses its devices.
     """
 
     name: str
@@ -53,6 +53,14 @@ class Placement(msgspec.Struct, frozen=True):
     device_id: int = 0
     rate_limiter: RateLimiter | None = None
     host_policy: str = "cpu"
+    by_model: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What Triton tells models in Python of it."""
+        if self.by_model:
+            return "MODEL"
+        return "GPU" if self.gpu else "CPU"
 
 
 class Instance(Protocol):

@@ -115,7 +115,8 @@ class Engine:
         if served.config.decoupled:
             msg = (
                 f"model '{served.name}' is decoupled: it may give any number of answers, "
-                f"which this call cannot carry; use ModelStreamInfer"
+                f"which this call cannot carry; use ModelStreamInfer or generate_stream, in a "
+                f"model.py exec(decoupled=True)"
             )
             raise Unsupported(msg)
         served.check_request(request)

@@ -77,6 +77,7 @@ def build_ensemble(
         counts=counts,
         labels=inherited | dict(labels),
     )
+    served.is_lax = any(step.is_lax for step in steps)
     served.nesting = nesting
     served.run_count = run_count
     served.way = way

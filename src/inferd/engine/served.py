@@ -31,6 +31,9 @@ _BATCH = (-1,)
 INLINE_ELEMENTS = 64 << 10
 """The most elements whose greatest are looked for on the event loop."""
 
+MAX_TOLD = 1000
+"""Of so many outputs the log says that they are odd."""
+
 INLINE_CLASSES = 8 << 10
 """The most classes that are written as text there."""
 
@@ -77,8 +80,8 @@ class Served:
     `instances` opens more instances, and closes some; an ensemble has none.
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
-    (inferd.engine.caching). What a model that `is_lax` gives may have other shapes than its
-    configuration says, and be less.
+    (inferd.engine.caching). What a model that `is_lax` gives may have other shapes and
+    datatypes than its configuration says, and be more or less.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class Served:
         self.is_cached = False
         self.is_lax = False
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their likeness
-        self._told: set[str] = set()  # the outputs whose odd shapes are in the log
+        self._told: set[str] = set()  # the outputs of which the log says that they are odd
         self.labels = labels or {}
         self._max_batch_size = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
@@ -215,7 +218,8 @@ class Served:
         """Check what the model made of `request`, and keep the wanted outputs in model order.
 
         Raises BackendFailed: a model that breaks its own configuration is the server's fault. One
-        that is lax may give other shapes, and leave outputs out, which are wanted no more then.
+        that is lax may give other shapes and datatypes, outputs that the configuration does not
+        have, which nobody gets, and leave some out, which are wanted no more then.
         """
         rules = self._all_outputs
         if request.outputs and len(request.outputs) != len(rules):
@@ -228,11 +232,10 @@ class Served:
         for index, tensor in enumerate(outputs):
             rule = rules[index]
             shape = tensor.shape
-            if tensor.datatype is not rule.datatype or (
-                shape[batch_dims:] != rule.fixed_dims
-                and not rule.fits(shape)
-                and not self._passes(request, tensor, rule)
-            ):
+            if (
+                tensor.datatype is not rule.datatype
+                or (shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape))
+            ) and not self._passes(request, tensor, rule):
                 msg = (
                     f"model '{self.name}' produced output '{tensor.name}' as "
                     f"{tensor.datatype.value} {list(shape)}, its configuration says "
@@ -261,32 +264,41 @@ class Served:
         return await asyncio.to_thread(work)
 
     def _passes(self, request: InferRequest, tensor: Tensor, rule: _Rule) -> bool:
-        """Tell whether an output may have its shape though the configuration says another."""
+        """Tell whether an output may be as it is though the configuration says another thing."""
         if not self.is_lax or request.has_top_k:
             return False
         if tensor.name not in self._told:
-            self._told.add(tensor.name)
-            log.warning(
-                "model '%s' produced output '%s' with shape %s, its configuration says %s: "
-                "clients get it as it is",
-                self.name,
+            self._tell(
                 tensor.name,
-                list(tensor.shape),
-                list(rule.shape),
+                f"produced output '{tensor.name}' as {tensor.datatype.value} "
+                f"{list(tensor.shape)}, its configuration says {rule.datatype.value} "
+                f"{list(rule.shape)}: clients get it as it is",
             )
         return True
+
+    def _tell(self, output: str, what: str) -> None:
+        """Have the log say once what is odd about an output."""
+        if output not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(output)
+            log.warning("model '%s' %s", self.name, what)
 
     def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
         """Put the outputs of `response` in order and drop those nobody asked for; return them.
 
         One may be missing only when an optional input is, on which it may hang, and nobody asked
-        for it by name; or any, if the model is lax.
+        for it by name; or any, if the model is lax and no ensemble.
         """
         got = {tensor.name: tensor for tensor in response.outputs}
         names = [one.name for one in request.outputs or self._all_outputs]
         may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
         if self.is_lax and not request.has_top_k:
-            may_miss = True
+            may_miss = self.config.ensemble_scheduling is None
+            for name in sorted(got.keys() - self._outputs.keys()):
+                del got[name]
+                self._tell(
+                    name,
+                    f"gave output '{name}', which its configuration does not have: nobody gets it",
+                )
             if not self.config.decoupled:  # else another answer may have the rest
                 request.outputs = [one for one in request.outputs if one.name in got]
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):

@@ -236,6 +236,7 @@ def _placements_of(group: InstanceGroup, gpu_count: int, place: str) -> list[Pla
             device_id,
             group.rate_limiter,
             group.host_policy or _default_policy(group, gpu, device_id),
+            by_model=group.kind == "KIND_MODEL",
         )
         for number, (gpu, device_id) in enumerate(every)
     ]

@@ -291,8 +291,8 @@ class EnsembleScheduler:
         ]
         if more := len(call.inputs) - len(given):
             given.append(f"and {more} more")
-        told = f"ensemble '{self._plan.name}', {step}: {error.message} ({'; '.join(given)})"
-        return type(error)(told)
+        told = f"ensemble '{self._plan.name}', {step}: {error.message}"
+        return type(error)(f"{told} ({'; '.join(given)})" if given else told)
 
 
 def _take(run: _Run, step: Step, response: InferResponse) -> None:

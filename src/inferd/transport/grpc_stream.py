@@ -299,8 +299,10 @@ class InferStream:
 
     async def _give_up(self) -> None:
         """End whatever is still under way: the stream has ended, or its client has gone."""
+        loop = asyncio.get_running_loop()
         for task in self._tasks:
-            task.cancel()
+            # Not at once: a task that has never run would not tell the request it took over.
+            loop.call_soon(task.cancel)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for asked in list(self._asked):
             if asked.trace is not None and not asked.trace.error:

@@ -18,7 +18,7 @@ from inferd.core.request import (
     WantedOutput,
 )
 from inferd.core.request import Sequence as CoreSequence
-from inferd.errors import Code, InferdError, InvalidRequest, ModelNotFound
+from inferd.errors import BackendFailed, Code, InferdError, InvalidRequest, ModelNotFound
 from inferd.tensor.classification import Labels, check_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
@@ -27,7 +27,7 @@ from inferd.wire.inline import INLINE_ELEMENTS, INLINE_STRINGS, NotFast
 from inferd.wire.trtis_answer import Answer, Piece, head_piece, joined, raw_piece
 from inferd.wire.trtis_classes import classes_piece
 from inferd.wire.trtis_header import InferHeader, InputHeader, OutputHeader
-from inferd.wire.v2_shared_memory import check_spans, read_input
+from inferd.wire.v2_shared_memory import read_input, take_spans
 
 STATUS = {
     Code.UNKNOWN: 2,
@@ -220,6 +220,8 @@ class Form:
         source.check_used_up()
         request = InferRequest(self._name, version, "", inputs, wanted)
         self._place(header, request, spans, resolve)
+        if spans:
+            take_spans(request, spans, on_loop=on_loop)
         if header.words and self._is_plain(header):
             self._remember(header.words, _Plan(request))
         return request
@@ -299,9 +301,6 @@ class Form:
                 raise InvalidRequest(msg)
             wanted.place = resolve(*one.shared)
             spans.append(wanted.place)
-        if spans:
-            check_spans(spans, request.outputs)
-            request.spans = spans
 
     # --- answers ---
 
@@ -316,8 +315,12 @@ class Form:
         """Return the answer to `header`, its outputs in the order they were asked for.
 
         Raises InvalidRequest for an old client's output of another size than it said, and for too
-        many classes; NotFast, if `on_loop`, for what belongs in a thread.
+        many classes; BackendFailed for outputs that were left out, or are of another datatype than
+        the configuration says, which this API cannot tell; NotFast, if `on_loop`, for what belongs
+        in a thread.
         """
+        if len(response.outputs) < len(header.outputs):
+            raise self._left_out(header, response)
         plan = self._plans.get(header.words)
         if plan is not None:
             return self._answer_planned(plan, header, response)
@@ -326,9 +329,7 @@ class Form:
         outputs = response.outputs
         for index, one in enumerate(header.outputs):
             name = one.name
-            tensor = outputs[index]
-            if tensor.name != name:
-                tensor = next(tensor for tensor in outputs if tensor.name == name)
+            tensor = self._found(name, outputs, index)
             dims = tensor.shape[1:] if self._batches else tensor.shape
             is_special = one.top_k or one.shared is not None
             if is_special and on_loop and prod(tensor.shape) > INLINE_ELEMENTS:
@@ -367,7 +368,7 @@ class Form:
                 tensor = next(tensor for tensor in outputs if tensor.name == wanted.name)
             data = tensor.packed()
             buffers.append(data)
-            answered += (tensor.name, tensor.shape, len(data))
+            answered += (tensor.name, tensor.shape, tensor.datatype, len(data))
         if answered != plan.answered:
             plan.said = self._said(answered, response, header.batch_size)
             plan.answered = answered
@@ -375,9 +376,27 @@ class Form:
 
     def _said(self, answered: list[Any], response: InferResponse, batch_size: int) -> Piece:
         pieces = [head_piece(response.model, response.version, batch_size)]
-        for name, shape, size in zip(*[iter(answered[1:])] * 3, strict=True):
+        for tensor in response.outputs:
+            self._check_datatype(tensor)
+        for name, shape, _, size in zip(*[iter(answered[1:])] * 4, strict=True):
             pieces.append(raw_piece(name, shape[1:] if self._batches else shape, size))
         return joined(pieces)
+
+    def _found(self, name: str, outputs: list[Tensor], index: int) -> Tensor:
+        tensor = outputs[index]
+        if tensor.name != name:
+            tensor = next(tensor for tensor in outputs if tensor.name == name)
+        self._check_datatype(tensor)
+        return tensor
+
+    def _check_datatype(self, tensor: Tensor) -> None:
+        datatype = self._outputs[tensor.name].datatype
+        if tensor.datatype is not datatype:
+            msg = (
+                f"model '{self._name}' produced output '{tensor.name}' as {tensor.datatype.value}, "
+                f"its configuration says {datatype.value}"
+            )
+            raise BackendFailed(msg)
 
     def encode_long(
         self, header: InferHeader, request: InferRequest, response: InferResponse
@@ -390,6 +409,11 @@ class Form:
             raise _bad_output_size(one, size // header.batch_size)
 
     # --- complaints ---
+
+    def _left_out(self, header: InferHeader, response: InferResponse) -> InferdError:
+        given = {tensor.name for tensor in response.outputs}
+        missing = ", ".join(f"'{one.name}'" for one in header.outputs if one.name not in given)
+        return BackendFailed(f"model '{self._name}' gave no output {missing}")
 
     def _bad_batch(self, batch: int) -> InferdError:
         why = ""

@@ -46,11 +46,11 @@ from inferd.wire.v2_shared_memory import (
     REGION,
     SIZE,
     Reference,
-    check_spans,
     decode_reference,
     no_regions,
     place_output,
     read_input,
+    take_spans,
 )
 
 GRPC_STATUS = {
@@ -258,8 +258,7 @@ class _Shared(msgspec.Struct):
         for index, reference in self.outputs:
             spans.append(place_output(request.outputs[index], reference, resolve))
             request.binary_output = True  # typed contents and places do not go together
-        check_spans(spans, request.outputs)
-        request.spans = spans
+        take_spans(request, spans, on_loop=on_loop)
 
 
 class _Plan(msgspec.Struct):

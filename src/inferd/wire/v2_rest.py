@@ -30,11 +30,11 @@ from inferd.wire.v2_shared_memory import (
     PARAMETERS,
     REGION,
     SIZE,
-    check_spans,
     decode_reference,
     no_regions,
     place_output,
     read_input,
+    take_spans,
 )
 
 HTTP_STATUS = {
@@ -162,8 +162,7 @@ class V2Rest:
         if document.outputs or document.parameters:
             self._describe(request, document, blobs)
         if blobs.spans is not None:
-            check_spans(blobs.spans, request.outputs)
-            request.spans = blobs.spans
+            take_spans(request, blobs.spans, on_loop=blobs.on_loop)
         return request
 
     def _describe(self, request: InferRequest, document: Document, blobs: Blobs) -> None:

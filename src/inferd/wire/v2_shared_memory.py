@@ -6,6 +6,7 @@ three, so both codecs read them here.
 
 import base64
 import binascii
+from bisect import bisect_left
 from math import prod
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -13,7 +14,7 @@ import msgspec
 import orjson
 
 from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
-from inferd.core.request import Resolve, Span, WantedOutput
+from inferd.core.request import InferRequest, Resolve, Span, WantedOutput
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
@@ -115,11 +116,14 @@ def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -
     return span
 
 
-def check_spans(spans: list[Span], outputs: list[WantedOutput]) -> None:
-    """Check that the memory a request refers to is still there, and its outputs lie apart.
+def take_spans(request: InferRequest, spans: list[Span], *, on_loop: bool) -> None:
+    """Note in `request` the memory it refers to, which is checked: it is there, outputs lie apart.
 
-    `spans` are those of its inputs, then those of its outputs. Raises InvalidRequest naming the
-    region, or the output that is to be written over another or over an input.
+    `spans` are those of its inputs, then those of its outputs. An input that an output is to be
+    written over is copied: a model may write while it still reads.
+
+    Raises InvalidRequest naming the region, or the output that is to be written over another, or
+    too much to be copied; NotFast, if `on_loop`, for what takes long to copy.
     """
     looked_at: object = None
     ends: dict[tuple[int, ...], int] = {}
@@ -132,33 +136,52 @@ def check_spans(spans: list[Span], outputs: list[WantedOutput]) -> None:
         is_ascending = is_ascending and start >= ends.get(where, 0)
         ends[where] = end
     if not is_ascending:
-        _check_apart(spans, outputs)
+        _copy_inputs(request.inputs, _inputs_below(spans, request.outputs), on_loop=on_loop)
+    request.spans = spans
 
 
-def _check_apart(spans: list[Span], outputs: list[WantedOutput]) -> None:
-    """See check_spans; inputs may overlap."""
-    names = [one.name for one in outputs if one.place is not None]
-    input_count = len(spans) - len(names)
-    memory: tuple[int, ...] = ()
-    end_of_all = end_of_outputs = 0
-    last_output = ""
-    for where, start, end, index in sorted([(*s.extent, i) for i, s in enumerate(spans)]):
+def _inputs_below(spans: list[Span], outputs: list[WantedOutput]) -> list[Span]:
+    """Return the spans of inputs over which outputs are to be written. Raises InvalidRequest."""
+    placed = [one for one in outputs if one.place is not None]
+    input_count = len(spans) - len(placed)
+    places: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    extents = sorted((*span.extent, index) for index, span in enumerate(spans[input_count:]))
+    for where, start, end, index in extents:
         if start == end:
             continue
-        if where != memory:
-            memory, end_of_all, end_of_outputs = where, 0, 0
-        is_output = index >= input_count
-        if is_output:
-            last_output = names[index - input_count]
-        if start < (end_of_all if is_output else end_of_outputs):
+        taken = places.setdefault(where, [])
+        if taken and start < taken[-1][1]:
             msg = (
-                f"output '{last_output}' is to be written to shared memory "
-                f"that another tensor of the same request uses"
+                f"output '{placed[index].name}' is to be written to shared memory "
+                f"that another output of the same request uses"
             )
             raise InvalidRequest(msg)
-        end_of_all = max(end_of_all, end)
-        if is_output:
-            end_of_outputs = max(end_of_outputs, end)
+        taken.append((start, end))
+    below = []
+    for span in spans[:input_count]:
+        where, start, end = span.extent
+        taken = places.get(where, [])
+        before = bisect_left(taken, (end,))  # those that begin before it ends; they lie apart
+        if before and start < min(end, taken[before - 1][1]):
+            below.append(span)
+    return below
+
+
+def _copy_inputs(inputs: list[Tensor], spans: list[Span], *, on_loop: bool) -> None:
+    """Give the inputs that are views of `spans` copies in their place. See take_spans."""
+    views = {id(span.view) for span in spans if not span.is_copy}
+    found = [tensor for tensor in inputs if id(tensor.data) in views]
+    size_bytes = sum(len(tensor.data) for tensor in found)
+    if size_bytes > MAX_COPY_BYTES:
+        msg = (
+            f"inputs that outputs are to be written over have {size_bytes} bytes of shared memory; "
+            f"at most {MAX_COPY_BYTES} are taken, because they are copied"
+        )
+        raise InvalidRequest(msg)
+    if on_loop and size_bytes > INLINE_STRING_BYTES:
+        raise NotFast
+    for tensor in found:
+        tensor.data = bytes(tensor.data)
 
 
 # --- the small calls over REST ---

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any, Literal, Optional, TypeVar
 
 import numpy as np
@@ -29,6 +29,14 @@ def read(annotation, **more):
         (Annotated[np.ndarray, Spec("FP32", [4])] | None, ("FP32", (4,), "array")),
         (list[str], ("BYTES", (-1,), "list")),
         (Sequence[float], ("FP64", (-1,), "list")),
+        (Iterable[int], ("INT64", (-1,), "list")),
+        (Collection[bytes], ("BYTES", (-1,), "list")),
+        (list[list[float]], ("FP64", (-1, -1), "list")),
+        (Annotated[list[Sequence[str]], Spec(shape=[-1, 2])], ("BYTES", (-1, 2), "list")),
+        (np.float32, ("FP32", (), "scalar")),
+        (np.bool_ | None, ("BOOL", (), "scalar")),
+        (np.str_, ("BYTES", (), "scalar")),
+        (list[np.int32], ("INT32", (-1,), "list")),
         (NDArray[np.float32], ("FP32", (-1,), "array")),
         (NDArray[np.float16], ("FP16", (-1,), "array")),
         (NDArray[np.bool_], ("BOOL", (-1,), "array")),
@@ -56,6 +64,7 @@ def test_an_annotation_tells_datatype_and_shape(annotation, expected):
         (NDArray[np.float32], ("FP32", (-1, -1), "array")),
         (Annotated[np.ndarray, Spec("FP32", [-1])], ("FP32", (-1,), "array")),
         (list[str], ("BYTES", (-1,), "list")),
+        (list[list[float]], ("FP64", (-1, -1), "list")),
     ],
 )
 def test_of_a_batched_model_the_first_dim_is_the_batch(annotation, expected):
@@ -89,6 +98,11 @@ def test_a_spec_may_give_another_name():
         (NDArray[Any], "here is an array without a datatype; write numpy.typing"),
         (NDArray[np.floating], "here: np.floating is no single dtype; name one"),
         (NDArray[np.str_], "here: an array of text is list"),
+        (np.floating, "here is of type floating; write Annotated"),
+        (np.complex64, "here: numpy dtype complex64 has no counterpart"),
+        (list[np.ndarray], "here is of type list.numpy.ndarray"),
+        (Annotated[np.float32, Spec("INT32")], "here: float32 cannot be INT32"),
+        (Annotated[list[list[int]], Spec(shape=[2])], r"its Spec says \[2\], expected 2 dims"),
         (NDArray[np.complex64], "here: numpy dtype complex64 has no counterpart"),
         (Annotated[np.ndarray, Spec], 'here: write inferd.Spec."FP32"'),
         (Annotated[np.ndarray, Spec("FP32"), Spec("FP32")], "here has 2 Specs, expected one"),
@@ -116,6 +130,7 @@ def test_what_cannot_be_is_told_with_what_can(annotation, complaint):
         (Annotated[np.ndarray, Spec("FP32", [4])], "the first dim is the batch, -1"),
         (Annotated[np.ndarray, Spec("FP32", [])], "the first dim is the batch, -1"),
         (Annotated[list[str], Spec(shape=[4])], r"expected \[-1\], the batch"),
+        (Annotated[list[list[str]], Spec(shape=[4, 1])], "expected 2 dims, the first -1, the b"),
     ],
 )
 def test_what_cannot_be_batched_is_told(annotation, complaint):

@@ -49,6 +49,30 @@ def test_an_array_of_one_dim_for_each_item_loses_the_dim_that_the_protocol_needs
     assert given(LABELS, np.array([1, 2])) == [[1], [2]]
 
 
+def test_one_number_for_each_item_of_a_batch_is_a_row_of_one():
+    rows = Port("x", DataType.FP32, (-1, -1), is_batched=True)
+    assert given(rows, np.array([1, 2], np.float32)) == [[1], [2]]
+
+
+def test_lists_in_lists_come_and_go():
+    numbers = Port("x", DataType.FP64, (-1, -1), "list", float)
+    rows = numbers.value(tensor(np.array([[1.0, 2.0], [3.0, 4.0]]), DataType.FP64))
+    assert rows == [[1.0, 2.0], [3.0, 4.0]]
+    assert type(rows[0][0]) is float
+    assert given(numbers, rows) == rows
+    words = Port("x", DataType.BYTES, (-1, -1), "list", str)
+    assert words.value(tensor(np.array([[b"a"], [b"b"]], object), DataType.BYTES)) == [["a"], ["b"]]
+    with pytest.raises(BackendFailed, match="output 'x' cannot be FP64"):
+        numbers.tensor([[1.0], [2.0, 3.0]], "m")
+
+
+def test_numbers_of_numpy_stay_what_they_are():
+    one = Port("x", DataType.FP32, (), "scalar", np.float32)
+    value = one.value(tensor(np.array([2.5], np.float32), DataType.FP32))
+    assert type(value) is np.float32
+    assert given(one, value) == [2.5]
+
+
 def test_text_is_decoded_and_bytes_are_not():
     one = tensor(np.array([b"\xc3\xa4"], object), DataType.BYTES)
     raw = Port("x", DataType.BYTES, (), "scalar", bytes)

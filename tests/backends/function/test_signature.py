@@ -1,5 +1,5 @@
 import functools
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypedDict
 
@@ -77,6 +77,24 @@ def test_who_returns_an_iterator_answers_any_number_of_times(returned):
     assert signature.streams
     assert signature.is_async == (returned == AsyncIterator[int])
     assert shown(signature.outputs.values()) == [("output", "INT64", ())]
+
+
+def test_a_generator_may_say_loosely_that_it_can_be_iterated_over():
+    def words() -> Iterable[str]:
+        yield "a"
+
+    async def numbers() -> AsyncIterable[int]:
+        yield 1
+
+    def listed() -> Iterable[str]:
+        return ["a"]
+
+    assert read(words).streams
+    assert shown(read(words).outputs.values()) == [("output", "BYTES", ())]
+    found = read(numbers)
+    assert (found.streams, found.is_async) == (True, True)
+    assert not read(listed).streams
+    assert shown(read(listed).outputs.values()) == [("output", "BYTES", (-1,))]
 
 
 def test_asynchronous_functions_and_generators_are_known():

@@ -1,6 +1,7 @@
 """Whole requests to models in Python: over both protocols, alone and in batches."""
 
 import os
+import re
 import threading
 
 import numpy as np
@@ -167,6 +168,51 @@ def test_a_model_loads_and_unloads_others_where_clients_may(serve):
     with serve(loads2=(LOADS, TEXT_CONFIG)) as asked:
         told = asked.ask("loads2", IN=np.array([1], np.int32))["OUT"][0]
         assert b"explicit" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_model_starts_processes_that_import_it(serve, method):
+    source = f"""
+        import multiprocessing
+        import c_python_backend_utils
+        def square(number):
+            return number * number
+        class TritonPythonModel:
+            def execute(self, requests):
+                with multiprocessing.get_context({method!r}).Pool(1) as pool:
+                    squares = pool.map_async(square, [2, 3]).get(60)
+                out = pb_utils.Tensor("OUT", np.array(squares, np.int32))
+                return [pb_utils.InferenceResponse([out]) for _ in requests]
+    """
+    with serve(pool=source) as asked:
+        assert asked.ask("pool", IN=np.zeros(1, np.int32))["OUT"].tolist() == [4, 9]
+
+
+def test_a_model_that_chooses_its_devices_itself_is_told_so(serve):
+    source = """
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.kind = args["model_instance_kind"]
+            def execute(self, requests):
+                out = pb_utils.Tensor("OUT", np.array([self.kind], np.object_))
+                return [pb_utils.InferenceResponse([out]) for _ in requests]
+    """
+    with serve(m=(source, TEXT_CONFIG + "instance_group { kind: KIND_MODEL }")) as asked:
+        assert asked.ask("m", IN=np.zeros(1, np.int32))["OUT"].tolist() == [b"MODEL"]
+
+
+def test_what_is_raised_without_a_text_is_told_by_its_type(serve):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                assert False
+    """
+    with serve(wrong=source) as asked:
+        told = "model 'wrong' failed: AssertionError (1/model.py, line 7, in execute)"
+        with pytest.raises(InferenceServerException, match=re.escape(told)):
+            asked.ask("wrong", IN=np.zeros(1, np.int32))
+        assert asked.http.get_model_metadata("wrong")["platform"] == "python"
 
 
 def test_finalize_is_called_before_the_process_ends(serve, models):

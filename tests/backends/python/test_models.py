@@ -109,6 +109,8 @@ def test_a_tensor_tells_all_about_itself_and_may_be_written(asked, over):
     array = np.arange(6, dtype=np.int32).reshape(3, 2)
     for _ in range(2):
         assert (asked.ask("tensor_methods", over, IN=array)["OUT"] == array + 1).all()
+    nothing = np.zeros((0, 2), np.int32)
+    assert asked.ask("tensor_methods", over, IN=nothing)["OUT"].shape == (0, 2)
 
 
 def test_an_output_need_not_be_contiguous(asked, over):
@@ -357,6 +359,11 @@ def test_a_model_calls_a_decoupled_one(asked, over):
     assert got.tolist() == [*range(50), *range(50)]
 
 
+def test_a_call_of_a_decoupled_model_goes_on_after_an_error_among_its_responses(asked, over):
+    got = asked.ask("call_mid_errors", over, IN=NUMBERS)["OUT"]
+    assert got.tolist() == [b"1 tensors", b"one of three", b"1 tensors", b"0 tensors"]
+
+
 def test_a_call_that_fails_is_an_error_in_its_response(asked, over):
     got = [text.decode() for text in asked.ask("call_faults", over, IN=NUMBERS)["OUT"]]
     unknown, failed, invalid, decoupled, itself, streamed, unnamed = got
@@ -364,6 +371,7 @@ def test_a_call_that_fails_is_an_error_in_its_response(asked, over):
     assert failed.startswith("__ErrorCode.INTERNAL model 'exceptions' failed: not today")
     assert invalid.startswith("__ErrorCode.INVALID_ARG model 'add_sub' also needs input 'OTHER'")
     assert decoupled.startswith("__ErrorCode.UNSUPPORTED model 'repeat' is decoupled")
+    assert decoupled.endswith("in a model.py exec(decoupled=True)")
     assert itself.endswith("wait for that call: call_faults -> call_faults")
     assert "there is no model 'x'" in streamed
     assert unnamed == "model_name of an InferenceRequest should not be empty"

@@ -56,6 +56,40 @@ class Waiting:
         await Later()
 
 
+class Told:
+    """Models that never answer, and wait for what only a task can; `ends` is what ended that."""
+
+    def __init__(self):
+        self.ends = []
+        self.ended = asyncio.Event()
+
+    async def infer(self, request):
+        try:
+            await asyncio.Event().wait()
+        except BaseException as error:
+            self.ends.append(type(error))
+            self.ended.set()
+            raise
+
+
+@pytest.mark.parametrize("how", ["hang up", "end"])
+def test_a_call_hears_that_it_is_given_up_before_its_task_has_begun(how):
+    models = Told()
+
+    async def call_and_give_up():
+        calls = WorkerCalls("m", Surroundings(models=models), Loads())
+        calls.instance = SimpleNamespace(reads_on=asyncio.get_running_loop(), give=None)
+        calls.receive(packet.CALL, CALL, b"", (1, 0, 0))
+        if how == "end":
+            calls.end()
+        else:
+            calls.receive(packet.HANG_UP, msgspec.json.encode([[], 1]), None)
+        await asyncio.wait_for(models.ended.wait(), 20)
+
+    asyncio.run(call_and_give_up())
+    assert models.ends == [asyncio.CancelledError]
+
+
 def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
     monkeypatch.setattr("inferd.backends.worker.calls.MAX_CALLS", 1)
     models = Waiting()

@@ -2,7 +2,7 @@
 
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -14,7 +14,7 @@ from inferd.tensor.dtype import DATATYPES, DataType, datatype_of
 
 SPELLINGS = (
     'Annotated[np.ndarray, inferd.Spec("FP32", [-1, 4])], numpy.typing.NDArray[np.float32], '
-    "str, bytes, int, float, bool, or a list of one of these"
+    "str, bytes, int, float, bool, np.float32 and the like, or a list of one of these"
 )
 """How annotations are written, for error texts."""
 
@@ -26,6 +26,8 @@ _DATATYPES = {
     float: DataType.FP64,
 }
 _KINDS = {str: "O", bytes: "O", bool: "b", int: "iu", float: "f"}
+_NUMPYS_TEXT = {np.str_: str, np.bytes_: bytes}
+_LISTS = (list, Sequence, Collection, Iterable)
 _NONE_TYPE = type(None)
 
 
@@ -44,11 +46,11 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
     name = spec.name or name
     if _is_array(annotation):
         return _array_port(name, annotation, spec, place, batched=batched)
-    if annotation in _DATATYPES:
-        return _scalar_port(name, annotation, spec, place, batched=batched)
-    [kind] = get_args(annotation) if get_origin(annotation) in (list, Sequence) else [None]
-    if kind in _DATATYPES:
-        return _list_port(name, kind, spec, place, batched=batched)
+    depth, kind = _element_of(annotation)
+    if kind in _DATATYPES or _is_numpys(kind):
+        if depth:
+            return _list_port(name, kind, depth, spec, place, batched=batched)
+        return _scalar_port(name, kind, spec, place, batched=batched)
     msg = f"{place} is of type {_shown(annotation)}; write {SPELLINGS}"
     raise InvalidConfig(msg)
 
@@ -100,10 +102,13 @@ def _scalar_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool
     return Port(name, _element_type(kind, spec, place), (), "scalar", kind)
 
 
-def _list_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool) -> Port:
-    shape = (-1,) if spec.shape is None else _shape(spec.shape, place)
-    if len(shape) != 1 or (batched and shape != (-1,)):
-        wanted = "[-1], the batch" if batched else "one dim"
+def _list_port(name: str, kind: type, depth: int, spec: Spec, place: str, *, batched: bool) -> Port:
+    """Return the port of a list, or of lists in lists, `depth` in all."""
+    shape = (-1,) * depth if spec.shape is None else _shape(spec.shape, place)
+    if len(shape) != depth or (batched and shape[0] != -1):
+        wanted = "one dim" if depth == 1 else f"{depth} dims"
+        if batched:
+            wanted = "[-1], the batch" if depth == 1 else f"{wanted}, the first -1, the batch"
         msg = f"{place} is a list, its Spec says {list(shape)}, expected {wanted}"
         raise InvalidConfig(msg)
     return Port(name, _element_type(kind, spec, place), shape, "list", kind, batched)
@@ -136,6 +141,25 @@ def _without_none(annotation: Any) -> Any:
         return annotation
     rest = [one for one in get_args(annotation) if one is not _NONE_TYPE]
     return rest[0] if len(rest) == 1 else annotation
+
+
+def _element_of(annotation: Any) -> tuple[int, Any]:
+    """Return how many lists in each other an annotation is, and of what."""
+    depth = 0
+    while get_origin(annotation) in _LISTS:
+        [annotation] = get_args(annotation)
+        annotation = unaliased(annotation)
+        depth += 1
+    return depth, _NUMPYS_TEXT.get(annotation, annotation) if _is_plain(annotation) else None
+
+
+def _is_plain(annotation: Any) -> bool:
+    return isinstance(annotation, type) and get_origin(annotation) is None
+
+
+def _is_numpys(kind: Any) -> bool:
+    """Tell whether it is np.float32 or the like, and no np.floating."""
+    return isinstance(kind, type) and issubclass(kind, np.generic) and not kind.__subclasses__()
 
 
 def _is_array(annotation: Any) -> bool:
@@ -196,11 +220,21 @@ def _datatype(spec: Spec, place: str) -> DataType | None:
 
 
 def _element_type(kind: type, spec: Spec, place: str) -> DataType:
-    datatype = _datatype(spec, place) or _DATATYPES[kind]
-    if datatype is DataType.BF16 or datatype.numpy.kind not in _KINDS[kind]:
+    own = _numpys(kind, place) if issubclass(kind, np.generic) else _DATATYPES[kind]
+    datatype = _datatype(spec, place) or own
+    kinds = own.numpy.kind if issubclass(kind, np.generic) else _KINDS[kind]
+    if datatype is DataType.BF16 or datatype.numpy.kind not in kinds:
         msg = f"{place}: {kind.__name__} cannot be {spec.datatype}"
         raise InvalidConfig(msg)
     return datatype
+
+
+def _numpys(kind: type, place: str) -> DataType:
+    try:
+        return datatype_of(np.dtype(kind))
+    except TypeError as error:
+        msg = f"{place}: {error}"
+        raise InvalidConfig(msg) from error
 
 
 def _shown(annotation: object) -> str:

@@ -18,8 +18,8 @@ _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2}
 class Port(msgspec.Struct, frozen=True):
     """An input or output as the function sees it.
 
-    `shape` is that of its array, the batch included where there is one. A `list` has one dim, a
-    `scalar` none. `kind` is the Python type of their elements.
+    `shape` is that of its array, the batch included where there is one. A `list` has a dim for
+    each list in it, a `scalar` none. `kind` is the Python type of their elements, or numpy's.
     """
 
     name: str
@@ -42,7 +42,9 @@ class Port(msgspec.Struct, frozen=True):
         """
         if self.form != "array":
             elements = self._elements(tensor)
-            return elements[0] if self.form == "scalar" else elements
+            if self.form == "scalar":
+                return elements[0]
+            return elements if len(self.shape) == 1 else self._nested(elements, tensor)
         array = tensor.numpy().reshape(tensor.shape[: len(self.shape)])
         array.flags.writeable = False
         return array
@@ -51,6 +53,8 @@ class Port(msgspec.Struct, frozen=True):
         """Return what the function gave as a tensor. Raises BackendFailed, which names it."""
         try:
             array = self._array(value)
+            if self.is_batched and array.ndim == 1 and len(self.shape) == 2:
+                array = array.reshape(-1, 1)  # one element for each item of the batch
             if not self._fits(array.shape):
                 msg = f"has shape {list(array.shape)}, expected {list(self.shape)}"
                 raise BackendFailed(msg)
@@ -66,7 +70,8 @@ class Port(msgspec.Struct, frozen=True):
 
     def _elements(self, tensor: Tensor) -> list[Any]:
         if self.datatype is not DataType.BYTES:
-            numbers: list[Any] = tensor.numpy().ravel().tolist()
+            flat = tensor.numpy().ravel()
+            numbers: list[Any] = list(flat) if issubclass(self.kind, np.generic) else flat.tolist()
             return numbers
         if self.kind is bytes:
             return tensor.strings()
@@ -75,6 +80,12 @@ class Port(msgspec.Struct, frozen=True):
         except UnicodeDecodeError as error:
             msg = f"input '{self.name}' is text, and holds bytes that are not UTF-8"
             raise InvalidRequest(msg) from error
+
+    def _nested(self, elements: list[Any], tensor: Tensor) -> list[Any]:
+        array = np.empty(len(elements), object)
+        array[:] = elements
+        nested: list[Any] = array.reshape(tensor.shape).tolist()
+        return nested
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
         return len(shape) == len(self.shape) and all(

@@ -6,9 +6,11 @@ import inspect
 import typing
 from collections.abc import (
     AsyncGenerator,
+    AsyncIterable,
     AsyncIterator,
     Callable,
     Generator,
+    Iterable,
     Iterator,
     Mapping,
 )
@@ -132,12 +134,11 @@ class _Kind:
     def __init__(self, function: Callable[..., object], returned: object) -> None:
         code = _unwrapped(function)
         is_coroutine = inspect.iscoroutinefunction(code)
+        is_generator = inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code)
         origin = None if is_coroutine else get_origin(returned)
-        self.streams = (
-            inspect.isgeneratorfunction(code)
-            or inspect.isasyncgenfunction(code)
-            or origin in (*_STREAMS, *_ASYNC_STREAMS)
-        )
+        if is_generator and origin in (Iterable, AsyncIterable):  # what it is, said loosely
+            origin = Iterator if origin is Iterable else AsyncIterator
+        self.streams = is_generator or origin in (*_STREAMS, *_ASYNC_STREAMS)
         self.is_async = is_coroutine or inspect.isasyncgenfunction(code) or origin in _ASYNC_STREAMS
         self.returned = returned
         if origin in (*_STREAMS, *_ASYNC_STREAMS):

@@ -184,7 +184,7 @@ def _settings(
         "version_folder": str(files.version_folder),
         "args": {
             "model_config": json.dumps(to_json(config)),
-            "model_instance_kind": "GPU" if placement.gpu else "CPU",
+            "model_instance_kind": placement.kind,
             "model_instance_device_id": str(placement.device_id),
             "model_instance_name": placement.name,
             "model_repository": str(files.folder),

@@ -81,8 +81,8 @@ class WorkerCalls:
 
     def end(self) -> None:
         """Give up what runs: its caller has ended."""
-        for task, _ in self._running.values():
-            task.cancel()
+        for running, _ in self._running.values():
+            _give_up(running)
         self._running.clear()
         self._metrics.clear()
 
@@ -121,10 +121,10 @@ class WorkerCalls:
         running = self._running.get(number)
         if running is None:
             return
-        task, room = running
+        call, room = running
         if kind != packet.CREDIT:
             del self._running[number]
-            task.cancel()
+            _give_up(call)
         elif room is not None:
             room.release()
 
@@ -207,6 +207,7 @@ class WorkerCalls:
             if made_for and self.instance is not None:
                 request.trace = self.instance.trace_of(made_for)
             if room is not None:
+                request.takes_errors = True
                 await self._stream(number, models.stream(request), room)
             else:
                 self._answer(number, await models.infer(request), is_last=True)
@@ -224,7 +225,10 @@ class WorkerCalls:
         async with aclosing(responses):
             async for response in responses:
                 await room.acquire()
-                self._answer(number, response, is_last=response.final)
+                if response.error is not None:
+                    self._refuse(number, response.error, is_last=response.final)
+                else:
+                    self._answer(number, response, is_last=response.final)
                 if response.final:
                     return
         self._answer(number, InferResponse("", ""), is_last=True)
@@ -265,9 +269,9 @@ class WorkerCalls:
         except ArenaFull as error:
             raise BackendFailed(str(error)) from error
 
-    def _refuse(self, number: int, error: InferdError) -> None:
+    def _refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
         code = _CODES.get(error.code, _CODES[Code.INTERNAL])
-        self._reply(number, [True, ["error", code, error.message]])
+        self._reply(number, [is_last, ["error", code, error.message]])
 
     def _reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
         if self.instance is not None:
@@ -339,6 +343,14 @@ class WorkerCalls:
             self._refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
             self._reply(command.number, [True, ["value", None]])
+
+
+def _give_up(call: asyncio.Task[None] | Paused) -> None:
+    """Cancel a call; a task takes its first step before, for it may have taken over what runs."""
+    if isinstance(call, Paused):
+        call.cancel()
+    else:
+        call.get_loop().call_soon(call.cancel)
 
 
 def _sequence(asked: Called) -> Sequence:

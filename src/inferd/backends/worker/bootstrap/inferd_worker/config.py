@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,10 @@ def _named(items: Any, name: str) -> Any:
 
 
 class ModelConfig:
-    """The configuration as auto_complete_config gets and returns it."""
+    """The configuration as auto_complete_config gets and returns it; may be made of JSON."""
 
     def __init__(self, model_config: Any) -> None:
-        self._config = model_config
+        self._config = json.loads(model_config) if isinstance(model_config, str) else model_config
 
     def as_dict(self) -> Any:
         """Return the configuration as it would be parsed from JSON."""
@@ -126,3 +127,5 @@ class ModelConfig:
                     f"says {tensor[key]}"
                 )
             known[key] = tensor[key]
+        if tensor.get("optional"):
+            known["optional"] = True

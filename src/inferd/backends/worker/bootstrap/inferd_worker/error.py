@@ -70,4 +70,6 @@ def text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001  one that cannot even say what is wrong
         return type(error).__name__
-    return text if isinstance(error, TritonModelException) else f"{type(error).__name__}: {text}"
+    if isinstance(error, TritonModelException):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from .config import ModelConfig
-from .error import TritonModelException, text_of
+from .error import TritonModelException, kind_of, text_of
 
 MAX_TEXT = 2000
 

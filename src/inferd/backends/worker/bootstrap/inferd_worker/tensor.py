@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .line import Payload
 
 
+_NOTHING = bytearray()
+"""The data of a tensor without elements: its array may be written like any other."""
+
 SMALL = 4 << 10
 """So few bytes are sooner copied than looked at through a view."""
 
@@ -139,7 +142,7 @@ def read_tensor(described: list[Any], data: Any) -> Tensor:
     tensor = Tensor.__new__(Tensor)
     tensor._name, tensor._datatype, shape, tensor._offset, tensor._size = described
     tensor._shape = tuple(shape)
-    tensor._data = data if tensor._size else b""
+    tensor._data = data if tensor._size else _NOTHING
     tensor._array = None
     return tensor
 

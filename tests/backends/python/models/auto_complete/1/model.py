@@ -6,12 +6,14 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     @staticmethod
     def auto_complete_config(auto_complete_model_config):
+        assert pb_utils.ModelConfig('{"name": "m"}').as_dict() == {"name": "m"}
         config = auto_complete_model_config
         assert config.as_dict()["name"] == "auto_complete"
         config.set_max_batch_size(8)
         config.set_dynamic_batching()
         config.add_input({"name": "IN", "data_type": "TYPE_INT32", "dims": [4]})
-        config.add_input({"name": "MAYBE", "data_type": "TYPE_FP32", "dims": [1], "optional": True})
+        for maybe in ({}, {"optional": True}):
+            config.add_input({"name": "MAYBE", "data_type": "TYPE_FP32", "dims": [1], **maybe})
         config.add_output({"name": "OUT", "data_type": "TYPE_INT32", "dims": [4]})
         for wrong in ({"name": "X"}, {"name": "IN", "data_type": "TYPE_FP32", "dims": [4]}):
             try:
