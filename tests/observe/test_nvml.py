@@ -126,3 +126,9 @@ def test_a_driver_that_does_not_work_is_told_of_once(driver, caplog):
 
 def test_the_real_library_is_looked_for_where_the_system_has_them():
     assert all(family.name.startswith("nv_") for family in Gpus().families())
+
+
+def test_the_share_of_memory_in_use_is_told_of_each_gpu():
+    gpus = Gpus(Driver())
+    assert [gpus.memory_use(index) for index in (0, 1, 2, -1)] == [0.25, 0.25, None, None]
+    assert Gpus(Driver(missing=["nvmlDeviceGetMemoryInfo"])).memory_use(0) is None

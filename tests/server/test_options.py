@@ -83,6 +83,7 @@ LOAD = {
     "load_model": ("load_model", ("m", "n")),
     "repository_poll_secs": ("repository_poll_secs", 0.5),
     "backend_config": ("backend_config", ("python,a=b",)),
+    "backend_directory": ("backend_directory", "/backends"),
 }
 
 
@@ -191,6 +192,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "sagemaker_safe_port_range",
         "sagemaker_default_model",
         "sagemaker_inference_type",
+        "sagemaker_multi_model",
         "allow_vertex_ai",
         "vertex_ai_address",
         "vertex_ai_port",
@@ -206,6 +208,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "metrics_config",
         "rate_limit",
         "rate_limit_resource",
+        "model_load_gpu_limit",
         "cache_config",
         "host_policy",
     }

@@ -1,4 +1,5 @@
 import asyncio
+import hashlib
 import http.client
 import socket
 import ssl
@@ -301,3 +302,32 @@ def test_clients_may_register_shared_memory_only_on_this_machine_unless_told(
 
 def test_a_container_whose_ports_bind_all_interfaces_has_no_shared_memory(config):
     assert not Server(config(), default_address="0.0.0.0").engine.regions.allowed
+
+
+# --- repository agents ---
+
+AGENT = """
+model_repository_agents {
+  agents [ { name: "%s" parameters { key: "MD5:1/weights" value: "%s" } } ]
+}
+"""
+
+
+def test_a_model_whose_files_are_not_those_of_its_checksum_does_not_load(
+    config, repository, echo, ask
+):
+    digest = hashlib.md5(b"weights", usedforsecurity=False).hexdigest()
+    root = repository(
+        good=echo() + AGENT % ("checksum", digest),
+        changed=echo() + AGENT % ("checksum", "0" * 32),
+        odd=echo() + AGENT % ("sign", digest),
+    )
+    for name in ("good", "changed", "odd"):
+        (root / name / "1" / "weights").write_bytes(b"weights")
+    with server_in_thread(config()) as server:
+        assert ask(server.http_port, "/v2/models/good/ready")[0] == 200
+        assert ask(server.http_port, "/v2/models/changed/ready")[0] != 200
+        rows = ask(server.http_port, "/v2/repository/index", b"{}")[1]
+        reasons = {row["name"]: row.get("reason", "") for row in rows}
+    assert f"the MD5 of '1/weights' is {digest}, expected {'0' * 32}" in reasons["changed"]
+    assert "there is no repository agent 'sign', known are: checksum" in reasons["odd"]

@@ -11,7 +11,7 @@ from inferd.config.model import (
     SequenceBatching,
     VersionPolicy,
 )
-from inferd.config.platform import ENSEMBLE, filename_of, platform_named
+from inferd.config.platform import ENSEMBLE, filename_of, is_python_based, platform_named
 from inferd.errors import InvalidConfig
 
 DEFAULT_SEQUENCE_IDLE_US = 1_000_000
@@ -48,11 +48,16 @@ def normalised(
     return replace(
         filled,
         backend=backend,
-        default_model_filename=config.default_model_filename
-        or filename_of(config.platform, backend),
+        default_model_filename=config.default_model_filename or _filename(config, backend),
         optimization=_pinned(config.optimization),
         instance_group=_instance_groups(replace(filled, backend=backend), gpu_count),
     )
+
+
+def _filename(config: ModelConfig, backend: str) -> str:
+    if is_python_based(replace(config, backend=backend)):
+        return ""  # it says itself what it reads
+    return filename_of(config.platform, backend)
 
 
 def _dynamic(dynamic: DynamicBatching | None, max_batch_size: int) -> DynamicBatching | None:

@@ -11,6 +11,9 @@ from inferd.config.model import ModelConfig
 ENSEMBLE = "ensemble"
 """The platform, and backend, of models that are made of calls of other models."""
 
+PYTHON_RUNTIME = "model.py"
+"""The runtime of a Python-based backend: a model.py of the backend's, not of the model's."""
+
 
 class Platform(NamedTuple):
     """One format of model files.
@@ -58,6 +61,11 @@ def platform_named(name: str) -> Platform | None:
     return next((known for known in PLATFORMS if name in known.names), None)
 
 
+def is_python_based(config: ModelConfig) -> bool:
+    """Tell whether a model asks for the Python-based backend of its backend's name."""
+    return config.runtime == PYTHON_RUNTIME and config.backend not in ("", "python")
+
+
 def platforms_of(backend: str) -> tuple[Platform, ...]:
     """Return the platforms that `backend` runs, the usual one first; () if it is not known."""
     return tuple(known for known in PLATFORMS if known.backend == backend)
@@ -85,6 +93,8 @@ def reported_platform(config: ModelConfig) -> str:
     """
     if config.platform:
         return config.platform
+    if is_python_based(config):
+        return f"inferd_{config.backend}"
     known = platforms_of(config.backend)
     by_file = (one for one in known if one.filename == config.default_model_filename)
     found = next(by_file, None) or next(iter(known), None)

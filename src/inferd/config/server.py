@@ -528,10 +528,9 @@ class ServerConfig:
     )
     backend_directory: str | None = option(
         None,
-        "Folder of Triton's compiled backends; those of inferd are part of it.",
+        "Folder of Python-based backends: models of backend NAME are run by its NAME/model.py.",
         group="Backends, devices and caches",
         word="PATH",
-        acted_on=False,
     )
     repoagent_directory: str | None = option(
         None,
@@ -622,9 +621,9 @@ class ServerConfig:
     )
     model_load_gpu_limit: tuple[str, ...] = option(
         (),
-        "DEVICE:FRACTION of a GPU's memory that may be full for a load. May be repeated.",
+        "DEVICE:FRACTION: a model is not loaded onto a GPU when more of its memory is in use. "
+        "May be repeated.",
         group="Backends, devices and caches",
-        acted_on=False,
     )
 
     # Cloud platforms
@@ -666,6 +665,12 @@ class ServerConfig:
         group="Cloud platforms",
         choices=("infer", "generate", "generate_stream"),
         also="SAGEMAKER_TRITON_INFERENCE_TYPE",
+    )
+    sagemaker_multi_model: bool = option(
+        False,
+        "SageMaker says which models are loaded; --model-control-mode is explicit then.",
+        group="Cloud platforms",
+        also="SAGEMAKER_MULTI_MODEL",
     )
     sagemaker_thread_count: int = option(
         8, "Threads of SageMaker's calls.", group="Cloud platforms", **_COUNT, acted_on=False

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from inferd.config.cache import read_cache_config
-from inferd.config.cloud import check_cloud
+from inferd.config.cloud_port import check_cloud
+from inferd.config.gpu_limit import read_gpu_limits
 from inferd.config.host_policy import read_host_policies
 from inferd.config.metrics import read_metrics_config
 from inferd.config.option import Option, options_of
@@ -61,6 +62,8 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
     chosen |= _read_flags(options, flags)
     if "config" in chosen:
         chosen = _read_file(options, Path(chosen["config"])) | chosen
+    if chosen.get("sagemaker_multi_model"):
+        chosen.setdefault("model_control_mode", "explicit")
     config = ServerConfig(**(vertex_ai_defaults(environ) | chosen))
     check_server_config(config)
     warnings += _without_effect(options, config)
@@ -114,6 +117,7 @@ def check_server_config(config: ServerConfig) -> None:
     read_restrictions("--grpc-restricted-protocol", config.grpc_restricted_protocol)
     read_metrics_config(config.metrics_config)
     read_resources(config.rate_limit_resource)
+    read_gpu_limits(config.model_load_gpu_limit)
     read_host_policies(config.host_policy)
     read_cache_config(config.cache_config)
     for text in config.backend_config:

@@ -1,6 +1,7 @@
 """LoadRequest and UnloadRequest: what a client asks of the model repository."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -10,11 +11,13 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
     `config`, JSON in the layout of ModelConfig, stands in for the model's config.pbtxt. `files`,
     contents by path below the model's folder, stand in for all its files, and need a `config`.
+    `folder` is where the model lies if that is no folder of its name: somewhere in a repository.
     """
 
     model: str
     config: str | None = None
     files: Mapping[str, bytes | memoryview] = {}
+    folder: Path | None = None
 
 
 class UnloadRequest(msgspec.Struct, frozen=True):

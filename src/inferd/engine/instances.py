@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
+from inferd.config.gpu_limit import GpuLimits
 from inferd.config.host_policy import HostPolicies
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import (
@@ -25,7 +26,7 @@ from inferd.core.interfaces import (
 from inferd.engine.attempt import Attempt
 from inferd.engine.scheduling import opened
 from inferd.engine.warmup import warm_up
-from inferd.errors import InvalidConfig
+from inferd.errors import InvalidConfig, Unavailable
 from inferd.repository.layout import placements
 from inferd.repository.warmup import Sample
 from inferd.schedulers.cores import cores_of, pinned
@@ -34,10 +35,34 @@ log = logging.getLogger("inferd.engine")
 
 
 class Machine(NamedTuple):
-    """What instances can be placed on: so many GPUs, and processors, as policies choose them."""
+    """What instances can be placed on: so many GPUs, and processors, as policies choose them.
+
+    `memory_use` tells what share of a GPU's memory is in use, None when nobody knows; above its
+    one of `limits` nothing is opened there.
+    """
 
     gpu_count: int
     policies: HostPolicies
+    limits: GpuLimits
+    memory_use: Callable[[int], float | None]
+
+    def check_room(self, config: ModelConfig, places: Sequence[Placement]) -> None:
+        """Raise Unavailable when a GPU among `places` is too full for one more load."""
+        for gpu in sorted({place.device_id for place in places if place.gpu} & self.limits.keys()):
+            use, limit = self.memory_use(gpu), self.limits[gpu]
+            if use is None:
+                log.warning(
+                    "model '%s': --model-load-gpu-limit has no effect, GPU %d does not tell how "
+                    "much of its memory is in use",
+                    config.name,
+                    gpu,
+                )
+            elif use > limit:
+                msg = (
+                    f"model '{config.name}': of the memory of GPU {gpu} {use:.3f} is in use, "
+                    f"--model-load-gpu-limit allows {limit:g} for a load"
+                )
+                raise Unavailable(msg)
 
     def cores_of(self, config: ModelConfig, place: Placement) -> frozenset[int]:
         """Return the processors of an instance, none: any."""
@@ -128,6 +153,7 @@ class Instances:
 
     def _opened(self, places: Sequence[Placement]) -> list[Opened]:
         config = self._config
+        self._machine.check_room(config, places)
         with ExitStack() as undo:
             instances: list[Instance] = []
             all_cores = [self._machine.cores_of(config, place) for place in places]

@@ -18,10 +18,11 @@ from inferd.cache.store import Store
 from inferd.config.cache import CacheSettings
 from inferd.config.checks import check_config, check_io
 from inferd.config.defaults import normalised
+from inferd.config.gpu_limit import GpuLimits
 from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.host_policy import HostPolicies
 from inferd.config.model import ModelConfig
-from inferd.config.platform import reported_platform
+from inferd.config.platform import is_python_based, reported_platform
 from inferd.config.rate_limit import Limits
 from inferd.core.interfaces import (
     AsyncInstance,
@@ -39,7 +40,7 @@ from inferd.engine.attempt import Attempt, Attempts
 from inferd.engine.caching import Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.instances import Instances, Machine, Resize
-from inferd.engine.lookup import backend_named
+from inferd.engine.lookup import backend_named, python_based
 from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
@@ -51,13 +52,15 @@ from inferd.errors import (
     foreign_text,
 )
 from inferd.observe.custom import CustomMetrics
+from inferd.observe.nvml import Gpus
 from inferd.observe.prometheus import FIRST_RESPONSE_BUCKETS_MS, FIRST_RESPONSES
 from inferd.observe.stats import Counts, Histogram
 from inferd.observe.summary import SummaryCounts
+from inferd.repository.agent import run_agents
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.labels import read_labels
 from inferd.repository.layout import FoundModel, check_model_name, files_of
-from inferd.repository.local import find_model
+from inferd.repository.local import find_model, renamed_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
 from inferd.repository.warmup import warmup_samples
@@ -98,9 +101,11 @@ class LoadOptions(msgspec.Struct, frozen=True):
     summary_latencies: bool = False
     rate_limits: Limits | None = None
     backend_config: tuple[str, ...] = ()
+    backend_directory: str | None = None
     cache: CacheSettings | None = None
     hold: Hold = NO_HOLD
     host_policies: HostPolicies = msgspec.field(default_factory=dict)
+    gpu_limits: GpuLimits = msgspec.field(default_factory=dict)
 
 
 class Loader:
@@ -127,10 +132,12 @@ class Loader:
         self._metrics = metrics
         self._find = find
         self._gpu_count = gpu_count()
-        self._machine = Machine(self._gpu_count, options.host_policies)
+        self._machine = Machine(
+            self._gpu_count, options.host_policies, options.gpu_limits, Gpus().memory_use
+        )
         self.attempts = Attempts()
         self._free_threads = asyncio.Semaphore(options.model_load_thread_count)
-        self._backends: dict[str, Backend] = {}
+        self._backends: dict[tuple[str, bool], Backend] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         limits = options.rate_limits
@@ -152,6 +159,17 @@ class Loader:
     def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
         """Return the model called `name` whose files a client sent; broken it has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
+
+    def placed(self, name: str, folder: Path) -> FoundModel:
+        """Return the model in `folder`, to be called `name`; one that is broken has its error."""
+        options = self._options
+        return renamed_model(
+            folder,
+            name,
+            options.model_config_name,
+            gpu_count=self._gpu_count,
+            strict=options.disable_auto_complete_config,
+        )
 
     def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
         """Return the one version of a model that a program handed over, to be loaded.
@@ -180,6 +198,7 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
+        run_agents(model.folder, config)
         keeper = self._keeper
         marks = keeper.look(model) if keeper is not None else NO_MARKS
         if config.ensemble_scheduling is not None:
@@ -194,7 +213,7 @@ class Loader:
     def _model(
         self, model: FoundModel, config: ModelConfig, version: int, attempt: Attempt
     ) -> Served:
-        backend = model.backend or self._backend(config.backend)
+        backend = model.backend or self._backend(config)
         files = files_of(model, version, config, attempt.is_wanted)
         if not self._options.disable_auto_complete_config:
             config = backend.complete(files, config)
@@ -318,11 +337,15 @@ class Loader:
             )
             raise BackendFailed(msg) from error
 
-    def _backend(self, name: str) -> Backend:
+    def _backend(self, config: ModelConfig) -> Backend:
+        name, given = config.backend, self._options.backend_directory
+        folder = Path(given) if given else None
+        is_based = is_python_based(config)
         with self._lock:
-            backend = self._backends.get(name)
+            backend = self._backends.get((name, is_based))
             if backend is None:
-                backend = self._backends[name] = backend_named(name)
+                backend = python_based(name, folder) if is_based else backend_named(name, folder)
+                self._backends[name, is_based] = backend
                 if isinstance(backend, ConnectedBackend):
                     backend.connect(self._surroundings(name))
             return backend

@@ -1,11 +1,12 @@
 """Lookup: names of backends, and the classes they mean, imported when needed."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from inferd.config.platform import platform_named
+from inferd.config.platform import PYTHON_RUNTIME, platform_named
 from inferd.core.interfaces import Backend, GivenModel
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -61,23 +62,31 @@ _EXTRAS = {
 _HOSTED = {"pytorch": "torch", "tensorflow": "tensorflow"}
 """Backends whose models may run in worker processes, and the package each needs."""
 
+_PYTHON_BASED = "inferd.backends.python.based:PythonBasedBackend"
+
+_BACKEND_NAME = re.compile(r"[\w-][\w.-]*")
+"""What can be the name of a folder with a backend, and leads nowhere else."""
+
 _HOSTED_BACKEND = "inferd.backends.worker.hosting:HostedBackend"
 
 _INSTEAD = {"tensorflow": "openvino"}
 """Backends that run the files of another one whose package is not installed."""
 
 
-def backend_named(name: str) -> Backend:
+def backend_named(name: str, directory: Path | None = None) -> Backend:
     """Return a new backend for the backend or platform called `name`.
 
     Our own come first, then those of other packages (entry points in group `inferd.backends`,
-    each naming a class). Instances opened by one backend object may share what they load. Raises
-    InvalidConfig when nobody knows the name, Unsupported when a package it needs is missing.
+    each naming a class), then the Python-based ones in `directory`. Instances opened by one backend
+    object may share what they load. Raises InvalidConfig when nobody knows the name, Unsupported
+    when a package it needs is missing.
     """
     platform = platform_named(name)
     backend = platform.backend if platform else name
     target = _BACKENDS.get(backend)
-    entry = EntryPoint(backend, target, ENTRY_POINTS) if target else _foreign(backend)
+    if target is None and _code_of(backend, directory) and backend not in _foreign():
+        return python_based(backend, directory)
+    entry = EntryPoint(backend, target, ENTRY_POINTS) if target else _of_package(backend, directory)
     package = _HOSTED.get(backend) if target else None
     try:
         found: Backend = entry.load()() if package is None else _hosted(entry, package)
@@ -97,10 +106,46 @@ def _hosted(entry: EntryPoint, package: str) -> Backend:
     return found
 
 
-def _foreign(backend: str) -> EntryPoint:
-    entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+def python_based(name: str, directory: Path | None) -> Backend:
+    """Return a new backend that runs <directory>/<name>/model.py. Raises InvalidConfig."""
+    code = _code_of(name, directory)
+    if code is None:
+        msg = (
+            f"runtime '{PYTHON_RUNTIME}' asks for a Python-based backend, but "
+            f"{_not_in_directory(name, directory)}"
+        )
+        raise InvalidConfig(msg)
+    found: Backend = EntryPoint("", _PYTHON_BASED, ENTRY_POINTS).load()(code)
+    return found
+
+
+def _code_of(name: str, directory: Path | None) -> Path | None:
+    if directory is None or not _BACKEND_NAME.fullmatch(name):
+        return None
+    code = directory.absolute() / name / PYTHON_RUNTIME
+    return code if code.is_file() else None
+
+
+def _not_in_directory(name: str, directory: Path | None) -> str:
+    """Return why there is no Python-based backend called `name`."""
+    if directory is None:
+        return "no --backend-directory is given, where such are"
+    library = f"libtriton_{name}.so"
+    if _BACKEND_NAME.fullmatch(name) and (directory / name / library).is_file():
+        return f"{name}/{library} in --backend-directory is compiled, which cannot be used here"
+    return f"there is no {name}/{PYTHON_RUNTIME} in --backend-directory"
+
+
+def _foreign() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def _of_package(backend: str, directory: Path | None) -> EntryPoint:
+    entries = _foreign()
     if backend not in entries:
         known = ", ".join(sorted({*_BACKENDS, *entries}))
         msg = f"there is no backend '{backend}', known are: {known}"
+        if directory is not None:
+            msg += f"; {_not_in_directory(backend, directory)}"
         raise InvalidConfig(msg)
     return entries[backend]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import GivenModel
@@ -18,7 +20,7 @@ from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import FoundModel
 from inferd.repository.local import MAX_CONFIG_BYTES, OVERRIDE, is_app
-from inferd.repository.repositories import Repositories
+from inferd.repository.repositories import Repositories, model_in
 from inferd.repository.tree import link_out
 from inferd.repository.upload import Upload, Uploads
 from inferd.repository.watch import NO_MARKS, Marks, Watch, marks_of
@@ -60,6 +62,7 @@ class Sources:
         self._mode = options.model_control_mode
         self._uploads = Uploads(options.model_upload_max_bytes)
         self._repositories = Repositories(())
+        self._roots: list[Path] = []
         self._given: dict[str, GivenModel] = {}
         self.watch = Watch(self._repositories)
 
@@ -75,6 +78,7 @@ class Sources:
         if apps and self._mode == "poll":
             _tell_that_apps_stay(apps, is_all=not folders)
         self._repositories = self._loader.repositories(folders)
+        self._roots = [folder.absolute() for folder in folders if isinstance(folder, Path)]
         for model in (*given, *(one for app in apps for one in models_in(app))):
             self._give(model)
         handed_over = [self._loader.given(model) for model in self._given.values()]
@@ -135,6 +139,8 @@ class Sources:
 
         Raises NotLoadable, InvalidRequest, InvalidConfig for the configuration sent.
         """
+        if request.folder is not None:
+            return self._placed(request.model, request.folder)
         override = None if request.config is None else _read_config(request.config)
         given = self._given.get(request.model)
         model = (
@@ -146,6 +152,23 @@ class Sources:
             raise _unknown(request.model)
         self._check_links(model)
         return self.of(model)._replace(is_override=override is not None)
+
+    def _placed(self, name: str, folder: Path) -> Source:
+        """Return the model called `name` that lies in `folder`, alone there or in a folder below.
+
+        Raises NotLoadable unless that is in a repository.
+        """
+        try:
+            place = folder.resolve(strict=True)
+            roots = [root for root in self._roots if place.is_relative_to(root.resolve())]
+            if not roots or not place.is_dir():
+                raise NotLoadable(_nowhere(name, folder))
+            found = model_in(place)
+        except OSError as error:
+            raise NotLoadable(_nowhere(name, folder)) from error
+        model = msgspec.structs.replace(self._loader.placed(name, found), root=roots[0].resolve())
+        self._check_links(model)
+        return self.of(model)
 
     def store(self, request: LoadRequest) -> Upload:
         """Return the files of `request`, written to disk. Raises as Uploads.store does."""
@@ -176,6 +199,10 @@ def _read_config(text: str) -> ModelConfig:
         msg = f"the config has {len(text)} characters, the limit is {MAX_CONFIG_BYTES}"
         raise InvalidRequest(msg)
     return parse_json(text, OVERRIDE)
+
+
+def _nowhere(name: str, folder: Path) -> str:
+    return f"failed to load '{name}': '{folder}' is no folder in a model repository"
 
 
 def _unknown(name: str) -> NotLoadable:

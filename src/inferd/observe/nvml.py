@@ -60,6 +60,17 @@ class Gpus:
             Family(name, kind, help, found[name]) for name, kind, help, _ in METRICS if found[name]
         ]
 
+    def memory_use(self, index: int) -> float | None:
+        """Return the share of a GPU's memory that is in use, from 0 to 1; None if nobody knows."""
+        gpus = self._opened()
+        if not 0 <= index < len(gpus):
+            return None
+        try:
+            sizes = self.memory(gpus[index][0])
+        except NvmlError:
+            return None
+        return float(sizes.used / sizes.total) if sizes.total else None
+
     # --- meters ---
 
     def utilization(self, handle: ctypes.c_void_p) -> float:

@@ -80,6 +80,21 @@ def find_model(
     return FoundModel(name, folder, config, versions, ignored=ignored)
 
 
+def renamed_model(
+    folder: Path, name: str, config_name: str = "", *, gpu_count: int = 0, strict: bool = False
+) -> FoundModel:
+    """Return the model in `folder`, to be called `name` whatever its files say; see find_model."""
+    try:
+        _, config = _read_config(folder, config_name, strict=strict)
+    except OSError as error:
+        failure = InvalidConfig(f"model '{name}' cannot be read: {error.strerror}")
+        return FoundModel(name, folder, error=failure)
+    except InferdError as error:
+        return FoundModel(name, folder, error=error)
+    override = replace(config, name="")
+    return find_model(folder, name=name, override=override, gpu_count=gpu_count)
+
+
 def single_model(
     path: Path, *, override: ModelConfig | None = None, gpu_count: int = 0
 ) -> FoundModel:

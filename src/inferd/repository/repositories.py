@@ -164,6 +164,20 @@ class Repositories:
         return msgspec.structs.replace(model, root=place.root)
 
 
+def model_in(folder: Path) -> Path:
+    """Return the folder of the one model in `folder`: that itself, or the one folder below.
+
+    Raises NotLoadable when there are several or none, and OSError.
+    """
+    if is_model(folder):
+        return folder
+    found = _model_folders(folder)
+    if len(found) != 1:
+        msg = f"there are {len(found)} models in the folder '{folder.name}', expected one"
+        raise NotLoadable(msg)
+    return found[0]
+
+
 def _model_folders(repository: Path) -> list[Path]:
     return [child for child in sorted(repository.iterdir()) if _may_be_model(child)]
 

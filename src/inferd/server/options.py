@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inferd.config.cache import read_cache_config
+from inferd.config.gpu_limit import read_gpu_limits
 from inferd.config.hold import read_hold
 from inferd.config.host_policy import read_host_policies
 from inferd.config.log import LogSettings
@@ -81,9 +82,11 @@ def load_options(config: ServerConfig) -> LoadOptions:
         summary_latencies=read_metrics_config(config.metrics_config).summary_latencies,
         rate_limits=resources if config.rate_limit != "off" else None,
         backend_config=config.backend_config,
+        backend_directory=config.backend_directory,
         cache=read_cache_config(config.cache_config, os.environ),
         hold=read_hold(os.environ),
         host_policies=read_host_policies(config.host_policy),
+        gpu_limits=read_gpu_limits(config.model_load_gpu_limit),
     )
 
 

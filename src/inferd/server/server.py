@@ -18,7 +18,7 @@ from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
 from inferd.server.address import host_and_port, is_loopback
-from inferd.server.cloud import CloudPort, cloud_ports
+from inferd.server.cloud_port import CloudPort, cloud_ports
 from inferd.server.options import (
     grpc_options,
     http_options,

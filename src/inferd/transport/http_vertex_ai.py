@@ -12,7 +12,7 @@ from inferd.engine.engine import Engine
 from inferd.errors import InferdError
 from inferd.transport.access import Access, Headers
 from inferd.transport.failure import FailureLog
-from inferd.transport.http_cloud import CloudCalls
+from inferd.transport.http_cloud_port import CloudCalls
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import Route, path_of
 from inferd.transport.http_routes import HttpRoutes

@@ -218,7 +218,7 @@ def _settings(
     return {
         "task": "run",
         "file": str(program),
-        "folder": str(files.folder),
+        "code_folders": [str(files.version_folder), str(files.folder)],
         "version_folder": str(files.version_folder),
         "args": {
             "model_config": json.dumps(to_json(config)),

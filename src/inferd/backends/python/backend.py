@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inferd.backends.python.code import code_folders
 from inferd.backends.python.thread import ModelThread
 from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.environment import Environment
@@ -179,7 +180,7 @@ def _settings(
     return {
         "task": task,
         "file": str(files.file),
-        "folder": str(files.folder),
+        "code_folders": [str(folder) for folder in code_folders(files)],
         "version_folder": str(files.version_folder),
         "args": {
             "model_config": json.dumps(to_json(config)),

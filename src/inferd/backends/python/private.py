@@ -51,9 +51,9 @@ class PrivateModules:
         """Return this instance's copy of a module of inferd_worker."""
         return importlib.import_module(f"{self._name}.inferd_worker.{name}")
 
-    def find_class(self, file: str, version_folder: str, folder: str) -> Any:
+    def find_class(self, file: str, code_folder: str, folder: str) -> Any:
         """Return the model's class; see inferd_worker.model.import_class."""
-        del version_folder
+        del code_folder
         name = f"{self._files}.{Path(file).stem}"
         spec = spec_from_file_location(name, file, loader=_Loader(name, file, self._builtins))
         return self.ours("model").class_of(spec, file, folder)

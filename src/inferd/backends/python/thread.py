@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from inferd.backends.python.code import code_folders
 from inferd.backends.python.private import PrivateModules
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.process import Process, Sizes
@@ -55,7 +56,7 @@ class ModelThread(Process):
     def _run(self, sock: socket.socket, fds: list[int]) -> None:
         modules = PrivateModules()
         try:
-            modules.open([self._files.version_folder, self._files.folder])
+            modules.open(code_folders(self._files))
             try:
                 self._work(modules, sock, fds)
             finally:

@@ -18,17 +18,17 @@ class ModelFailed(Exception):
     """The model's code failed, or is not as it must be; the text is for clients."""
 
 
-def import_class(file: str, version_folder: str, folder: str) -> Any:
-    """Return the class TritonPythonModel of `file`. Raises ModelFailed.
+def import_class(file: str, code_folder: str, folder: str) -> Any:
+    """Return the class TritonPythonModel of `file`, in `folder`. Raises ModelFailed.
 
-    The module is called <version>.<stem> and is part of a package, so that it may import its
-    neighbours by `from . import x`.
+    The module is called <code folder>.<stem>, such as 1.model, and is part of a package, so that it
+    may import its neighbours by `from . import x`.
     """
     sys.path[:0] = [""]
-    sys.path += [version_folder, folder]
-    version = os.path.basename(version_folder)
+    sys.path += [code_folder, folder]
+    version = os.path.basename(code_folder)
     package = types.ModuleType(version)
-    package.__path__ = [version_folder]
+    package.__path__ = [code_folder]
     sys.modules[version] = package
     name = f"{version}.{os.path.splitext(os.path.basename(file))[0]}"
     return class_of(importlib.util.spec_from_file_location(name, file), file, folder)

@@ -83,12 +83,13 @@ class Worker:
         self._finalize()
 
     def _start(self, settings: dict[str, Any]) -> bool:
-        self.folder, self.version_folder = settings["folder"], settings["version_folder"]
+        code_folder, self.folder = settings["code_folders"]
+        self.version_folder = settings["version_folder"]
         self._name = settings["args"]["model_name"]
         file = settings["file"]
         done = None
         try:
-            kind = self._find(file, self.version_folder, self.folder)
+            kind = self._find(file, code_folder, self.folder)
             if settings["task"] == "complete":
                 done = _complete(kind, json.loads(settings["args"]["model_config"]))
             else:

@@ -14,6 +14,9 @@ _ROUTE = re.compile(r"(/[\w.~!$&'()*+,;=:@-]+)+", re.ASCII)
 def check_cloud(config: ServerConfig) -> None:
     """Raise InvalidConfig when an option of a cloud platform is wrong."""
     _check_safe_ports(config)
+    if config.sagemaker_multi_model and config.model_control_mode != "explicit":
+        msg = "--sagemaker-multi-model needs --model-control-mode=explicit"
+        raise InvalidConfig(msg)
     routes = {
         "--vertex-ai-health-route": config.vertex_ai_health_route,
         "--vertex-ai-predict-route": config.vertex_ai_predict_route,

@@ -112,3 +112,10 @@ def test_a_route_of_vertex_ai_must_be_a_path(route):
 def test_the_two_routes_of_vertex_ai_must_differ():
     with pytest.raises(InvalidConfig, match="are the same, /health"):
         check_server_config(ServerConfig(vertex_ai_predict_route="/health"))
+
+
+def test_multi_model_mode_makes_model_control_explicit_unless_said_otherwise():
+    environ = {"SAGEMAKER_MULTI_MODEL": "true", "INFERD_ALLOW_SAGEMAKER": "true"}
+    assert settings(environ).model_control_mode == "explicit"
+    with pytest.raises(InvalidConfig, match="needs --model-control-mode=explicit"):
+        settings(environ, ("model_control_mode", "poll"))

@@ -49,6 +49,7 @@ def cloud_ports(
             options.access,
             config.sagemaker_default_model or "",
             config.sagemaker_inference_type,
+            multi_model=config.sagemaker_multi_model,
         )
         address = config.sagemaker_address or default_address
         port = config.sagemaker_port

@@ -1,0 +1,27 @@
+"""GPU limits: how full a GPU's memory may be for one more load, as --model-load-gpu-limit says."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from inferd.errors import InvalidConfig
+
+GpuLimits = Mapping[int, float]
+"""The share of memory, from 0 to 1, that may be in use, by GPU."""
+
+_LIMIT = re.compile(r"([0-9]{1,4}):([0-9]{0,9}\.?[0-9]{0,9})")
+
+
+def read_gpu_limits(texts: Sequence[str]) -> GpuLimits:
+    """Return what the values of --model-load-gpu-limit, each DEVICE:FRACTION, say together.
+
+    Raises InvalidConfig.
+    """
+    limits: dict[int, float] = {}
+    for text in texts:
+        found = _LIMIT.fullmatch(text)
+        share = found[2] if found else ""
+        if not found or share in ("", ".") or float(share) > 1:
+            msg = f"--model-load-gpu-limit is '{text}', expected DEVICE:FRACTION, such as 0:0.9"
+            raise InvalidConfig(msg)
+        limits[int(found[1])] = float(share)
+    return limits

@@ -1,0 +1,56 @@
+import hashlib
+import os
+
+import pytest
+
+from inferd.config.model import ModelConfig, RepositoryAgent
+from inferd.errors import InvalidConfig
+from inferd.repository.agent import run_agents
+
+CONTENT = b"a model"
+MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.onnx").write_bytes(CONTENT)
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+def config(*agents):
+    return ModelConfig("m", model_repository_agents=agents)
+
+
+@pytest.mark.parametrize("digest", [MD5, MD5.upper(), f" {MD5}\n"])
+def test_files_with_the_right_digest_pass(folder, digest):
+    given = {"MD5:1/model.onnx": digest, "SHA256:1/model.onnx": SHA256}
+    run_agents(folder, config(RepositoryAgent("checksum", given), RepositoryAgent("checksum")))
+
+
+@pytest.mark.parametrize(
+    ("key", "digest", "words"),
+    [
+        ("MD5:1/model.onnx", "0" * 32, f"the MD5 of '1/model.onnx' is {MD5}, expected 0{{32}}$"),
+        ("SHA256:1/model.onnx", MD5, f"the SHA256 of '1/model.onnx' is {SHA256}, expected {MD5}"),
+        ("MD5:1/none", MD5, "there is no file '1/none' in the model's folder"),
+        ("MD5:1", MD5, "there is no file '1'"),
+        ("MD5:pipe", MD5, "there is no file 'pipe'"),
+        ("MD5:../1/model.onnx", MD5, "parameter 'MD5:../1/model.onnx', expected MD5:FILE or SHA2"),
+        ("MD5:/etc/passwd", MD5, "parameter 'MD5:/etc/passwd', expected"),
+        ("MD5:", MD5, "parameter 'MD5:', expected"),
+        ("CRC:1/model.onnx", MD5, "parameter 'CRC:1/model.onnx', expected"),
+    ],
+)
+def test_other_files_are_refused_by_name(folder, key, digest, words):
+    agent = RepositoryAgent("checksum", {key: digest})
+    with pytest.raises(InvalidConfig, match=f"^model 'm', agent 'checksum': {words}"):
+        run_agents(folder, config(agent))
+
+
+def test_an_agent_that_is_not_known_is_refused_by_name(folder):
+    words = "model 'm': there is no repository agent 'relocation', known are: checksum"
+    with pytest.raises(InvalidConfig, match=words):
+        run_agents(folder, config(RepositoryAgent("relocation")))
