@@ -8,7 +8,7 @@ import pytest
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
-from inferd.engine.served import INLINE_CLASSES, INLINE_ELEMENTS, Served
+from inferd.engine.served import INLINE_CLASSES, INLINE_ELEMENTS, MOST_SOUND, Served
 from inferd.errors import BackendFailed, InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -350,6 +350,58 @@ def test_a_raw_body_that_does_not_fill_the_input_is_refused(datatype, dims):
         f"a raw binary request cannot be made into input 'A' of model 'm', "
         f"{datatype.value} {list(dims)}: {len(body)} bytes do not fill it"
     )
+
+
+def alike(likeness, *inputs, wanted=()):
+    request = ask(*inputs, wanted=wanted)
+    request.likeness = likeness
+    return request
+
+
+def test_what_says_the_same_as_a_sound_request_has_its_batch_size():
+    served, likeness = model(A, max_batch_size=8), object()
+    first, second = (alike(likeness, tensor("A", (3, 4)), wanted=["DIFF"]) for _ in "ab")
+    served.check_request(first)
+    assert served._sound == {likeness: 3}
+    served.check_request(second)
+    assert second.batch_size == 3
+
+
+def test_a_request_that_was_refused_is_refused_again():
+    served, likeness = model(A), object()
+    for _ in range(3):
+        assert "shape [5]" in complaint(served, alike(likeness, tensor("A", (5,))))
+
+
+def test_what_is_sound_for_one_model_may_not_be_for_another():
+    likeness = object()
+    model(A).check_request(alike(likeness, tensor("A")))
+    assert "input 'B'" in complaint(model(B), alike(likeness, tensor("A")))
+
+
+def test_what_a_check_changes_it_changes_each_time():
+    served, likeness = model(A), object()
+    for _ in range(3):
+        request = alike(likeness, tensor("A"), wanted=["DIFF", "SUM", "DIFF"])
+        served.check_request(request)
+        assert [wanted.name for wanted in request.outputs] == ["SUM", "DIFF"]
+    scalar, likeness = model(("A", FP32, (1,))), object()
+    for _ in range(3):
+        request = alike(likeness, Tensor("A", FP32, (), bytes(4)))
+        scalar.check_request(request)
+        assert request.inputs[0].shape == (1,)
+    for _ in range(3):
+        request = alike(likeness, tensor("A"))
+        request.outputs = [WantedOutput("SUM", top_k=1)]
+        served.check_request(request)
+        assert request.has_top_k
+
+
+def test_only_so_many_likenesses_are_remembered():
+    served = model(A)
+    for _ in range(2 * MOST_SOUND):
+        served.check_request(alike(object(), tensor("A")))
+    assert len(served._sound) <= MOST_SOUND
 
 
 def test_a_raw_body_twice_as_long_as_a_fixed_input_is_refused():

@@ -43,42 +43,41 @@ TO_THE_ENGINE_AND_BACK = [
     "execution._size_class",
     "instance.OnnxInstance.execute",
     "instance.OnnxInstance._answer_plain",
+    "bound.Bindings.take",
+    "instance.OnnxInstance._answer_bound",
+    "bound.Bound.run",
+    "instance.OnnxInstance._plain_response",
+    "bound.Bindings.give_back",
     "served.Served.check_response",
     "served._are_named",
     "stats.Counts.add_success",  # every statistic and metric of the request, in one call
 ]
+KNOWN_REQUEST = [  # says the same as one before but for its id and values
+    "v2_rest.V2Rest.decode_infer_request",
+    "v2_rest_plan.Plans.request",
+    "v2_rest_plan._Plan.filled",
+]
 JSON_HOPS = [
     "http_routes.HttpRoutes.answer",
     "http_routes.HttpRoutes.infer",
-    "v2_rest.V2Rest.decode_infer_request",
-    "json_document.JsonReader.read_fast",
-    "v2_rest.V2Rest._request",
-    "json_data.decode_flat",  # once for each input
-    "json_data.decode_flat",
+    *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     "v2_rest.V2Rest.encode_infer_response",
+    "v2_rest._same_choice",
     "json_data.encode_data",  # once for each output
+    "json_data._flat",
     "json_data.encode_data",
+    "json_data._flat",
 ]
-BINARY_INPUT = [
-    "v2_rest.V2Rest._described_input",
-    "v2_binary.Blobs.take",
-]
-BINARY_OUTPUT = ["tensor.Tensor.view", "tensor.flat_view"]
+BINARY_OUTPUT = ["tensor.Tensor.packed"]
 BINARY_HOPS = [
     "http_routes.HttpRoutes.answer",
     "http_routes.HttpRoutes.infer",
     "v2_binary.json_length",
-    "v2_rest.V2Rest.decode_infer_request",
-    "json_document.JsonReader.read_fast",
-    "v2_rest.V2Rest._request",
-    *BINARY_INPUT,
-    *BINARY_INPUT,
-    "v2_rest_parameters.set_parameters",  # binary_data_output
-    "v2_rest_parameters._set_binary_output",
-    "v2_rest_parameters._boolean",
+    *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     "v2_rest.V2Rest.encode_infer_response",
+    "v2_rest._same_choice",
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
 ]
@@ -98,8 +97,6 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "engine.Engine.infer",
     "engine.Engine._find",
     "served.Served.check_request",
-    "served.Served._check_outputs",  # the old API always names outputs
-    "served._are_named",
     *TO_THE_ENGINE_AND_BACK[3:],
     "trtis_infer.Form.encode_response",
     "trtis_infer.Form._answer_planned",
@@ -114,7 +111,7 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "v2_grpc_fields.encode_varint",  # the id
 ]
 
-GRPC_OUTPUT = [*BINARY_OUTPUT[:2], "v2_grpc_fields.encode_varint"]
+GRPC_OUTPUT = [*BINARY_OUTPUT, "v2_grpc_fields.encode_varint"]
 GRPC_HOPS = [  # of a call like one before on the same connection
     "http2_connection.Http2Connection.get_buffer",
     "http2_connection.Http2Connection.buffer_updated",

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Tensor, element_count, flat_view, reshaped
+from inferd.tensor.tensor import SMALL_BYTES, Tensor, element_count, flat_view, reshaped
 
 BYTES = DataType.BYTES
 FIXED = [datatype for datatype in DataType if datatype is not BYTES]
@@ -107,3 +107,13 @@ def test_a_shape_is_seen_as_the_target_says(shape, dims, target, expected):
 def test_a_shape_that_does_not_fit_is_refused(shape, dims, target):
     with pytest.raises(ValueError, match="cannot be"):
         reshaped(shape, dims, target)
+
+
+@pytest.mark.parametrize("count", [0, 3, SMALL_BYTES, SMALL_BYTES + 1])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.ndarray])
+def test_packed_bytes_are_those_of_the_view_and_have_their_length(kind, count):
+    array = np.arange(2 * count, dtype=np.int16).reshape(2, count)
+    data = array if kind is np.ndarray else kind(array.tobytes())
+    tensor = Tensor("x", DataType.INT16, (2, count), data)
+    assert bytes(tensor.packed()) == bytes(tensor.view()) == array.tobytes()
+    assert len(tensor.packed()) == tensor.size_bytes == 4 * count

@@ -553,8 +553,8 @@ def test_one_output_with_bytes_makes_the_answer_binary():
     assert size == len(buffers[0]) and b"".join(buffers[1:]) == b"\x01\x02"
 
 
-def test_binary_outputs_are_not_copied():
-    array = np.arange(1000, dtype=np.float32)
+def test_large_binary_outputs_are_not_copied():
+    array = np.arange(4000, dtype=np.float32)
     one = Tensor.from_numpy("y", array, DataType.FP32)
     buffers, _ = encode(response_with(one), InferRequest("m", binary_output=True))
     assert np.shares_memory(np.frombuffer(buffers[1], np.float32), array)

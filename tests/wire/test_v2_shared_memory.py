@@ -435,3 +435,13 @@ def test_statuses_are_lists():
     cuda = v2_shared_memory.encode_cuda_status([CudaRegionStatus("g", 1, 2)])
     assert json.loads(cuda) == [{"name": "g", "device_id": 1, "byte_size": 2}]
     assert v2_shared_memory.encode_system_status([]) == b"[]"
+
+
+def test_each_request_has_its_places_looked_up_for_itself(regions):
+    codec = Rest(regions.span)
+    for _ in range(5):
+        request = codec.decode([], outputs=[("y", at())], typed="x")
+        assert request.spans == [request.outputs[0].place]
+    regions.close()
+    with pytest.raises(RegionNotFound):
+        codec.decode([], outputs=[("y", at())], typed="x")

@@ -103,7 +103,8 @@ class InferRequest(msgspec.Struct, gc=False):
     that of a traced request, or of the request that this one is made for.
     `copied_bytes` is what large inputs take beside the body they came in, once read from text or
     copied out of shared memory. `takes_errors`: who reads the answers of a decoupled model goes on
-    after an error among them.
+    after an error among them. Requests of one `likeness`, if it is not None, say the same but for
+    id, data, shared memory and parameters, and what is found out about the one holds for the other.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -134,6 +135,7 @@ class InferRequest(msgspec.Struct, gc=False):
     trace: "Trace | None" = None
     copied_bytes: int = 0
     takes_errors: bool = False
+    likeness: object = None
     batch_size: int = 1
     queued_ns: int = 0
     started_ns: int = 0

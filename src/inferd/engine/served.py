@@ -34,6 +34,9 @@ INLINE_ELEMENTS = 64 << 10
 INLINE_CLASSES = 8 << 10
 """The most classes that are written as text there."""
 
+MOST_SOUND = 512
+"""For so many likenesses it is remembered that requests of them are sound."""
+
 
 class _Rule:
     """What the configuration says of one input or output, ready to be compared."""
@@ -103,6 +106,7 @@ class Served:
         self.identity: Identity = Unknown()
         self.is_cached = False
         self.is_lax = False
+        self._sound: dict[object, int] = {}  # the batch sizes of requests by their likeness
         self._told: set[str] = set()  # the outputs whose odd shapes are in the log
         self.labels = labels or {}
         self._max_batch_size = config.max_batch_size
@@ -162,8 +166,22 @@ class Served:
     def check_request(self, request: InferRequest) -> None:
         """Check `request`, put its wanted outputs in the model's order, and note its batch size.
 
-        Raises InvalidRequest naming the input or output, what it has and what was expected.
+        Raises InvalidRequest naming the input or output, what it has and what was expected. What
+        says the same as a request that was sound as it came is not looked at again.
         """
+        batch_size = self._sound.get(request.likeness)
+        if batch_size is not None:
+            request.batch_size = batch_size
+            return
+        outputs = request.outputs
+        self._check_anew(request)
+        likeness = request.likeness
+        if likeness is not None and request.outputs is outputs and not request.has_top_k:
+            if len(self._sound) >= MOST_SOUND:
+                self._sound.clear()
+            self._sound[likeness] = request.batch_size
+
+    def _check_anew(self, request: InferRequest) -> None:
         if request.raw:
             request.inputs = [self._deduced(request.inputs[0].data)]
         rules = self._inputs
@@ -179,6 +197,7 @@ class Served:
             shape = tensor.shape
             if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
+                request.likeness = None  # its shape is another now
             if batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._max_batch_size:
                     raise self._bad_batch(tensor, batch_size)
@@ -196,13 +215,16 @@ class Served:
         Raises BackendFailed: a model that breaks its own configuration is the server's fault. One
         that is lax may give other shapes, and leave outputs out, which are wanted no more then.
         """
-        expected: Sequence[WantedOutput | _Rule] = request.outputs or self._all_outputs
+        rules = self._all_outputs
+        if request.outputs and len(request.outputs) != len(rules):
+            rules = [self._outputs[wanted.name] for wanted in request.outputs]
         outputs = response.outputs
-        if len(outputs) != len(expected) or not _are_named(outputs, expected):
+        if len(outputs) != len(rules) or not _are_named(outputs, rules):
             outputs = self._picked(request, response)
+            rules = [self._outputs[tensor.name] for tensor in outputs]
         batch_dims = self._batch_dims
-        for tensor in outputs:
-            rule = self._outputs[tensor.name]
+        for index, tensor in enumerate(outputs):
+            rule = rules[index]
             shape = tensor.shape
             if tensor.datatype is not rule.datatype or (
                 shape[batch_dims:] != rule.fixed_dims
@@ -386,16 +408,16 @@ class Served:
                 f"it gives {_quoted(self._outputs)}"
             )
             raise InvalidRequest(msg)
-        request.outputs = [by_name[name] for name in self._outputs if name in by_name]
-        return request.outputs
+        wanted = [by_name[name] for name in self._outputs if name in by_name]
+        if wanted != request.outputs:
+            request.outputs = wanted
+        return wanted
 
 
-def _are_named(
-    some: Sequence[Tensor | WantedOutput], others: Sequence[WantedOutput | _Rule]
-) -> bool:
-    """Tell whether `some` have the names of `others`, in the same order; a hot loop."""
-    for one, other in zip(some, others, strict=True):  # noqa: SIM110  no generator
-        if one.name != other.name:
+def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_Rule]) -> bool:
+    """Tell whether `some`, as many as `rules`, have their names in the same order; a hot loop."""
+    for index, one in enumerate(some):  # noqa: SIM110  no generator, and zip() is dearer
+        if one.name != rules[index].name:
             return False
     return True
 

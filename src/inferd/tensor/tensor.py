@@ -12,6 +12,8 @@ from inferd.tensor.strings import decode_strings, encode_strings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+SMALL_BYTES = 4096
+
 Parameter = bool | int | str | float
 Parameters = dict[str, Parameter]
 """What the protocol allows as a parameter value: string, number or boolean."""
@@ -50,6 +52,17 @@ class Tensor(msgspec.Struct, gc=False):
         """Return the wire bytes as a flat memoryview; no copy."""
         view = memoryview(self.data)
         return view if view.format == "B" and view.ndim == 1 else flat_view(view)
+
+    def packed(self) -> Any:
+        """Return the wire bytes as a buffer that len() measures; a small array is copied.
+
+        For what is to be sent: so little is joined with its head anyway, and a view of an array
+        costs more than a copy of SMALL_BYTES.
+        """
+        data = self.data
+        if type(data) is np.ndarray and data.nbytes <= SMALL_BYTES:
+            return data.tobytes()
+        return self.view()
 
     @property
     def size_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Protocol, Self
 
 import httptools
@@ -272,10 +273,14 @@ def encode_stream_head(answer: HttpAnswer, *, is_chunked: bool) -> bytes:
 
 def encode_head(answer: HttpAnswer, length: int) -> bytes:
     """Return status line and headers of `answer`, whose body has `length` bytes."""
-    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n" % (
-        answer.status,
-        REASONS[answer.status],
-        answer.content_type,
-        length,
-        answer.headers,
+    start = _head_start(answer.status, answer.content_type)
+    return b"%b%d\r\n%b\r\n" % (start, length, answer.headers)
+
+
+@lru_cache(maxsize=256)
+def _head_start(status: int, content_type: bytes) -> bytes:
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: " % (
+        status,
+        REASONS[status],
+        content_type,
     )

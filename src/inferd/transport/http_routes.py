@@ -39,6 +39,7 @@ from inferd.wire.v2_rest import HTTP_STATUS, JsonRules, V2Rest
 log = logging.getLogger("inferd.http")
 
 _INFER_HEADER = v2_binary.HEADER.lower().encode()
+_INFER_HEADER_LINE = v2_binary.HEADER.encode() + b": %d\r\n"
 _OCTETS = b"application/octet-stream"
 _VERSION = "/v2/models/{model}/versions/{version}"
 
@@ -188,7 +189,7 @@ class HttpRoutes:
         answer = HttpAnswer(200, buffers)
         if json_size_out is not None:
             answer.content_type = _OCTETS
-            answer.headers = b"%b: %d\r\n" % (v2_binary.HEADER.encode(), json_size_out)
+            answer.headers = _INFER_HEADER_LINE % json_size_out
         if accept := headers.get(b"accept-encoding"):
             await self._compress(answer, accept)
         return answer

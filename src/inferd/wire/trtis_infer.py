@@ -166,6 +166,7 @@ class Form:
         if plan is not None and (data := source.take_all(plan.sizes_bytes)) is not None:
             inputs = [Tensor(*one, data) for one, data in zip(plan.inputs, data, strict=True)]
             request = InferRequest(self._name, version, "", inputs, plan.wanted)
+            request.likeness = plan
         else:
             request = self._read(version, header, source, resolve, on_loop=on_loop)
         if header.id:
@@ -345,7 +346,7 @@ class Form:
                 pieces.append(raw_piece(name, dims, _placed_size(request, tensor)))
                 buffers.append(None)
                 continue
-            data = tensor.view()
+            data = tensor.packed()
             size = len(data)
             if header.is_old:
                 self._check_old_size(one, size, header)
@@ -364,7 +365,7 @@ class Form:
             tensor = outputs[index]
             if tensor.name != wanted.name:
                 tensor = next(tensor for tensor in outputs if tensor.name == wanted.name)
-            data = tensor.view()
+            data = tensor.packed()
             buffers.append(data)
             answered += (tensor.name, tensor.shape, len(data))
         if answered != plan.answered:

@@ -303,10 +303,8 @@ class _Plan(msgspec.Struct):
             inputs.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters))
             if len(data) != self.sizes[index]:
                 check_raw(data, tensor.name, tensor.datatype, self.counts[index])
-        if planned.outputs:
-            request.outputs = [
-                WantedOutput(wanted.name, wanted.binary, wanted.top_k) for wanted in planned.outputs
-            ]
+        if self.shared is not None:  # it puts places into them
+            request.outputs = [copy(wanted) for wanted in planned.outputs]
         if planned.parameters:
             request.parameters = planned.parameters.copy()
         if planned.sequence is not None:
@@ -372,7 +370,9 @@ def _remembered_plan(rest: bytes) -> _Plan:
 
     A client that calls again and again sends the same bytes but for these two.
     """
-    return _plan(parse(_REQUEST, rest))
+    plan = _plan(parse(_REQUEST, rest))
+    plan.request.likeness = object()
+    return plan
 
 
 def _all_shared_plan(split: Split | None) -> _Plan | None:

@@ -145,14 +145,14 @@ def encode_field(tag: bytes, value: bytes) -> bytes:
 
 
 def with_raw(head: bytes, tag: bytes, tensors: list[Tensor]) -> list[Any]:
-    """Return `head` followed by the data of `tensors`, each as a field `tag`; data are views.
+    """Return `head` followed by the data of `tensors`, each as a field `tag`; large data are views.
 
     Raises InvalidRequest when all of it is more than a message can hold.
     """
     buffers: list[Any] = []
     total = 0
     for tensor in tensors:
-        data = tensor.view()
+        data = tensor.packed()
         size = len(data)
         head += tag + encode_varint(size)
         total += len(head) + size

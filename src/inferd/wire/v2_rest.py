@@ -2,7 +2,6 @@
 
 import functools
 import math
-from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from inferd.wire.json_data import decode_data, decode_flat, encode_data
 from inferd.wire.json_document import Document, Input, JsonReader, Output
 from inferd.wire.v2_binary import Blobs, decode_raw_request
 from inferd.wire.v2_rest_parameters import scalars, set_parameters
+from inferd.wire.v2_rest_plan import MOST_BYTES, Plans
 from inferd.wire.v2_shared_memory import (
     OFFSET,
     PARAMETERS,
@@ -86,6 +86,7 @@ class V2Rest:
         self._refused_as_text = () if rules.half_floats else _HALVES
         self._reader = JsonReader()
         self._large_reader = JsonReader()
+        self._plans = Plans(self._describe)
 
     def decode_infer_request(
         self, model: str, version: str, body: memoryview, json_size: int
@@ -101,6 +102,10 @@ class V2Rest:
             return decode_raw_request(model, version, body)
         if json_size > INLINE_JSON_BYTES:
             raise NotFast
+        if json_size <= MOST_BYTES:
+            request = self._plans.request(model, version, body, json_size)
+            if request is not None:
+                return request
         text = body if json_size == len(body) else body[:json_size]
         try:
             document = self._reader.read_fast(text)
@@ -154,14 +159,19 @@ class V2Rest:
         if blobs.offset != len(blobs.body):
             blobs.check_used_up()
         request = InferRequest(model, version, document.id or "", inputs)
-        if document.outputs:
-            request.outputs = _wanted_outputs(document.outputs, blobs, self._resolve)
-        if document.parameters:
-            set_parameters(request, document.parameters)
+        if document.outputs or document.parameters:
+            self._describe(request, document, blobs)
         if blobs.spans is not None:
             check_spans(blobs.spans, request.outputs)
             request.spans = blobs.spans
         return request
+
+    def _describe(self, request: InferRequest, document: Document, blobs: Blobs) -> None:
+        """Add to `request` what `document` says beside its inputs."""
+        if document.outputs:
+            request.outputs = _wanted_outputs(document.outputs, blobs, self._resolve)
+        if document.parameters:
+            set_parameters(request, document.parameters)
 
     def _input(self, document: Input, blobs: Blobs) -> Tensor:
         """Return an input whose elements are in its `data`."""
@@ -224,20 +234,20 @@ class V2Rest:
         if response.id or response.parameters:
             head = _with_details(head, response)
         text = [head]
-        blobs: list[memoryview] = []
-        choices = request.outputs or repeat(WantedOutput("", request.binary_output))
-        for tensor, choice in zip(response.outputs, choices, strict=False):
-            head = _output_head(tensor.name, tensor.datatype, tensor.shape)
+        blobs: list[Any] = []
+        choices = request.outputs or _same_choice(request, response)
+        for index, tensor in enumerate(response.outputs):
+            choice = choices[index]
             parameters = tensor.parameters
             if choice.binary:
-                view = tensor.view()
-                blobs.append(view)
-                if parameters:
-                    head += _parameters({**parameters, "binary_data_size": view.nbytes})
-                    text += (head, b"},")
-                else:
-                    text += (head, b',"parameters":{"binary_data_size":%d}},' % view.nbytes)
+                blobs.append(data := tensor.packed())
+                text.append(
+                    _binary_details(tensor, len(data))
+                    if parameters
+                    else _binary_head(tensor.name, tensor.datatype, tensor.shape, len(data))
+                )
                 continue
+            head = _output_head(tensor.name, tensor.datatype, tensor.shape)
             if parameters:
                 head += _parameters(parameters)
             if choice.place is not None:  # the client has it already
@@ -344,6 +354,22 @@ def _output_head(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes
         datatype.value.encode(),
         orjson.dumps(shape),
     )
+
+
+@functools.lru_cache(4096)
+def _binary_head(name: str, datatype: DataType, shape: tuple[int, ...], size: int) -> bytes:
+    head = _output_head(name, datatype, shape)
+    return b'%b,"parameters":{"binary_data_size":%d}},' % (head, size)
+
+
+def _binary_details(tensor: Tensor, size: int) -> bytes:
+    head = _output_head(tensor.name, tensor.datatype, tensor.shape)
+    return head + _parameters({**(tensor.parameters or {}), "binary_data_size": size}) + b"},"
+
+
+def _same_choice(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
+    """Return the choice for each output of a request that names none."""
+    return [WantedOutput("", request.binary_output)] * len(response.outputs)
 
 
 def _parameters(parameters: Parameters) -> bytes:

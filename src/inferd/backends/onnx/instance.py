@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from inferd.backends.onnx.bound import Bindings, Bound, bound_run
 from inferd.backends.onnx.places import Places
 from inferd.backends.onnx.settings import onnxruntime, run_options
 from inferd.backends.onnx.signature import read_signature
@@ -23,6 +24,8 @@ Array = np.ndarray[Any, Any]
 Run = Callable[[list[str], dict[str, Array], Any], Sequence[Array]]
 
 _ONNX_BFLOAT16 = 16  # TensorProto.DataType.BFLOAT16
+
+_array = np.ndarray  # numpy's names are looked up slowly, for it makes some of them when asked
 
 # Its code, put before every text, and where in its source it noticed.
 _NOISE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : |\S*/onnxruntime/core/\S+:\d+ ")
@@ -57,6 +60,7 @@ class OnnxInstance:
         self._run_options = run_options(config)
         self._run = _runner(loaded.session, config)
         self._places = Places(loaded.session, config)
+        self._bindings = Bindings(loaded.session, config)
         self._invalid, self._failed = failures()
         scalars = signature.scalars(config)
         self._readers = {t.name: _reader(t, is_scalar=t.name in scalars) for t in config.input}
@@ -76,17 +80,25 @@ class OnnxInstance:
     def close(self) -> None:
         """Let go of the session; the last instance that does so frees it."""
         self._loaded = None
-        del self._run, self._answer, self._places
+        del self._run, self._answer, self._places, self._bindings
 
     def _answer_plain(self, request: InferRequest) -> InferResponse | InferdError:
         """Answer when every tensor's wire bytes are its array: this is the hot path."""
+        likeness = request.likeness
+        if likeness is not None and request.spans is None:
+            bound = self._bindings.take(likeness)
+            if bound is not None:
+                answer = self._answer_bound(request, bound)
+                if answer is not None:
+                    self._bindings.give_back(likeness, bound)
+                    return answer
+                self._bindings.forbid(likeness)
         names = self._output_names
         if request.outputs and len(request.outputs) != len(names):
             names = [wanted.name for wanted in request.outputs]
         feed = {}
         for tensor in request.inputs:
-            view = np.ndarray(tensor.shape, tensor.datatype.numpy, tensor.data)
-            feed[tensor.name] = view
+            feed[tensor.name] = _array(tensor.shape, tensor.datatype.numpy, tensor.data)
         run = self._run
         if request.spans is not None:
             run = self._places.runner(request) or run
@@ -96,9 +108,27 @@ class OnnxInstance:
         except self._failed as error:
             return self._failure(error)
         request.computed_ns = perf_counter_ns()
+        if likeness is not None and request.spans is None:
+            self._bindings.note_run(likeness, request.inputs, names, arrays, self._run_options)
+        return self._plain_response(request, names, arrays)
+
+    def _answer_bound(self, request: InferRequest, bound: Bound) -> InferResponse | None:
+        """Answer by way of memory that is bound; None when that does not do for this request."""
+        request.computing_ns = perf_counter_ns()
+        try:
+            arrays = bound.run(request.inputs, self._run_options)
+        except self._failed:
+            return None
+        request.computed_ns = perf_counter_ns()
+        return self._plain_response(request, bound.names, arrays)
+
+    def _plain_response(
+        self, request: InferRequest, names: list[str], arrays: Sequence[Array]
+    ) -> InferResponse:
         datatypes = self._datatypes
         outputs = []
-        for name, array in zip(names, arrays, strict=True):
+        for index, name in enumerate(names):  # zip() is dearer
+            array = arrays[index]
             outputs.append(Tensor(name, datatypes[name], array.shape, array))
         return InferResponse(request.model, self._version, request.id, outputs)
 
@@ -174,6 +204,7 @@ def _runner(session: Any, config: ModelConfig) -> Run:
 def _bound_run(session: Any, brain: frozenset[str]) -> Run:
     """Return how to run a model with BF16 outputs, which come as values and are copied."""
     wrap = onnxruntime().OrtValue.ortvalue_from_numpy_with_onnx_type
+    run_it = bound_run(session)
 
     def run(names: list[str], feed: dict[str, Array], options: Any) -> Sequence[Array]:
         binding = session.io_binding()
@@ -184,7 +215,7 @@ def _bound_run(session: Any, brain: frozenset[str]) -> Run:
                 binding.bind_cpu_input(name, array)
         for name in names:
             binding.bind_output(name)
-        session.run_with_iobinding(binding, options)
+        run_it(binding, options)
         return [_array_of(value) for value in binding.get_outputs()]
 
     return run

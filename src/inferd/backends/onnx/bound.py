@@ -1,0 +1,142 @@
+"""Memory that stays bound: small requests that are alike run without values made for each.
+
+For every run ONNX Runtime makes its values of a dictionary of arrays, and arrays of its values:
+half of what a tiny model costs. A binding keeps values over memory of ours, into which a request's
+bytes are copied and from which its outputs are. What is alike has the same shapes, so that memory
+fits, unless the model's own shapes hang on what it computes: then ONNX Runtime refuses to write
+there, the request runs as others do, and its likeness is never bound again. The same goes for
+requests whose first run in such memory gives something else than the run before.
+
+A binding serves one run at a time: who takes one gives it back, and who finds none runs without.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from inferd.config.model import ModelConfig
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+MOST_BYTES = 4096
+"""Of inputs and outputs together; what is larger costs more to copy than to make a value of."""
+
+FIRST_RUNS = 4
+"""So many requests of a likeness run before one is bound."""
+
+MOST_LIKENESSES = 64
+
+_NEVER = -1
+_CPU = ["CPUExecutionProvider"]
+
+
+def bound_run(session: Any) -> Callable[[Any, Any], None]:
+    """Return the cheapest way to run `session` with (IOBinding, RunOptions).
+
+    The public method costs twenty times as much as what it calls; it is the fallback, should that
+    ever go.
+    """
+    run = getattr(getattr(session, "_sess", None), "run_with_iobinding", None)
+    if run is None:
+        fallback: Callable[[Any, Any], None] = session.run_with_iobinding
+        return fallback
+    return lambda binding, options: run(binding._iobinding, options)
+
+
+class Bound:
+    """One binding: `names` are its outputs."""
+
+    __slots__ = ("_binding", "_inputs", "_outputs", "_run", "names")
+
+    def __init__(
+        self, session: Any, feed: dict[str, Array], names: list[str], arrays: Sequence[Array]
+    ) -> None:
+        self.names = names
+        binding = session.io_binding()
+        self._inputs: list[memoryview] = []
+        for name, given in feed.items():
+            array = np.empty_like(given)
+            binding.bind_cpu_input(name, array)
+            self._inputs.append(memoryview(array.data).cast("B"))
+        self._outputs = [np.empty_like(array) for array in arrays]
+        for name, array in zip(names, self._outputs, strict=True):
+            memory = (array.dtype, array.shape, array.__array_interface__["data"][0])
+            binding.bind_output(name, "cpu", 0, *memory)
+        self._binding = binding
+        self._run = bound_run(session)
+
+    def run(self, tensors: list[Tensor], options: Any) -> list[Array]:
+        """Run the model on `tensors`, in the order they were bound; return copies of its outputs.
+
+        Raises ValueError for tensors that do not fit, and as the session does.
+        """
+        inputs = self._inputs
+        if len(tensors) != len(inputs):
+            msg = f"{len(inputs)} inputs are bound, there are {len(tensors)}"
+            raise ValueError(msg)
+        for index, tensor in enumerate(tensors):
+            inputs[index][:] = tensor.data
+        self._run(self._binding, options)
+        return [array.copy() for array in self._outputs]
+
+
+class Bindings:
+    """The bindings to one session, by the likeness of requests."""
+
+    def __init__(self, session: Any, config: ModelConfig) -> None:
+        self._session = session
+        datatypes = [t.datatype for t in config.input] + [t.datatype for t in config.output]
+        # Text has no memory to be bound, BF16 goes other ways, and so does what is on a GPU.
+        is_usual = DataType.BYTES not in datatypes and DataType.BF16 not in datatypes
+        self._may_bind = is_usual and session.get_providers() == _CPU
+        self._free: dict[object, Bound] = {}
+        self._runs: dict[object, int] = {}  # of those that are not bound, or _NEVER
+
+    def take(self, likeness: object) -> Bound | None:
+        """Return what is bound for requests of that likeness, for one of them; None for nothing."""
+        return self._free.pop(likeness, None)
+
+    def give_back(self, likeness: object, bound: Bound) -> None:
+        """Let the next request have `bound`."""
+        self._free[likeness] = bound
+
+    def forbid(self, likeness: object) -> None:
+        """Bind nothing for such requests any more."""
+        self._runs[likeness] = _NEVER
+
+    def note_run(
+        self,
+        likeness: object,
+        tensors: list[Tensor],
+        names: list[str],
+        arrays: Sequence[Array],
+        options: Any,
+    ) -> None:
+        """Take note that a request was run unbound, with these outputs; the next may be bound."""
+        count = self._runs.get(likeness, 0)
+        if count == _NEVER or not self._may_bind:
+            return
+        if len(self._runs) >= MOST_LIKENESSES and not count:
+            self._runs.clear()
+            self._free.clear()
+        self._runs[likeness] = count = count + 1
+        if count != FIRST_RUNS:
+            return
+        self._runs[likeness] = _NEVER
+        feed = {tensor.name: tensor.numpy() for tensor in tensors}
+        if not _is_small([*feed.values(), *arrays]):
+            return
+        try:
+            bound = Bound(self._session, feed, names, arrays)
+            again = bound.run(tensors, options)
+        except Exception:  # noqa: BLE001  the request has its answer, this was only a trial
+            return
+        if all(a.tobytes() == b.tobytes() for a, b in zip(arrays, again, strict=True)):
+            self.give_back(likeness, bound)
+
+
+def _is_small(arrays: Sequence[Array]) -> bool:
+    return 0 not in [a.nbytes for a in arrays] and sum(a.nbytes for a in arrays) <= MOST_BYTES
