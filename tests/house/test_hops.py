@@ -148,6 +148,7 @@ GRPC_HOPS = [  # of a call like one before on the same connection
 
 MOST_RUNS = 5000
 OVERRUN = "execution.Execution._note_overrun"
+UNBOUND = "bound.Bindings.note_run"
 NAMES = ("INPUT0", "INPUT1")
 VALUES = np.arange(16, dtype=np.int32).reshape(1, 16)
 
@@ -227,7 +228,8 @@ def calls_of(function):
 async def answered_inline(engine, request):
     """Ask until the model has moved onto the event loop, and its memory is bound.
 
-    Return that answer, and its calls. On a busy machine a run may take long by no fault of its own; then another one tells.
+    Return that answer, and its calls. On a busy machine a run may take long by no fault of its own;
+    then another one tells.
     """
     rules, trtis = JsonRules(True, "tokens", 2**20), Trtis(engine, "inference:0")
     routes = HttpRoutes(engine, rules, not_ready_status=400, trtis=trtis)
@@ -326,7 +328,7 @@ async def called_inline(engine):
         call = grpc_call(2 * number + 1)
         # This connection is alone: what it has read is answered at once.
         _, seen = calls_of(lambda call=call: read(call))
-        if transport.has_more.is_set() and OVERRUN not in seen and number:
+        if transport.has_more.is_set() and number and not {OVERRUN, UNBOUND} & set(seen):
             # When all who read take their turns is transport/turns.py's business.
             return transport.data, [hop for hop in seen if not hop.startswith("turns.")]
         await transport.has_more.wait()
@@ -345,4 +347,3 @@ def test_a_grpc_call_takes_these_hops_and_no_others(repository):
     written, seen = asyncio.run(go())
     assert (2 * VALUES).tobytes() in written
     assert seen == GRPC_HOPS
-UNBOUND = "bound.Bindings.note_run"
