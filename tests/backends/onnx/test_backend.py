@@ -138,6 +138,25 @@ def test_a_model_folder_with_external_data_is_served_and_followed(tmp_path):
     old.close()
 
 
+@pytest.mark.parametrize("way", ["../../weights.bin", "a link", "nowhere.bin"])
+def test_external_data_that_is_not_in_the_models_folder_is_refused_without_paths(tmp_path, way):
+    version = tmp_path / "linked" / "m" / "1"
+    (tmp_path / "real" / "m" / "1").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
+    scaled(version, 2)
+    shutil.move(version / "weights.bin", tmp_path / "real" / "weights.bin")
+    if way == "a link":
+        (version / "weights.bin").symlink_to(tmp_path / "real" / "weights.bin")
+    else:
+        model = onnx.load(version / "model.onnx", load_external_data=False)
+        model.graph.initializer[0].external_data[0].value = way
+        onnx.save(model, version / "model.onnx")
+    files = ModelFiles(version.parent, 1, version, version / "model.onnx")
+    with pytest.raises(BackendFailed, match="External data path") as caught:
+        OnnxBackend().complete(files, CONFIG)
+    assert str(tmp_path) not in caught.value.message
+
+
 def test_the_only_onnx_file_of_a_folder_is_taken_whatever_its_name(add_sub):
     folder = add_sub.version_folder / "net"
     folder.mkdir()

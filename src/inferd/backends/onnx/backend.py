@@ -88,7 +88,9 @@ def _session(
         # Without its fallback: a provider that fails is to be known, not printed and replaced.
         return onnxruntime().InferenceSession(model, options, providers=chosen, enable_fallback=0)
     except failures()[1] as error:
-        text = error_text(error).replace(f"{files.folder}/", "")
+        text = error_text(error)
+        for folder in (files.folder, files.folder.resolve()):
+            text = text.replace(f"{folder}/", "")
         msg = f"model '{config.name}': ONNX Runtime cannot load it: {text}"
         raise BackendFailed(msg) from error
 

@@ -28,7 +28,10 @@ _ONNX_BFLOAT16 = 16  # TensorProto.DataType.BFLOAT16
 _array = np.ndarray  # numpy's names are looked up slowly, for it makes some of them when asked
 
 # Its code, put before every text, and where in its source it noticed.
-_NOISE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : |\S*/onnxruntime/core/\S+:\d+ ")
+_NOISE = re.compile(
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : |\S*/onnxruntime/core/\S+:\d+ "
+    r'| resolved path: "[^"]*"( allowed directory: "[^"]*")?'
+)
 
 
 class Loaded:
@@ -173,7 +176,7 @@ def failures() -> tuple[type[Exception], tuple[type[Exception], ...]]:
 
 
 def error_text(error: Exception) -> str:
-    """Return ONNX Runtime's words in one line, without its codes and source files."""
+    """Return ONNX Runtime's words in one line, without codes, source files and others' paths."""
     return " ".join(_NOISE.sub("", str(error)).split())
 
 
