@@ -57,7 +57,7 @@ def test_a_platform_the_configuration_names_is_echoed():
     ("backend", "reported"),
     [
         ("onnxruntime", "onnx_onnxv1"),
-        ("python", "python"),
+        ("python", "inferd_python"),
         ("identity", "inferd_identity"),
         ("mine", "inferd_mine"),
     ],

@@ -19,9 +19,8 @@ class Platform(NamedTuple):
     """One format of model files.
 
     `reported` is what metadata call it, <project>_<format>; formats of our own are called
-    inferd_<backend>, and a model.py python, as Triton's clients know it. `names` are what
-    config.pbtxt may call it: none where only the backend can be named. `filename` is the file or
-    folder in a version folder, "" where none is needed.
+    inferd_<backend>. `names` are what config.pbtxt may call it: none where only the backend can
+    be named. `filename` is the file or folder in a version folder, "" where none is needed.
     """
 
     reported: str
@@ -48,7 +47,7 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("xgboost_ubj", "xgboost", "model.ubj", ("xgboost_ubj",)),
     Platform("xgboost_json", "xgboost", "xgboost.json", ("xgboost_json",)),
     Platform("lightgbm_txt", "lightgbm", "lightgbm.txt", ("lightgbm_txt",)),
-    Platform("python", "python", "model.py"),
+    Platform("inferd_python", "python", "model.py"),
     Platform("ensemble", ENSEMBLE, "", (ENSEMBLE,)),
     Platform("inferd_identity", "identity", ""),
     Platform("inferd_repeat", "repeat", ""),

@@ -212,7 +212,7 @@ def test_what_is_raised_without_a_text_is_told_by_its_type(serve):
         told = "model 'wrong' failed: AssertionError (1/model.py, line 7, in execute)"
         with pytest.raises(InferenceServerException, match=re.escape(told)):
             asked.ask("wrong", IN=np.zeros(1, np.int32))
-        assert asked.http.get_model_metadata("wrong")["platform"] == "python"
+        assert asked.http.get_model_metadata("wrong")["platform"] == "inferd_python"
 
 
 def test_finalize_is_called_before_the_process_ends(serve, models):
