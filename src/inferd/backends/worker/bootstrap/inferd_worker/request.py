@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import current
 from .error import TritonModelException, kind_of
 from .response import InferenceResponse, InferenceResponseSender, checked_parameters
-from .tensor import Tensor
+from .tensor import Tensor, read_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -110,19 +110,7 @@ class InferenceRequest:
         """Return the request that a packet describes."""
         request = cls.__new__(cls)
         request._id, inputs, request._outputs, parameters, more = document
-        tensors = request._inputs = []
-        for name, datatype, shape, offset, size in inputs:  # as read_tensor does
-            tensor = Tensor.__new__(Tensor)
-            tensor._name, tensor._datatype, tensor._offset, tensor._size = (
-                name,
-                datatype,
-                offset,
-                size,
-            )
-            tensor._shape = tuple(shape)
-            tensor._data = data if size else b""
-            tensor._array = None
-            tensors.append(tensor)
+        request._inputs = [read_tensor(described, data) for described in inputs]
         request._parameters = parameters or {}
         if more:
             request._correlation_id, request._flags, request._timeout, request._priority = more
