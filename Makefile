@@ -49,11 +49,11 @@ check: $(DEV) ## format, lint, types, floors, generated files: under ten seconds
 	$(BIN)/python tools/build_options_doc.py --check
 	$(BIN)/python tools/build_openapi.py --check
 
-test: $(DEV) ## the tests, in a minute or two (ARGS= for pytest; ARGS="-n 0": in one process)
+test: $(DEV) ## the tests, in two minutes (ARGS= for pytest; ARGS="-n 0": in one process)
 	$(BIN)/pytest tests -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
 
 test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
-	$(BIN)/pytest tests -m slow $(ARGS)
+	$(BIN)/pytest tests -m slow $(SIDE_BY_SIDE) $(ARGS)
 
 test-clients: $(DEV) ## programs of other projects: KServe, MLServer, perf_analyzer, ... (ONLY=kserve: one)
 	$(BIN)/python clients/run.py $(ONLY)

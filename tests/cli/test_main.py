@@ -72,6 +72,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inferd.cli.serve", "inferd.server.process", "numpy", "uvloop"])
 def test_an_early_interrupt_is_one_line(name):
     command = [sys.executable, "-c", INTERRUPTED.format(name=name)]

@@ -91,6 +91,7 @@ def ask_zoo(start, package):
     return ask
 
 
+@pytest.mark.slow
 def test_its_steps_have_traces_that_name_it_as_their_parent(ask_zoo, tmp_path):
     ask_zoo(f"--trace-config=triton,file={tmp_path}/traces")
     found = json.loads((tmp_path / "traces").read_text())
@@ -107,6 +108,7 @@ def test_its_steps_have_traces_that_name_it_as_their_parent(ask_zoo, tmp_path):
         assert times[step["id"], name] <= times[whole["id"], name]
 
 
+@pytest.mark.slow
 def test_its_steps_have_spans_within_its_own(ask_zoo, collector):
     ask_zoo(
         "--trace-config=mode=opentelemetry", f"--trace-config=opentelemetry,url={collector.url}"

@@ -23,6 +23,7 @@ def scrape(server):
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [tritonclient.http, tritonclient.grpc])
 def test_a_request_moves_the_counters_of_its_model(server, module):
     address = server.http if module is tritonclient.http else server.grpc

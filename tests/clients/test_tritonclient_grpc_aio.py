@@ -76,6 +76,7 @@ def test_each_datatype_comes_back_bit_for_bit(with_client, same, sample):
     with_client(scenario)
 
 
+@pytest.mark.slow
 def test_all_arguments_are_accepted(with_client):
     array = np.arange(300_000, dtype=np.float32).reshape(60, 5000)
 

@@ -339,6 +339,7 @@ def test_asyncio_messages_of_all_sizes_come_back(server, size):
     with_aio(server, talk)
 
 
+@pytest.mark.slow
 def test_asyncio_calls_run_at_once(server):
     async def talk(channel):
         call = channel.unary_unary(path("Echo"))

@@ -204,6 +204,7 @@ def test_codings_work_over_http_2(one, program, tmp_path):
     assert said == "2 200" and json.loads(body)["outputs"][0]["data"] == values
 
 
+@pytest.mark.slow
 def test_too_large_a_body_is_413_over_both(start, program, tmp_path):
     port = free_port()
     flags = [f"--http-port={port}", f"--grpc-port={port}", "--grpc-transport=own"]

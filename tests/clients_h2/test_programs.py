@@ -46,6 +46,7 @@ def test_h2load_gets_every_answer(program, own, body, connections, streams):
     assert "status codes: 4000 2xx" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [10, 16, 24, 30])
 def test_h2load_gets_large_answers_through_windows_of_any_size(program, own, body, bits):
     service_pb2 = pytest.importorskip("tritonclient.grpc.service_pb2")
@@ -68,6 +69,7 @@ def test_nghttp_gets_its_answer(program, own, body):
     assert "GOAWAY frame" not in said.replace("send GOAWAY", ""), said
 
 
+@pytest.mark.slow
 def test_nghttp_pads_and_sends_trailers(program, start, body):
     flags = ["--http-port=0", "--grpc-port=0", "--grpc-max-metadata-bytes=65536"]
     with start(*flags, "--grpc-transport=own") as server:

@@ -171,6 +171,7 @@ def test_a_decoupled_model_may_answer_with_nothing_but_the_end(client):
     assert result.get_response().parameters["triton_final_response"].bool_param
 
 
+@pytest.mark.slow
 def test_a_stream_is_left_in_the_middle(client):
     done = queue.SimpleQueue()
     client.start_stream(lambda result, error: done.put((result, error)))

@@ -178,6 +178,7 @@ LEAVES = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     document=st.recursive(
@@ -313,6 +314,7 @@ VALUES += [
 ]
 
 
+@pytest.mark.slow
 def test_no_value_of_any_field_makes_protobuf_speak_for_us(config_fields):
     for field, way in config_fields:
         for value in VALUES:

@@ -221,6 +221,7 @@ async def test_a_file_that_changed_too_loads_the_model_anew(stage):
 POLICY = "host_policy: 'other'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "dynamic_batching {}", "sequence_batching {}"])
 @pytest.mark.parametrize("backend", ["theirs", "unbounded"])
 @run

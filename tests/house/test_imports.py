@@ -33,6 +33,7 @@ def test_help_loads_nothing_heavy(words):
     assert foreign(RUN.format(["inferd", *words])) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["core.interfaces", "tensor.tensor", "engine.engine"])
 def test_the_floors_below_the_frameworks_need_numpy_and_msgspec_at_most(module):
     allowed = {"numpy", "msgspec", "typing_extensions"}  # msgspec takes the last where it is

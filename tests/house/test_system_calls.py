@@ -5,6 +5,8 @@ import socket
 import sys
 import threading
 
+import pytest
+
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
 from inferd.core.request import InferResponse
@@ -53,6 +55,7 @@ def client(port, answers, warm):
             answers.append(connection.recv(65536))
 
 
+@pytest.mark.slow
 def test_no_request_asks_for_the_event_loop():
     """In Python 3.11 that is getpid(), and each system call makes the code after it slow."""
     answers, asked, warm = [], [], threading.Event()

@@ -31,6 +31,7 @@ def found(texts, pattern, folder=""):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_no_file_has(texts, what):
     assert found(texts, FORBIDDEN[what]) == []
@@ -41,6 +42,7 @@ def test_no_file_has(texts, what):
 PROGRAMS = ("tests/conftest.py", "tests/clients_h2/conftest.py", "tests/clients_h2/test_node.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FORBIDDEN_IN_TESTS)
 def test_no_unit_test_has(texts, what):
     places = found(texts, FORBIDDEN_IN_TESTS[what], "tests/")
@@ -62,6 +64,7 @@ def test_the_patterns_find_what_they_are_for(what, line):
     assert re.search((FORBIDDEN | FORBIDDEN_IN_TESTS)[what], line)
 
 
+@pytest.mark.slow
 def test_every_module_says_in_one_sentence_what_it_owns(texts):
     wrong = []
     for path, text in texts.items():

@@ -307,6 +307,7 @@ def test_the_largest_message_is_taken(connect, small):
     assert len(peer.answer(1, credit=True).body) > 99_000
 
 
+@pytest.mark.slow
 @point(
     "gRPC compression", "MUST", "what inflates to more than the server takes: RESOURCE_EXHAUSTED"
 )
@@ -364,6 +365,7 @@ def test_a_message_that_does_not_inflate_is_an_error(peer, body):
     peer.expect_alive()
 
 
+@pytest.mark.slow
 @point("gRPC compression", "MUST", "answers are not compressed for a client that accepts no coding")
 def test_answers_are_plain_for_a_client_that_accepts_nothing(connect, start):
     with start("--grpc-infer-response-compression-level=high") as compressing:

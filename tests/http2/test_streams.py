@@ -401,6 +401,7 @@ def test_a_push_promise_is_a_protocol_error(peer, stream):
     peer.expect_goaway(Error.PROTOCOL_ERROR)
 
 
+@pytest.mark.slow
 @point("RFC 9113 §5.1", "MUST", "streams are answered as they finish, not in the order they came")
 def test_streams_are_answered_as_they_finish(peer):
     peer.send(call(1, INFER, infer(1, "slow")), call(3, CHECK), call(5, REFLECT))

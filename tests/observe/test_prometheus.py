@@ -265,6 +265,7 @@ def test_models_on_a_gpu_have_its_name():
     assert [sample.labels.get("gpu_uuid") for sample in found.samples] == ["GPU-7", None]
 
 
+@pytest.mark.slow
 def test_many_models_are_told_of_in_pieces_each_metric_together():
     models = [observed(f"m{number}", str(v)) for number in range(30) for v in (1, 2)]
     pieces = list(exposition(models, ALL))

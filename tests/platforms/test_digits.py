@@ -62,6 +62,7 @@ def test_metadata_name_a_platform_and_the_tensors(digits_server, digits_model):
     ]
 
 
+@pytest.mark.slow
 def test_requests_at_once_share_a_batch(digits_server, digits_model, digits):
     images = digits.images()
     url = f"127.0.0.1:{digits_server.http_port}"

@@ -101,6 +101,7 @@ def test_what_is_gone_there_is_gone_here(repositories, bucket):
     assert not a.folder.exists()
 
 
+@pytest.mark.slow
 def test_a_watch_sees_changes_as_in_a_folder(repositories, bucket):
     watch = Watch(repositories)
     assert watch.look() == ["a", "b"]
@@ -122,6 +123,7 @@ def test_a_cloud_that_does_not_answer_changes_nothing(repositories, bucket):
     assert watch.look() == []
 
 
+@pytest.mark.slow
 def test_one_object_that_cannot_be_had_is_its_models_error_alone(repositories, bucket):
     bucket.refused.add("models/a/2/model.onnx")
     a, b = repositories.find_all()
@@ -148,6 +150,7 @@ def test_an_object_that_changes_while_it_is_fetched_is_not_taken(repositories, b
     assert content(repositories.find("b")) == b"changed"
 
 
+@pytest.mark.slow
 def test_an_empty_object_in_a_folders_place_is_that_folder(repositories, bucket):
     for name in ("models/e/", "models/e/1/", "models/b/1/"):
         bucket.put(name, b"")
@@ -202,6 +205,7 @@ def test_azure_is_read_the_same_way(make_bucket, monkeypatch):
     assert [content(a), content(b)] == [b"second", b"b's"]
 
 
+@pytest.mark.slow
 def test_a_server_serves_what_lies_in_a_cloud_and_loads_what_clients_ask_for(bucket):
     tensor = '{ name: "x" data_type: TYPE_FP32 dims: 2 }'
     config = f'backend: "identity" input {tensor} output {tensor}'

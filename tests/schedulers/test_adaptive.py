@@ -232,6 +232,7 @@ def constant(us):
     return lambda size: us
 
 
+@pytest.mark.slow
 def test_a_model_whose_time_grows_with_the_batch_answers_as_fast_as_one_by_one():
     own = World(linear(4000), clients=8).run(4000)
     usual = World(linear(4000), clients=8, pace=alone()).run(4000)
@@ -244,6 +245,7 @@ def test_a_model_whose_time_grows_with_the_batch_runs_requests_one_by_one_unless
     assert statistics.mean(often.sizes) < 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instances", [1, 2])
 def test_a_model_that_takes_as_long_for_many_gets_full_batches(instances):
     own = World(constant(4000), clients=16, instances=instances).run(1000)
@@ -255,6 +257,7 @@ def test_a_model_that_takes_as_long_for_many_gets_full_batches(instances):
     assert statistics.mean(own.sizes) > 0.8 * 16 / instances
 
 
+@pytest.mark.slow
 def test_a_small_gain_is_taken_when_more_wait_than_one_batch_takes():
     def takes_us(size):
         return 800 + 7900 * size if size <= 4 else 8100 * size
@@ -280,6 +283,7 @@ def test_clients_that_could_each_have_an_instance_wait_for_nobody():
     assert set(own.sizes) == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("takes_us", [linear(4000), constant(4000), constant(200), constant(5)])
 @pytest.mark.parametrize("inline_us", [0, 1000])
 def test_a_lone_client_is_served_as_if_nothing_were_batched(takes_us, inline_us):
@@ -288,6 +292,7 @@ def test_a_lone_client_is_served_as_if_nothing_were_batched(takes_us, inline_us)
     assert [ms for _, ms in own.latencies[0]] == [ms for _, ms in usual.latencies[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("takes_us", [constant(4000), lambda size: 2000 + 500 * size])
 def test_who_stays_when_the_crowd_has_gone_soon_waits_for_nobody(takes_us):
     class Leaving(World):
@@ -300,6 +305,7 @@ def test_who_stays_when_the_crowd_has_gone_soon_waits_for_nobody(takes_us):
     assert max(after) < 1.06 * takes_us(1) / 1000
 
 
+@pytest.mark.slow
 def test_a_crowd_that_comes_later_is_batched_then():
     class Coming(World):
         async def _ask(self, scheduler, number, until_ms):
@@ -311,12 +317,14 @@ def test_a_crowd_that_comes_later_is_batched_then():
     assert statistics.mean(own.sizes) > 12
 
 
+@pytest.mark.slow
 def test_a_quick_model_that_gains_is_batched_on_the_event_loop():
     own = World(constant(80), clients=16, inline_us=1000, returns_us=50).run(100)
     usual = World(constant(80), clients=16, inline_us=1000, returns_us=50, pace=alone()).run(100)
     assert own.per_s > 3 * usual.per_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("takes_us", "milliseconds"), [(constant(5), 60), (linear(80), 400)])
 def test_a_quick_model_that_does_not_gain_runs_each_request_at_once(takes_us, milliseconds):
     own = World(takes_us, clients=16, inline_us=10_000, returns_us=50).run(milliseconds)

@@ -390,6 +390,7 @@ def test_closing_closes_the_instance():
     assert doubler.is_closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("inputs", [(FIXED,), (FIXED, RAGGED)])

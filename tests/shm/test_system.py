@@ -136,6 +136,7 @@ def test_a_server_without_files_left_says_so(shared):
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.slow
 def test_a_region_there_are_no_addresses_for_leaves_nothing_behind(shared):
     gc.collect()  # what earlier tests left
     given = shared()
@@ -223,6 +224,7 @@ def test_a_closed_region_stays_mapped_for_who_uses_it(shared):
         made.span(0, 4)
 
 
+@pytest.mark.slow
 def test_the_last_use_unmaps_forgets_and_closes(shared):
     gc.collect()  # what earlier tests left
     given = shared()

@@ -85,6 +85,7 @@ def test_nan_comes_last():
     assert texts(row([nan, inf, 1]), 2)[1] == ["inf:1", "1.000000:2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("datatype", CLASSIFIABLE)
 @given(data=st.data(), top_k=st.integers(1, 40))
 def test_the_greatest_are_those_a_plain_sort_finds(datatype, data, top_k):

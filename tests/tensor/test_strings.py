@@ -21,6 +21,7 @@ READERS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=40)))
 def test_elements_survive_the_round_trip(elements):
     data = encode_strings(elements, "x")

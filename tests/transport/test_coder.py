@@ -63,6 +63,7 @@ async def test_only_so_many_wait(monkeypatch):
     assert gzip.decompress(await first) == LARGE
 
 
+@pytest.mark.slow
 async def test_nothing_is_kept_of_a_body_that_was_coded_or_given_up():
     coder = Coder(1 << 20)
     bodies = [Body(gzip.compress(LARGE, 0)) for _ in range(3)]

@@ -445,6 +445,7 @@ async def test_what_is_not_raised_on_purpose_is_logged_and_stays_here(caplog):
     assert "ZeroDivisionError: secret" in caplog.text
 
 
+@pytest.mark.slow
 @in_loop
 async def test_the_message_of_a_refused_call_is_not_kept():
     def is_kept():

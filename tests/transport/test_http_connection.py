@@ -515,6 +515,7 @@ async def test_bad_chunks_are_refused(serving, framing, status):
         assert await client.rest() == b""
 
 
+@pytest.mark.slow
 async def test_a_body_in_too_many_chunks_is_refused(serving):
     async with serving() as site:
         client = await site.connect()
@@ -687,6 +688,7 @@ async def test_a_client_that_never_reads_is_cut_and_memory_is_bounded(serving, b
         assert await site.server.drain(30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["answered", "failed", "left"])
 async def test_a_body_is_freed_without_the_garbage_collector(serving, binary, ends):
     bodies = []

@@ -129,6 +129,7 @@ async def test_json_is_answered_with_json(serving, infer, version):
         assert "inference-header-content-length" not in answer.headers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 100_000])
 async def test_json_that_needs_a_slower_reader_is_read(serving, post, count):
     data = b"1.5," * (count - 2) + b"NaN,-Infinity"

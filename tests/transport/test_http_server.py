@@ -98,6 +98,7 @@ async def test_draining_gives_up_in_time(serving, infer):
         assert await client.rest() == b""
 
 
+@pytest.mark.slow
 async def test_a_large_answer_is_written_out_before_its_connection_closes(serving, binary):
     data = bytes(5_000_000)
     async with serving() as site:

@@ -81,6 +81,7 @@ async def test_a_thread_whose_caller_has_gone_still_counts():
     assert gate.most == 1
 
 
+@pytest.mark.slow
 async def test_who_leaves_while_waiting_leaves_nothing_behind():
     lane, gate, big = Lane("test"), Gate(), Big()
     first = asyncio.ensure_future(lane.run(gate, 1))

@@ -325,6 +325,7 @@ def test_who_opens_no_window_for_long_is_reset():
     run(test, grpc_write_timeout_secs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [(), ((b"content-length", b"100"),)])
 def test_a_body_that_stops_coming_is_408(length):
     async def test(client, port, held):

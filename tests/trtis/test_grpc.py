@@ -537,6 +537,7 @@ def stream(client, messages):
     return run
 
 
+@pytest.mark.slow
 def test_a_thousand_requests_keep_their_order_and_ids(stream):
     models = ("flat", "last", "none", "simple")
     asked = []

@@ -92,6 +92,7 @@ def test_never_more_than_the_limit_is_inflated(level):
         inflate(body, b"gzip", len(LARGE) - 1)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_inflated():
     bomb = gzip.compress(bytes(1 << 26))
     tracemalloc.start()

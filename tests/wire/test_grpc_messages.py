@@ -127,6 +127,7 @@ def test_messages_are_found_however_they_are_cut(messages, cuts):
 LARGE = st.lists(st.integers(0, 200).map(lambda size: bytes(range(200))[:size] * 700), max_size=3)
 
 
+@pytest.mark.slow
 @given(CHUNKS | LARGE, st.integers(1, 50) | st.just(3000), st.integers(0, 20))
 def test_pieces_of_one_length_are_read_as_each_by_itself(messages, length, between):
     data = b"".join(map(message, messages))

@@ -423,6 +423,7 @@ def outcome(sent, cuts):
     return frames, events
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(FRAMES, max_size=12), st.lists(st.integers(0, 10**4), max_size=6))
 def test_any_frames_in_any_pieces_end_the_same_way(frames, cuts):
@@ -430,6 +431,7 @@ def test_any_frames_in_any_pieces_end_the_same_way(frames, cuts):
     assert outcome(sent, cuts) == outcome(sent, [])
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MUTATIONS, st.lists(st.integers(0, 10**4), max_size=6))
 def test_a_spoilt_conversation_in_any_pieces_ends_the_same_way(mutations, cuts):

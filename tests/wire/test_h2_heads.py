@@ -89,6 +89,7 @@ def test_what_is_malformed_stays_so_beside_a_base():
     assert not isinstance(client.send((b"id", b"1"), (b"te", b"trailers")), MalformedRequest)
 
 
+@pytest.mark.slow
 def test_what_is_remembered_is_limited():
     """A megabyte of heads of which no two are alike; Python's objects are a few times as large."""
     blocks = HeaderBlocks(16384)

@@ -101,6 +101,7 @@ def test_what_we_encode_is_read_without_a_table(fields):
     assert HeaderDecoder(10**6).decode(encode_fields(fields))[0] == fields
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.tuples(NAMES, VALUES), max_size=5), max_size=6))
 def test_blocks_of_the_library_are_read(lists):
     encoder, decoder = hpack.Encoder(), HeaderDecoder(10**6)
@@ -144,6 +145,7 @@ STEPS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, max_size=8))
 def test_the_table_is_the_library_s_through_insertions_evictions_and_sizes(steps):
     encoder, pair = hpack.Encoder(), Pair()

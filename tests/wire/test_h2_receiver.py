@@ -186,6 +186,7 @@ FRAMES = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(FRAMES, max_size=30), st.integers(1, 200))
 def test_taken_together_or_not_frames_mean_the_same(frames, size):

@@ -584,6 +584,7 @@ def test_one_overflow_among_many_is_found_by_every_reader(datatype, value):
     assert datatype in refusal(datatype, data, b"[10000]")
 
 
+@pytest.mark.slow
 def test_far_more_elements_than_declared_are_counted():
     data = "[" + "1," * 999_999 + "1]"
     assert "10 elements, but 'data' holds 1000000" in outcome(body_of("INT32", data, b"[10]"))

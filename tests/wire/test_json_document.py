@@ -381,6 +381,7 @@ def test_nesting_as_deep_as_the_stack_allows_is_no_failure():
         assert refused in ("", "the request body is nested too deeply")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [rb"\"", rb"\\", b'"', b"a", rb"\u0041", b'"a', rb'\"a"'])
 @pytest.mark.parametrize("end", [b" Inf", b'" Inf', b"Inf,", b""])
 def test_no_text_makes_the_search_for_inf_slow(unit, end):

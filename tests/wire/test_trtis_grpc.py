@@ -62,6 +62,7 @@ messages = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(messages, min_size=1, max_size=8))
 def test_any_row_of_messages_is_read_as_protobuf_reads_each(row):
     for data in [*row, *row, *row]:

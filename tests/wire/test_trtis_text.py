@@ -85,6 +85,7 @@ headers = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(headers)
 def test_what_we_write_both_readers_read(header):
     text = encode_request_header(header)
@@ -242,6 +243,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_text_takes_long(text):
     # What looked at it again and again would not end before the time of a test is over.

@@ -445,6 +445,7 @@ def test_random_bytes_raise_nothing_but_our_errors(data):
     only_inferd_errors(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_damaged_messages_raise_nothing_but_our_errors(data):

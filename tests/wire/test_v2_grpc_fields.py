@@ -51,6 +51,7 @@ def test_other_lengths_of_the_same_sum_do_not_fit():
     assert layout(message("abc", [b"1"])).cut(message("ab", [b"12"])) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.sampled_from(SEEDS), st.data())
 def test_what_fits_is_cut_as_if_nothing_were_known(seed, data):

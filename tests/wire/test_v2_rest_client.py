@@ -99,6 +99,7 @@ def test_a_request_survives_the_way_to_the_server(data, binary):
     assert got == request
 
 
+@pytest.mark.slow
 @given(st.data(), st.booleans())
 @settings(deadline=None, max_examples=150)
 def test_an_answer_survives_the_way_to_the_client(data, binary):

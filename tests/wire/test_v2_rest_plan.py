@@ -258,6 +258,7 @@ def requests(draw):
     return text, b"".join(tail for _, tail in parts)
 
 
+@pytest.mark.slow
 @given(requests(), st.data())
 def test_whatever_is_changed_in_a_known_text_it_means_what_reading_tells(request, data):
     text, tail = request

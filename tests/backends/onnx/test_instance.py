@@ -353,6 +353,7 @@ def test_one_session_runs_in_several_threads(add_sub):
         assert list(pool.map(sums, range(8))) == [{value + 1} for value in range(8)]
 
 
+@pytest.mark.slow
 def test_a_closed_instance_lets_its_session_go(add_sub):
     instance = opened(add_sub)
     session = weakref.ref(instance._loaded.session)

@@ -21,6 +21,7 @@ SLOW_COUNT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", ["http", "grpc"])
 def test_a_model_adds_and_subtracts_in_a_process_of_its_own(serve, over):
     with serve(addsub=(ADD_SUB, ADD_SUB_CONFIG)) as asked:
@@ -35,6 +36,7 @@ def test_a_model_adds_and_subtracts_in_a_process_of_its_own(serve, over):
         assert 0 < row.inference_stats.compute_infer.ns < row.inference_stats.success.ns
 
 
+@pytest.mark.slow
 def test_the_process_is_another_one_and_goes_when_the_server_stops(serve):
     source = """
         import os
@@ -50,6 +52,7 @@ def test_the_process_is_another_one_and_goes_when_the_server_stops(serve):
     assert not os.path.exists(f"/proc/{pid}")
 
 
+@pytest.mark.slow
 def test_requests_that_come_together_are_executed_together(serve):
     config = BATCHING + ONE_CONFIG
     with serve(count=(SLOW_COUNT, config)) as asked:

@@ -37,6 +37,7 @@ def is_there(pid):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retry_count", [0, 3])
 def test_an_unload_ends_a_worker_whose_initialize_hangs(models, hangs, eventually, retry_count):
     source, file = hangs
@@ -61,6 +62,7 @@ def test_an_unload_ends_a_worker_whose_initialize_hangs(models, hangs, eventuall
         assert row.state.value == "UNAVAILABLE"
 
 
+@pytest.mark.slow
 def test_the_servers_end_ends_a_worker_whose_initialize_hangs(models, hangs, eventually):
     source, file = hangs
     with running(models(m=source), model_control_mode="explicit", exit_timeout_secs=1) as asked:
@@ -78,6 +80,7 @@ def test_the_servers_end_ends_a_worker_whose_initialize_hangs(models, hangs, eve
     eventually(lambda: not is_there(pid))
 
 
+@pytest.mark.slow
 def test_what_a_model_has_started_in_a_session_of_its_own_ends_with_it(serve, eventually):
     source = """
         import os, subprocess, sys

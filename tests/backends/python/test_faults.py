@@ -71,6 +71,7 @@ LOADS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LOADS)
 def test_a_model_that_cannot_be_loaded_says_why(serve, what):
     source, expected = LOADS[what]
@@ -96,6 +97,7 @@ def test_an_initialize_that_hangs_is_given_up(serve):
         assert "its worker process was not ready within 1 s" in reason_of(asked, "hangs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["load", "unload"])
 def test_an_initialize_cannot_change_the_model_it_belongs_to(serve, verb):
     source = f"""
@@ -171,6 +173,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ANSWERS)
 def test_an_execute_that_gives_no_answer_is_told_to_the_client(serve, what):
     expression, expected = ANSWERS[what]
@@ -182,6 +185,7 @@ def test_an_execute_that_gives_no_answer_is_told_to_the_client(serve, what):
             assert "/tmp" not in told
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_only_its_own_request(serve, eventually):
     with serve(victim=PID, other=PID) as asked:
         [pid] = asked.ask("victim", "grpc", IN=ZERO)["OUT"]
@@ -208,6 +212,7 @@ def is_executing(pid):
         return "futex" in file.read()
 
 
+@pytest.mark.slow
 def test_requests_that_come_while_a_worker_starts_again_wait_for_it(serve, eventually):
     with serve(victim=PID) as asked:
         for _ in range(3):
@@ -232,6 +237,7 @@ def test_a_worker_with_a_rate_limiter_is_started_again_too(serve, eventually):
         assert eventually(another) != [pid]
 
 
+@pytest.mark.slow
 def test_a_lost_request_runs_once_more_where_the_model_allows_it(serve):
     source = """
         import os, pathlib
@@ -324,6 +330,7 @@ def test_what_a_model_prints_and_logs_is_in_the_log_with_its_name(serve, caplog,
     assert max(len(message) for _, message in said) < 9000
 
 
+@pytest.mark.slow
 def test_a_model_may_fork_and_start_threads_and_leaves_none_behind(serve, eventually):
     source = """
         import os, threading
@@ -369,6 +376,7 @@ ODD_PACKETS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ODD_PACKETS)
 def test_a_worker_that_says_what_it_must_not_harms_itself_alone(serve, caplog, what):
     kind, document, is_answered = ODD_PACKETS[what]
@@ -433,6 +441,7 @@ def test_an_output_of_a_name_that_json_cannot_say_costs_no_worker(serve, caplog)
         assert "gave output '?', which its configuration does not have" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", SAYINGS)
 def test_what_json_cannot_say_costs_no_worker(serve, what):
     statement, expected = SAYINGS[what]
@@ -446,6 +455,7 @@ def test_what_json_cannot_say_costs_no_worker(serve, what):
         assert expected in refused(asked, "odd", "http")
 
 
+@pytest.mark.slow
 def test_a_text_that_cannot_be_sent_is_told_to_who_waits_for_the_last_answer(serve):
     source = """
         class TritonPythonModel:
@@ -458,6 +468,7 @@ def test_a_text_that_cannot_be_sent_is_told_to_who_waits_for_the_last_answer(ser
         assert "tensor 'OUT' cannot be sent: UnicodeEncodeError" in refused(asked, "odd")
 
 
+@pytest.mark.slow
 def test_a_metric_takes_no_number_that_is_none(serve):
     source = """
         class TritonPythonModel:
@@ -472,6 +483,7 @@ def test_a_metric_takes_no_number_that_is_none(serve):
         assert "a metric cannot set inf, which is no finite number" in refused(asked, "odd")
 
 
+@pytest.mark.slow
 def test_a_worker_inherits_no_socket_of_the_server(serve):
     source = """
         import os
@@ -488,6 +500,7 @@ def test_a_worker_inherits_no_socket_of_the_server(serve):
         assert asked.ask("two", "grpc", IN=ZERO)["OUT"].tolist() == [1]
 
 
+@pytest.mark.slow
 def test_what_finds_no_room_in_the_shared_memory_is_refused(serve):
     source = """
         class TritonPythonModel:

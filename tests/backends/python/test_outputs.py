@@ -29,6 +29,7 @@ output { name: "D" data_type: TYPE_FP32 dims: 1 }
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", ["http", "grpc"])
 @pytest.mark.parametrize("outputs", [None, ["A", "B", "C", "D"], ["D", "C", "B", "A"]])
 def test_outputs_may_be_other_ones_than_the_configuration_says(serve, over, outputs):
@@ -40,6 +41,7 @@ def test_outputs_may_be_other_ones_than_the_configuration_says(serve, over, outp
         assert got["B"].tolist() == b"text"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("inner", "given"), [("A", (np.int32, (2, 1))), ("D", (np.float64, (1,))), ("C", None)]
 )

@@ -155,6 +155,7 @@ def test_a_place_that_is_none_is_refused(serve):
         assert expected in reason_of(asked, "m")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -250,6 +251,7 @@ def test_a_thread_that_finds_no_descriptors_takes_none():
     assert done.stdout.splitlines() == [refused] * 3 + ["True"], done.stderr
 
 
+@pytest.mark.slow
 def test_loads_and_unloads_leave_no_descriptors_and_call_finalize(models, tmp_path, eventually):
     source = f"""
         class TritonPythonModel:

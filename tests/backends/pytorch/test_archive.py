@@ -205,6 +205,7 @@ def test_a_list_of_weights_that_is_none_is_refused(tmp_path, content):
     assert message.endswith(f"its member '{name}' has no table 'config'")
 
 
+@pytest.mark.slow
 def test_sizes_that_the_file_does_not_hold_are_refused(tmp_path):
     bomb = SCRIPT | {"data/0": bytes(65 << 20)}
     file = archive(tmp_path, bomb, compress=zipfile.ZIP_DEFLATED)

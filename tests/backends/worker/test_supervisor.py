@@ -40,6 +40,7 @@ def test_a_start_that_fails_says_why_and_ends_the_process(scene, said, expected)
     assert one.process.is_closed
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_while_it_starts_is_told(scene):
     one = scene(None)
 

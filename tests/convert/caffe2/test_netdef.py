@@ -67,6 +67,7 @@ def test_an_empty_net_is_one():
     assert read_net(b"", "n").operators == []
 
 
+@pytest.mark.slow
 def test_a_net_of_more_operators_than_any_has_is_refused():
     with pytest.raises(InvalidConfig, match="more than 100000"):
         read_net(b"\x12\x00" * (MAX_OPERATORS + 1), "n")

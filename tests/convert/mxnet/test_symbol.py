@@ -56,6 +56,7 @@ def test_hostile_symbols_are_refused_by_their_place(data, reason):
         read_symbol(data, "s")
 
 
+@pytest.mark.slow
 def test_a_symbol_of_more_nodes_than_any_has_is_refused():
     one = b'{"op":"null","name":"x"}'
     many = b",".join([one] * (MAX_NODES + 1))
