@@ -229,7 +229,8 @@ def test_messages_of_all_calls_are_limited(connect, start):
                 hoarder.send(headers(stream, block(request(INFER))))
                 send_message(hoarder, stream, part, end=False)
             assert hoarder.answer(99).status == 14
-            assert server.resident_bytes - before < 60_000_000
+            # What is held, and what was freed, of which 64 MB are kept.
+            assert server.resident_bytes - before < 90_000_000
             hoarder.close()
             assert server.wait_for(lambda: server.socket_count == sockets)
             # There is room again for a large message.
