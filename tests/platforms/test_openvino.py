@@ -142,7 +142,9 @@ def test_contradictions_and_devices_are_told(tmp_path):
         BACKEND.complete(found, config("x", "y", datatype=DataType.INT32))
     with pytest.raises(InvalidConfig, match="parameter NUM_STREAMS is 'many'"):
         opened(found, config("x", "y", parameters={"NUM_STREAMS": "many"}))
-    with pytest.raises(InvalidConfig, match="INFERENCE_NUM_THREADS is '1', expected 2 to 1024"):
+    with pytest.raises(
+        InvalidConfig, match="INFERENCE_NUM_THREADS is '1', expected a whole number from 2 to 1024"
+    ):
         opened(found, config("x", "y", parameters={"INFERENCE_NUM_THREADS": "1"}))
     with pytest.raises(Unsupported, match="on the CPU only"):
         BACKEND.open(found, config("x", "y"), Placement("m_0", gpu=True))

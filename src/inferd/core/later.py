@@ -81,9 +81,10 @@ class Paused:
             waits_for = self.running.throw(asyncio.CancelledError())
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody waits for it any more
             return
-        ending = _end(self.running, waits_for)
+        ending = resumed(self.running, waits_for)
         asyncio.get_running_loop().create_task(ending)
 
 
-async def _end(running: Coroutine[Any, Any, Any], waits_for: Any) -> None:
-    await resume(running, waits_for)
+async def resumed(running: Coroutine[Any, Any, T], waits_for: Any) -> T:
+    """Go on as `resume` does, in a task: from Python 3.12 on that takes nothing but a coroutine."""
+    return await resume(running, waits_for)

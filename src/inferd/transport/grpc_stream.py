@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate
 from time import monotonic_ns
 from typing import Any
 
@@ -301,8 +302,12 @@ class InferStream:
         """End whatever is still under way: the stream has ended, or its client has gone."""
         loop = asyncio.get_running_loop()
         for task in self._tasks:
-            # Not at once: a task that has never run would not tell the request it took over.
-            loop.call_soon(task.cancel)
+            if (
+                getcoroutinestate(task.get_coro()) == CORO_CREATED
+            ):  # it tells no request it took over
+                loop.call_soon(task.cancel)
+            else:
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for asked in list(self._asked):
             if asked.trace is not None and not asked.trace.error:

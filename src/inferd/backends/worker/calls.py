@@ -33,7 +33,7 @@ from inferd.backends.worker.message import (
     tensors_of,
 )
 from inferd.core.interfaces import Surroundings
-from inferd.core.later import Later, Paused, resume
+from inferd.core.later import Later, Paused, resumed
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import (
@@ -153,7 +153,7 @@ class WorkerCalls:
         if type(waits_for) is Later:
             self._running[number] = Paused(job, waits_for, partial(self._go_on, number)), None
         else:
-            self._go_on_in_task(number, resume(job, waits_for), None)
+            self._go_on_in_task(number, resumed(job, waits_for), None)
 
     def _go_on(self, number: int) -> None:
         """Go on with a call: what it has waited for is there."""
