@@ -15,7 +15,7 @@ from contextlib import aclosing
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from time import monotonic_ns
-from typing import Any
+from typing import Any, cast
 
 from inferd.core.later import resume
 from inferd.core.request import InferRequest, InferResponse
@@ -302,9 +302,8 @@ class InferStream:
         """End whatever is still under way: the stream has ended, or its client has gone."""
         loop = asyncio.get_running_loop()
         for task in self._tasks:
-            if (
-                getcoroutinestate(task.get_coro()) == CORO_CREATED
-            ):  # it tells no request it took over
+            coroutine = cast("Coroutine[Any, Any, None]", task.get_coro())
+            if getcoroutinestate(coroutine) == CORO_CREATED:  # it would not tell what it took over
                 loop.call_soon(task.cancel)
             else:
                 task.cancel()
