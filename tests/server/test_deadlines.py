@@ -87,9 +87,9 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def busy(self, model):
-        """Have the one instance of a model hang meanwhile."""
+        """Have the one instance of a model hang meanwhile, with all it needs."""
         first = asyncio.ensure_future(self.call(model, **sequence(model, 1)))
-        await until(lambda: self.count(model)[0])
+        await until(lambda: self.count(model) == (1, 0))
         try:
             yield
         finally:
