@@ -213,13 +213,12 @@ class Worker:
         elif kind == packet.CREDIT:
             for number, count in document[1]:
                 if (one := self._open(number)) is not None:
-                    one.room += count
+                    one.granted += count
 
     def _cancel(self, numbers: list[int]) -> None:
         for number in numbers:
             if (one := self._open(number)) is not None:
                 one.is_cancelled = True
-                one.room = WINDOW
             elif self._inbox:
                 self._cancelled.add(number)
 
@@ -422,15 +421,15 @@ class Worker:
 
     def send_answer(self, one: Open, response: Any, *, is_final: bool) -> None:
         """Send one answer, when there is room for it. See Open.send."""
-        if is_final:
-            self._opens.pop(one.number, None)
         payload = Payload()
         answer = self._answer(one, response, payload, is_final=is_final)
         share = answer[5]
         if self.is_decoupled:
-            if one.room < share and not one.is_cancelled:
-                self.line.wait(lambda: one.room >= share or one.is_cancelled)
-            one.room -= share
+            spent = one.spent = one.spent + share
+            if one.granted < spent and not one.is_cancelled:
+                self.line.wait(lambda: one.granted >= spent or one.is_cancelled)
+        if is_final:  # not before: who waits has to hear of room, and that nobody wants it
+            self._opens.pop(one.number, None)
         try:
             self.line.send(packet.ANSWER, [[answer]], payload)
         except ArenaFull as error:
