@@ -330,6 +330,11 @@ def test_execute_may_be_a_coroutine(asked, over):
     assert asked.ask("coroutine", over, IN=NUMBERS)["OUT"].tolist() == [2, 3, 4]
 
 
+def test_execute_may_be_a_function_around_a_coroutine(asked, over):
+    for _ in range(2):
+        assert asked.ask("wrapped", over, IN=NUMBERS)["OUT"].tolist() == [2, 3, 4]
+
+
 def test_a_model_has_metrics_of_its_own(asked, over):
     before = asked.ask("metrics", over, IN=np.array([0.5]))["OUT"]
     after = asked.ask("metrics", over, IN=np.array([20.0]))["OUT"]

@@ -53,6 +53,7 @@ class Worker:
         self.is_decoupled = False
         self._is_iterative = False
         self._is_coroutine = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # see _result_of
         self.is_starting = True
         self.output_names: list[str] = []
         self.version_folder = ""
@@ -81,6 +82,8 @@ class Worker:
         except LineClosed:
             pass
         self._finalize()
+        if self._loop is not None:
+            self._loop.close()
 
     def _start(self, settings: dict[str, Any]) -> bool:
         code_folder, self.folder = settings["code_folders"]
@@ -252,10 +255,18 @@ class Worker:
         failed = ""
         try:
             responses = self._model.execute(requests)
+            if type(responses) is not list and inspect.iscoroutine(responses):
+                responses = self._result_of(responses)
         except BaseException as error:  # noqa: BLE001  sys.exit() in a model ends nothing
             failed = self._told(error)
         ended_ns = time.perf_counter_ns()
         self._settle(batch, (began_ns, ended_ns), opens, requests, responses, failed)
+
+    def _result_of(self, job: Coroutine[Any, Any, Any]) -> Any:
+        """Run what an `execute` gave that is no coroutine function, but wrapped around one."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(job)
 
     async def _execute_async(
         self, batch: int, opens: list[Open], requests: list[InferenceRequest]
