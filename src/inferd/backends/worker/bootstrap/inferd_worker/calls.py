@@ -102,9 +102,9 @@ class Calls:
         return slot.replies.popleft()
 
     def hang_up(self, slot: _Slot) -> None:
-        """Want no more replies."""
+        """Want no more replies; a finalizer may call this."""
         if self._slots.pop(slot.number, None) is not None and not slot.is_over:
-            self._worker.line.send(packet.HANG_UP, [slot.number])
+            self._worker.line.send_unwaiting(packet.HANG_UP, [slot.number])
 
     def _send(self, request: InferenceRequest, *, decoupled: bool, loop: Any = None) -> _Slot:
         worker = self._worker

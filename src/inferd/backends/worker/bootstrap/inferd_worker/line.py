@@ -8,10 +8,12 @@ somebody asks or needs it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
@@ -75,6 +77,8 @@ class Line:
         self._received = received
         self._receive = receive
         self._sending = threading.Lock()
+        self._sender = 0  # the thread that has this lock
+        self._unsaid: deque[tuple[int, Sequence[Any]]] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._sleepers = 0
@@ -158,8 +162,10 @@ class Line:
                     packet.keep(self._read_before, text, document, len(text))
             if document[0]:
                 with self._sending:
+                    self._sender = threading.get_ident()
                     for block in document[0]:
                         self._arena.give(block)
+                    self._sender = 0
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
             tensors = None
             if start < payload_size:
@@ -179,7 +185,14 @@ class Line:
 
         A tuple, which then can be hashed, is one whose like is sent again and again.
         """
-        with self._sending:
+        if not self._sending.acquire(blocking=False):
+            if self._sender == threading.get_ident():
+                # The garbage collector, which runs where it likes, has called what sends.
+                self._unsaid.append((kind, document))
+                return
+            self._sending.acquire()
+        try:
+            self._sender = threading.get_ident()
             if self._is_over:
                 raise LineClosed
             released = self._received.released() if self._received.fresh else []
@@ -193,6 +206,30 @@ class Line:
                 self._socket.sendall(whole)
             except OSError as error:
                 raise LineClosed from error
+        finally:
+            self._sender = 0
+            self._sending.release()
+        if self._unsaid:
+            self._send_unsaid()
+
+    def send_unwaiting(self, kind: int, document: Sequence[Any]) -> None:
+        """Send a small packet, behind that of whoever sends just now; never waits for anybody.
+
+        That is for finalizers: who is called by the garbage collector may be in the midst of
+        sending, or on the thread that is to read this.
+        """
+        self._unsaid.append((kind, document))
+        if not self._sending.locked() and self._writable.poll(0):
+            self._send_unsaid()
+
+    def _send_unsaid(self) -> None:
+        packets = []
+        with contextlib.suppress(IndexError):  # another thread may do the same
+            while True:
+                packets.append(self._unsaid.popleft())
+        for kind, document in packets:
+            with contextlib.suppress(LineClosed):
+                self.send(kind, document)
 
     def _text(self, released: list[int], document: Sequence[Any]) -> bytes:
         key = None
@@ -243,8 +280,3 @@ class Line:
         with self._sending:
             self.is_closed = self._is_over = True
             del self._arena, self._received
-
-    @property
-    def is_free(self) -> bool:
-        """Whether a packet can be sent without waiting: for another one, or for its reader."""
-        return not self._sending.locked() and bool(self._writable.poll(0))

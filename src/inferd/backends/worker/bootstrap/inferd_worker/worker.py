@@ -62,7 +62,6 @@ class Worker:
         self._opens: dict[int, Any] = {}
         self._inbox: deque[tuple[list[Any], Any, int]] = deque()
         self._cancelled: set[int] = set()  # those of the inbox
-        self._orphans: deque[int] = deque()
         self._is_ending = False
         self._is_asked = False
         self._model: Any = None
@@ -352,8 +351,6 @@ class Worker:
             answer = 0, None, (INTERNAL, str(error)), None, True, 1
             self.line.send(packet.RESULT, ((answer,),), None, (batch, *times))
         del self._opens[one.number]
-        if self._orphans:
-            self._tell_orphans()
 
     def _send_result(
         self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
@@ -364,8 +361,6 @@ class Worker:
             self.line.send(packet.RESULT, document, payload, (batch, *times))
         elif answers:
             self.line.send(packet.ANSWER, [answers], payload)
-        if self._orphans:
-            self._tell_orphans()
 
     def _is_usual(
         self, opens: list[Open], requests: list[InferenceRequest], responses: Any
@@ -446,27 +441,16 @@ class Worker:
         except ArenaFull as error:
             told = [INTERNAL, f"the response is too large: {error}"]
             self.line.send(packet.ANSWER, [[[one.number, None, told, None, is_final, share]]])
-        if self._orphans:
-            self._tell_orphans()
 
     def drop(self, number: int) -> None:
         """Note that nobody can answer that request any more; called by the garbage collector."""
         self._opens.pop(number, None)
-        self._orphans.append(number)
-        if self.line.is_free:
-            self._tell_orphans()
-
-    def _tell_orphans(self) -> None:
         text = (
             f"model '{self._name}' failed: {self._place} let go of the request without sending "
             f"its final response"
         )
-        while self._orphans:
-            number = self._orphans.popleft()
-            try:
-                self.line.send(packet.ANSWER, [[[number, None, [INTERNAL, text], None, True, 1]]])
-            except LineClosed:
-                return
+        answer = [number, None, [INTERNAL, text], None, True, 1]
+        self.line.send_unwaiting(packet.ANSWER, [[answer]])
 
     def log(self, level: int, text: str) -> None:
         """Have the server log `text`: 0 info, 1 warning, 2 error, 3 verbose."""
