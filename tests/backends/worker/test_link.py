@@ -209,6 +209,18 @@ def test_what_the_receiver_raises_ends_the_line(ends, caplog, error, why):
     one.fails = None
 
 
+def test_what_was_said_before_the_end_is_heard_though_something_was_not_read(ends):
+    one = ends()
+    one.link.send(packet.EXECUTE, ["never read"])
+    for number in (1, 2):
+        one.peer.say(packed(packet.RESULT, [[], number]))
+    one.peer.other.close()
+    for _ in range(4):
+        one.link.read()
+    assert [document for _, document, _ in one.heard] == [b"[[], 1]", b"[[], 2]"]
+    assert one.lost == [CLOSED]
+
+
 def test_a_closed_end_is_told_once(ends):
     one = ends()
     one.peer.other.close()

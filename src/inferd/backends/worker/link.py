@@ -151,6 +151,8 @@ class Link:
             size = self._socket.recv_into(self._buffer)
         except BlockingIOError:
             return False
+        except ConnectionResetError:  # it has not read all; what it had said is still there
+            return not self._is_closed
         except OSError:
             size = 0
         if not size or self._is_closed:
