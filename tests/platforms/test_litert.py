@@ -14,11 +14,12 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, InvalidConfig
-from inferd.tensor.dtype import DataType
+from inferd.tensor.dtype import DataType, datatype_of
 from inferd.tensor.tensor import Tensor
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "platforms"
 TYPES = Path(__file__).with_name("files") / "types.tflite"
+SIGNATURES = TYPES.with_name("signatures.tflite")
 CPU = Placement("m_0")
 CONFIG = ModelConfig("m")
 BACKEND = LitertBackend()
@@ -131,3 +132,31 @@ def test_parameters_are_checked(tmp_path):
         BACKEND.complete(found, ModelConfig("m", parameters={"TF_SIGNATURE_DEF": "x"}))
     with pytest.raises(InvalidConfig, match="parameter num_threads is '0'"):
         BACKEND.complete(found, ModelConfig("m", parameters={"num_threads": "0"}))
+
+
+@pytest.mark.parametrize("signature", ["", "add"])
+def test_a_file_s_first_signature_is_the_usual_one(tmp_path, signature):
+    found = files(tmp_path, SIGNATURES)
+    instance = opened(found, ModelConfig("m", parameters={"TF_SIGNATURE_DEF": signature}))
+    for count in (2, 1, 3):
+        a = np.arange(count, dtype=np.int32).reshape(count, 1)
+        got = answered(instance, a=a, b=a * 3)
+        assert got == {"sum": (a * 4).tolist(), "diff": (a * -2).tolist()}
+
+
+def test_a_signature_may_be_of_any_graph_of_the_file(tmp_path):
+    found = files(tmp_path, SIGNATURES)
+    instance = opened(found, ModelConfig("m", parameters={"TF_SIGNATURE_DEF": "twice"}))
+    for count in (2, 1, 3, 3):
+        x = np.arange(3 * count, dtype=np.float32).reshape(count, 3)
+        assert answered(instance, x=x) == {"y": (x * 2).tolist()}
+
+
+def answered(instance, **arrays):
+    inputs = [
+        Tensor.from_numpy(name, array, datatype_of(array.dtype)) for name, array in arrays.items()
+    ]
+    [response] = instance.execute([InferRequest("m", inputs=inputs)])
+    if isinstance(response, Exception):
+        raise response
+    return {tensor.name: tensor.numpy().tolist() for tensor in response.outputs}

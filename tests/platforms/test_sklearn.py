@@ -9,8 +9,13 @@ import pytest
 import skops.io
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -84,6 +89,29 @@ def test_classifiers_predict_the_same(tmp_path, estimator, labels):
     else:
         assert got["predict"].ravel().tolist() == expected.tolist()
     np.testing.assert_allclose(got["predict_proba"], estimator.predict_proba(ROWS), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        KNeighborsClassifier(3),  # few features: neighbours are looked for in a tree
+        VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression())]),
+        VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression())], voting="soft"),
+    ],
+)
+def test_types_that_hold_only_numbers_and_names_are_trusted(tmp_path, estimator):
+    rows = ROWS[:, 20:24]
+    found = saved(tmp_path, estimator.fit(rows, LABELS > 4))
+    got = answer(opened(found), rows)["predict"].ravel()
+    assert got.astype(bool).tolist() == estimator.predict(rows).tolist()
+
+
+def test_who_predicts_several_classes_gives_no_probabilities(tmp_path):
+    labels = np.stack([LABELS % 3, LABELS % 2], axis=1)
+    estimator = RandomForestClassifier(5, random_state=0).fit(ROWS, labels)
+    got = answer(opened(saved(tmp_path, estimator)))
+    assert list(got) == ["predict"]
+    assert got["predict"].tolist() == estimator.predict(ROWS).tolist()
 
 
 REGRESSORS = [LinearRegression(), Ridge(), DecisionTreeRegressor(max_depth=4), SVR()]

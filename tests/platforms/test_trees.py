@@ -70,6 +70,7 @@ def test_xgboost_predicts_the_same(tmp_path, objective, labels, suffix):
     [
         {"booster": "dart", "rate_drop": 0.5},
         {"num_parallel_tree": 3, "subsample": 0.5},
+        {"tree_method": "exact", "gamma": 5.0},
         {"base_score": 0.3, "objective": "binary:logistic"},
     ],
 )

@@ -78,7 +78,8 @@ class Graph:
 
     def real(self, number: float) -> Value:
         """Return a constant FP32 scalar."""
-        return self.constant(np.array(number, np.float32))
+        with np.errstate(over="ignore"):
+            return self.constant(np.array(number, np.float32))
 
     def add(
         self,

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[3]
 FILES = [
     ROOT / "examples" / "platforms" / "digits.tflite",
     ROOT / "tests" / "platforms" / "files" / "types.tflite",
+    ROOT / "tests" / "platforms" / "files" / "signatures.tflite",
 ]
 FAR = 999
 TENSORS, INPUTS, OUTPUTS, OPERATORS = 0, 1, 2, 3

@@ -86,7 +86,78 @@ def lengths_weighted(dice, arrays):
     return {}, [reals(arrays, count, dice.randint(1, 4)), reals(arrays, count), sizes], 1
 
 
+def roi_pool(dice, arrays):
+    height, width = dice.randint(3, 8), dice.randint(3, 8)
+    regions = []
+    for _ in range(dice.randint(1, 4)):
+        left, top = dice.randint(0, width - 1), dice.randint(0, height - 1)
+        right, bottom = dice.randint(left, width - 1), dice.randint(top, height - 1)
+        regions.append([dice.randint(0, 1), left, top, right, bottom])
+    scale = dice.choice((1.0, 0.5))
+    args = {"pooled_h": dice.randint(1, 3), "pooled_w": dice.randint(1, 3), "is_test": 1}
+    regions = np.float32(regions) * np.float32([1, *[1 / scale] * 4])
+    return args | {"spatial_scale": scale}, [reals(arrays, 2, 2, height, width), regions], 1
+
+
+def range_of(dice, arrays):
+    dtype = dice.choice((np.int32, np.int64, np.float32))
+    start, step = dice.randint(-5, 5), dice.choice((-2, -1, 1, 2, 3))
+    bounds = [[dice.randint(0, 9)], [start, start + 4], [start, start + 4 * step, step]]
+    return {}, [np.array([one], dtype) for one in dice.choice(bounds)], 1
+
+
+def modulo(dice, arrays):
+    args = {"divisor": dice.choice((-3, 2, 5))}
+    if maybe(dice):
+        args["sign_follow_divisor"] = dice.randint(0, 1)
+    return args, [wholes(arrays, -9, 9, dims(dice), index_type(dice))], 1
+
+
+def prepend(dice, arrays):
+    size = dice.randint(1, 3)
+    return {"dim_size": size}, [reals(arrays, size * dice.randint(1, 3), *dims(dice, 0, 2))], 1
+
+
+def moments(dice, arrays):
+    shape = dims(dice)
+    args = {"keepdims": dice.randint(0, 1)} if maybe(dice) else {}
+    if maybe(dice):
+        axes = dice.sample(range(len(shape)), dice.randint(1, len(shape)))
+        args["axes"] = [axis - len(shape) if maybe(dice) else axis for axis in axes]
+    return args, [reals(arrays, *shape)], dice.randint(1, 2)
+
+
+def masked(dice, arrays):
+    shape = dims(dice)
+    return {}, [reals(arrays, *shape), truths(arrays, shape[0])], dice.randint(1, 2)
+
+
+def of_lengths(dice, arrays):
+    return {}, [lengths(dice, arrays)], 1
+
+
+def near_zero(arrays, *shape):
+    x = arrays.random(shape) * 10.0 ** arrays.integers(-9, 3, shape)
+    return (x * arrays.choice([-0.09, 1.0], shape)).clip(-0.9).astype(np.float32)
+
+
 CASES = {
+    "FloatToHalf": unary(),
+    "HalfToFloat": lambda dice, arrays: ({}, [reals(arrays, *dims(dice)).astype(np.float16)], 1),
+    "Float16ConstantFill": lambda dice, arrays: (
+        {"shape": list(dims(dice)), "value": dice.choice((0.5, 70000.0))},
+        [],
+        1,
+    ),
+    "ReluN": unary(n=(1.0, 0.5)),
+    "Log1p": unary(near_zero),
+    "Mod": modulo,
+    "Range": range_of,
+    "PrependDim": prepend,
+    "Moments": moments,
+    "BooleanMask": masked,
+    "RoIPool": roi_pool,
+    **dict.fromkeys(("LengthsToSegmentIds", "LengthsToRanges", "LengthsRangeFill"), of_lengths),
     "ThresholdedRelu": unary(alpha=(0.0, 0.5)),
     "Logit": unary(on_unit, eps=(1e-6, 0.2)),
     "Cbrt": unary(),
@@ -158,7 +229,64 @@ def nearest(args, x):
     return x.repeat(scale, 2).repeat(scale, 3)
 
 
+def half_fill(args):
+    with np.errstate(over="ignore"):
+        return np.full(args["shape"], args["value"]).astype(np.float16)
+
+
+def round_away(x):
+    return int(np.floor(x + 0.5))
+
+
+def roi_pool_of(args, x, regions):
+    height, width, scale = args["pooled_h"], args["pooled_w"], args["spatial_scale"]
+    y = np.zeros((len(regions), x.shape[1], height, width), np.float32)
+    for number, (image, *corners) in enumerate(regions):
+        left, top, right, bottom = (round_away(corner * scale) for corner in corners)
+        tall, wide = (max(size, 1) / count for size, count in
+                      ((bottom - top + 1, height), (right - left + 1, width)))  # fmt: skip
+        for row, column in np.ndindex(height, width):
+            ups = [int(np.floor(row * tall)) + top, int(np.ceil((row + 1) * tall)) + top]
+            asides = [int(np.floor(column * wide)), int(np.ceil((column + 1) * wide))]
+            a, b = np.clip(ups, 0, x.shape[2])
+            c, d = np.clip(np.add(asides, left), 0, x.shape[3])
+            if a < b and c < d:
+                y[number, :, row, column] = x[int(image), :, a:b, c:d].max((1, 2))
+    return y
+
+
+def modulo_of(args, x):
+    function = np.mod if args.get("sign_follow_divisor") else np.fmod
+    return function(x, np.array(args["divisor"], x.dtype))
+
+
+def moments_of(args, x):
+    axes = tuple(args["axes"]) if "axes" in args else None
+    keep = bool(args.get("keepdims", 1))
+    return x.mean(axes, keepdims=keep), x.var(axes, keepdims=keep)
+
+
+def ranges_of(args, lengths):
+    return np.stack([np.cumsum(lengths) - lengths, lengths], 1)
+
+
 REFERENCES = {
+    "FloatToHalf": lambda args, x: x.astype(np.float16),
+    "HalfToFloat": lambda args, x: x.astype(np.float32),
+    "Float16ConstantFill": half_fill,
+    "ReluN": lambda args, x: x.clip(0, args.get("n", 6.0)),
+    "Log1p": lambda args, x: np.log1p(x),
+    "Mod": modulo_of,
+    "Range": lambda args, *bounds: np.arange(*(one.item() for one in bounds)).astype(
+        bounds[0].dtype
+    ),
+    "PrependDim": lambda args, x: x.reshape(args["dim_size"], -1, *x.shape[1:]),
+    "Moments": moments_of,
+    "BooleanMask": lambda args, x, mask: (x[mask], np.flatnonzero(mask)),
+    "RoIPool": roi_pool_of,
+    "LengthsToSegmentIds": lambda args, n: np.repeat(np.arange(len(n)), n),
+    "LengthsToRanges": ranges_of,
+    "LengthsRangeFill": lambda args, n: np.concatenate([[], *map(np.arange, n)]),
     "ThresholdedRelu": lambda args, x: np.where(x > args.get("alpha", 1.0), x, np.float32(0)),
     "Logit": logit,
     "Cbrt": lambda args, x: np.cbrt(x),

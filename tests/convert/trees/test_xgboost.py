@@ -1,6 +1,7 @@
 import orjson
 import pytest
 
+from inferd.convert.trees.ensemble import encode_ensemble
 from inferd.convert.trees.xgboost import read_xgboost
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -45,6 +46,32 @@ def test_a_model_is_read():
 def test_the_base_is_what_trees_add_to(objective, text, base):
     classes = "3" if objective.startswith("multi") else "0"
     assert read_xgboost(document(objective, base_score=text, num_class=classes)).base == base
+
+
+def test_nodes_that_pruning_cut_off_are_passed_over():
+    # Node 1 was split once: 3 and 4 are what was below it.
+    tree = {
+        "left_children": [2, -1, -1, -1, 5, -1, -1],
+        "right_children": [4, -1, -1, -1, 6, -1, -1],
+        "split_indices": [3, 9, 0, 9, 1, 0, 0],
+        "split_conditions": [0.5, 7.0, -1.0, 7.0, 0.25, 2.0, 3.0],
+        "default_left": [1, 0, 0, 0, 0, 0, 0],
+        "tree_param": {"size_leaf_vector": "1", "num_deleted": "2"},
+    }
+    [found] = read_xgboost(document(tree=tree)).trees
+    assert found.left.tolist() == [1, -1, 3, -1, -1]
+    assert found.right.tolist() == [2, -1, 4, -1, -1]
+    assert found.value.tolist() == [0.5, -1, 0.25, 2, 3]
+    assert found.feature.tolist() == [3, 0, 1, 0, 0]
+    assert found.nan_left.tolist() == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("left", [[1, 0, -1], [9, -1, -1], []])
+def test_a_pruned_tree_that_is_none_is_refused(left):
+    tree = {**TREE, "left_children": left}
+    tree["tree_param"] = {"size_leaf_vector": "1", "num_deleted": "1"}
+    with pytest.raises(InvalidConfig):
+        encode_ensemble(read_xgboost(document(tree=tree)), "x", "y")
 
 
 def test_dropped_trees_count_less():

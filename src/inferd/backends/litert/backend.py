@@ -77,24 +77,27 @@ class LitertBackend:
 class Interpreter:
     """One interpreter, and the places of its tensors by name.
 
-    The names are those of the file's signature, else of its tensors.
+    The names are those of the file's signature, else of its tensors. `graph` is the number of the
+    graph that the signature is of.
     """
 
     def __init__(self, made: Any, config: ModelConfig, what: str) -> None:
         self.made = made
         self.shapes: dict[str, tuple[int, ...]] = {}  # what inputs have been resized to
-        inputs, outputs = _details(made, config, what)
+        inputs, outputs, self.graph = _details(made, config, what)
         self.inputs = {name: int(detail["index"]) for name, detail in inputs.items()}
         self.outputs = {name: int(detail["index"]) for name, detail in outputs.items()}
         self.signature = Signature(_declared(inputs), {}, _declared(outputs))
 
     def resize(self, feed: dict[str, Array]) -> None:
         """Make room for `feed`. Raises RuntimeError or ValueError for what the model cannot be."""
+        raw, graph = self.made._interpreter, self.graph
         for name, array in feed.items():
             if self.shapes.get(name) != array.shape:
-                self.made.resize_tensor_input(self.inputs[name], array.shape)
+                shape = np.array(array.shape, np.int32)
+                raw.ResizeInputTensor(self.inputs[name], shape, False, graph)
                 self.shapes[name] = array.shape
-        self.made.allocate_tensors()
+        raw.AllocateTensors(graph)
 
 
 def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
@@ -111,11 +114,11 @@ def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
                     break
             # The calls below the public ones, which wrap each in another and look for views of
             # the interpreter's memory: there are none.
-            raw = interpreter.made._interpreter
+            raw, graph = interpreter.made._interpreter, interpreter.graph
             for name, array in feed.items():
-                raw.SetTensor(inputs[name], array)
-            raw.Invoke()
-            arrays: list[Array] = [raw.GetTensor(outputs[name], 0) for name in names]
+                raw.SetTensor(inputs[name], array, graph)
+            raw.Invoke(graph)
+            arrays: list[Array] = [raw.GetTensor(outputs[name], graph) for name in names]
         except (RuntimeError, ValueError) as error:
             raise _failure(config, "run it", error) from error
         pool.give(interpreter)
@@ -131,22 +134,18 @@ def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
 
 def _details(
     made: Any, config: ModelConfig, what: str
-) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], int]:
+    """Return inputs and outputs by name, and the number of the graph they are of."""
     known = list(made.get_signature_list())
     wanted = config.parameters.get("TF_SIGNATURE_DEF", "")
     if wanted and wanted not in known:
         msg = f"{what} has no signature '{wanted}'; it has {', '.join(known) or 'none'}"
         raise InvalidConfig(msg)
     if not known:
-        return _by_name(made.get_input_details), _by_name(made.get_output_details)
+        return _by_name(made.get_input_details), _by_name(made.get_output_details), 0
     chosen = wanted or (SERVING if SERVING in known else known[0])
     runner = made.get_signature_runner(chosen)
-    inputs, outputs = runner.get_input_details(), runner.get_output_details()
-    primary = {detail["index"] for detail in made.get_output_details()}
-    if not {detail["index"] for detail in outputs.values()} <= primary:
-        msg = f"{what}: signature '{chosen}' is not the file's first graph, which alone is run"
-        raise InvalidConfig(msg)
-    return inputs, outputs
+    return runner.get_input_details(), runner.get_output_details(), int(runner._subgraph_index)
 
 
 def _by_name(details: Callable[[], list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:

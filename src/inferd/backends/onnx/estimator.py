@@ -25,7 +25,9 @@ _HARMLESS = re.compile(
     r"neural_network\._stochastic_optimizers\.\w+|"
     r"ensemble\._hist_gradient_boosting\.predictor\.TreePredictor|"
     r"ensemble\._hist_gradient_boosting\.binning\._BinMapper|"
-    r"neighbors\._(kd|ball)_tree\.(KD|Ball)Tree(64|32)?)"
+    r"neighbors\._(kd|ball)_tree\.(KD|Ball)Tree(64|32)?|"
+    r"metrics\._dist_metrics\.(?!PyFunc)\w+Distance(64|32)?|"
+    r"utils\._bunch\.Bunch)"
 )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from inferd.convert.caffe2.call import Call, Converted
 from inferd.convert.caffe2.types import datatype_of
+from inferd.convert.graph import Value
 from inferd.tensor.dtype import DataType
 
 Array = np.ndarray[Any, Any]
@@ -65,11 +66,16 @@ def _constant(call: Call) -> Converted:
         rank = x.size if is_shape else x.rank
         rank = None if rank is None else rank + len(extra)
         return graph.add("ConstantOfShape", shape, rank=rank, value=value)
+    return filled(call, value[0])
+
+
+def filled(call: Call, value: Any) -> Value:
+    """Return a constant of the argument `shape` whose elements are all `value`."""
     dims_given = call.integers("shape")
-    graph.filled += prod(dims_given)
-    if min(dims_given, default=0) < 0 or graph.filled > MAX_FILLED:
+    call.graph.filled += prod(dims_given)
+    if min(dims_given, default=0) < 0 or call.graph.filled > MAX_FILLED:
         call.refuse(f"its shape is {dims_given}: more than {MAX_FILLED} elements in all, or none")
-    return graph.constant(np.full(dims_given, value[0]))
+    return call.graph.constant(np.full(dims_given, value))
 
 
 def _one_value(call: Call) -> Any:
@@ -84,7 +90,8 @@ def _one_value(call: Call) -> Any:
     if datatype is DataType.BYTES:
         call.refuse("texts cannot be filled in")
     number = call.number("value", 0.0) if given.i is None else given.i
-    return np.array(number).astype(datatype.numpy)[()]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.array(number).astype(datatype.numpy)[()]
 
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {

@@ -90,24 +90,31 @@ _NOTHING = np.array([0], np.float32)
 
 
 def _segment_sums(graph: Graph, rows: Value, lengths: Value) -> Value:
-    """Return the sums of `rows` [n, d] over segments of `lengths` [m], as [m, d].
+    """Return the sums of `rows` [n, d] over segments of `lengths` [m], as [m, d]."""
+    number = segment_numbers(graph, lengths, graph.shape(rows, 0, 1))
+    index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
+    empty = graph.add(
+        "ConstantOfShape",
+        graph.join(graph.shape(lengths), graph.shape(rows, 1)),
+        rank=2,
+        value=_NOTHING,
+    )
+    return graph.add("ScatterElements", empty, index, rows, axis=0, reduction="add")
 
-    Each row is told its segment: ones stand where segments begin, and are added up.
+
+def segment_numbers(graph: Graph, lengths: Value, total: Value) -> Value:
+    """Return the segment of each of `total` [1] rows, of segments of `lengths` [m], as [total].
+
+    Ones stand where segments begin, and are added up.
     """
-    total, count = graph.shape(rows, 0, 1), graph.shape(lengths)
     starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
     zeros = graph.add(
         "ConstantOfShape", graph.add("Add", total, graph.ints(1)), rank=1, value=_ZERO
     )
-    ones = graph.add("ConstantOfShape", count, rank=1, value=_ONE)
+    ones = graph.add("ConstantOfShape", graph.shape(lengths), rank=1, value=_ONE)
     begun = graph.add("ScatterElements", zeros, starts, ones, axis=0, reduction="add")
     number = graph.add("Sub", graph.add("CumSum", begun, graph.whole(0)), graph.ints(1))
-    number = graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
-    index = graph.add("Expand", graph.unsqueeze(number, (1,)), graph.shape(rows), rank=2)
-    empty = graph.add(
-        "ConstantOfShape", graph.join(count, graph.shape(rows, 1)), rank=2, value=_NOTHING
-    )
-    return graph.add("ScatterElements", empty, index, rows, axis=0, reduction="add")
+    return graph.add("Slice", number, graph.ints(0), total, graph.ints(0))
 
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {

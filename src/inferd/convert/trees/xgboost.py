@@ -97,7 +97,7 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
     value = np.asarray(tree["split_conditions"], np.float32)
     if weight != 1.0:
         value = np.where(left < 0, value * np.float32(weight), value)
-    return Tree(
+    found = Tree(
         np.asarray(tree["split_indices"], np.int64),
         value,
         left,
@@ -105,3 +105,25 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
         np.asarray(tree["default_left"]).astype(bool),
         target,
     )
+    is_pruned = int(tree.get("tree_param", {}).get("num_deleted", 0)) > 0
+    return _without_deleted(found) if is_pruned else found
+
+
+def _without_deleted(tree: Tree) -> Tree:
+    """Return `tree` without the nodes that pruning has cut off, which stay in the file.
+
+    What is wrong with it otherwise stays so, for the check of all trees to tell.
+    """
+    kept = np.zeros(len(tree.left), bool)
+    level = np.zeros(1, np.int64)
+    while len(level):
+        kept[level] = True
+        inner = level[tree.left[level] >= 0]
+        level = np.concatenate([tree.left[inner], tree.right[inner]])
+        level = level[~kept[level]]
+    number = np.cumsum(kept) - 1
+    left, right = (
+        np.where(side[kept] >= 0, number[side[kept]], -1) for side in (tree.left, tree.right)
+    )
+    feature, value, nan_left = tree.feature[kept], tree.value[kept], tree.nan_left[kept]
+    return Tree(feature, value, left, right, nan_left, tree.target)

@@ -1,0 +1,171 @@
+"""Caffe2 operators that few nets have: halves, counting, masks, lengths of segments."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from inferd.convert.caffe2.call import Call, Converted
+from inferd.convert.caffe2.fill import filled
+from inferd.convert.caffe2.reduction import segment_numbers
+from inferd.convert.graph import Graph, Value
+from inferd.tensor.dtype import DataType
+
+
+def _to(datatype: DataType) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        return call.graph.cast(call.input(0), datatype)
+
+    return convert
+
+
+def _half_fill(call: Call) -> Converted:
+    with np.errstate(over="ignore"):
+        value = np.array(call.number("value", 0.0)).astype(np.float16)[()]
+    return filled(call, value)
+
+
+def _relu_n(call: Call) -> Converted:
+    """Convert ReluN, which also ends at `n`."""
+    graph, most = call.graph, call.number("n", 6.0)
+    if not most > 0:
+        call.refuse(f"its argument 'n' is {most:g}, expected a number above 0")
+    return graph.add("Clip", call.input(0), graph.real(0.0), graph.real(most))
+
+
+def _log_of_one_more(call: Call) -> Converted:
+    """Convert Log1p; where adding 1 loses `x`, the result is brought back by what was lost."""
+    graph, x, one = call.graph, call.input(0), call.graph.real(1.0)
+    more = graph.add("Add", x, one)
+    rest = graph.add("Sub", more, one)
+    # log(u)·x/(u - 1) is log(1 + x) to the last bits, for u the rounded 1 + x.
+    near = graph.add("Equal", rest, graph.real(0.0))
+    safe = graph.add("Where", near, one, rest, rank=x.rank)
+    corrected = graph.add("Mul", graph.add("Log", more), graph.add("Div", x, safe))
+    is_far = graph.add("Or", graph.add("IsInf", more), graph.add("IsInf", x))
+    plain = graph.add("Where", is_far, graph.add("Log", more), corrected, rank=x.rank)
+    return graph.add("Where", near, x, plain, rank=x.rank)
+
+
+def _modulo(call: Call) -> Converted:
+    """Convert Mod of integers, whose sign is that of the dividend or of the divisor."""
+    graph, x, divisor = call.graph, call.input(0), call.integer("divisor")
+    if not divisor:
+        call.refuse("its argument 'divisor' is 0, or not there")
+    by = graph.add("CastLike", graph.whole(divisor), x, rank=0)
+    return graph.add("Mod", x, by, fmod=0 if call.flag("sign_follow_divisor") else 1)
+
+
+def _range(call: Call) -> Converted:
+    """Convert Range of (stop), (start, stop) or (start, stop, step), each of one element."""
+    graph = call.graph
+    bounds = [graph.reshape(call.input(index), graph.ints()) for index in range(len(call.inputs))]
+    if not 1 <= len(bounds) <= 3:
+        call.refuse(f"it has {len(bounds)} inputs, expected 1 to 3")
+    start = graph.add("CastLike", graph.whole(0), bounds[0], rank=0)
+    step = graph.add("CastLike", graph.whole(1), bounds[0], rank=0)
+    match bounds:
+        case [stop]:
+            return graph.add("Range", start, stop, step, rank=1)
+        case [start, stop]:
+            return graph.add("Range", start, stop, step, rank=1)
+    return graph.add("Range", *bounds, rank=1)
+
+
+def _prepend_dim(call: Call) -> Converted:
+    """Convert PrependDim: the first dim becomes two, of which `dim_size` is the first."""
+    graph, x, size = call.graph, call.input(0), call.integer("dim_size")
+    if size < 1:
+        call.refuse(f"its argument 'dim_size' is {size}, expected at least 1")
+    first = graph.add("Div", graph.shape(x, 0, 1), graph.ints(size))
+    shape = graph.join(graph.ints(size), first, graph.shape(x, 1))
+    return graph.reshape(x, shape, None if x.rank is None else x.rank + 1)
+
+
+def _moments(call: Call) -> Converted:
+    """Convert Moments: mean and variance, without `axes` over all of them."""
+    graph, x = call.graph, call.input(0)
+    axes = sorted({call.checked(axis, x.rank) for axis in call.integers("axes")})
+    chosen, keep = graph.ints(*axes) if axes else None, int(call.integer("keepdims", 1) != 0)
+    rank = x.rank
+    if not keep and rank is not None:
+        rank = rank - len(axes) if axes else 0
+    mean = graph.add("ReduceMean", x, chosen, keepdims=1)
+    off = graph.add("Sub", x, mean)
+    squares = graph.add("Mul", off, off)
+    variance = graph.add("ReduceMean", squares, chosen, rank=rank, keepdims=keep)
+    return graph.add("ReduceMean", x, chosen, rank=rank, keepdims=keep), variance
+
+
+def _boolean_mask(call: Call) -> Converted:
+    """Convert BooleanMask: the rows for which the mask is true, and their numbers."""
+    graph, x, mask = call.graph, call.input(0), call.input(1)
+    numbers = graph.add("NonZero", mask, rank=2)
+    return (
+        graph.add("Compress", x, mask, axis=0),
+        graph.reshape(numbers, graph.ints(-1)),
+    )
+
+
+def _roi_pool(call: Call) -> Converted:
+    """Convert RoIPool; regions are an image's number and four corners."""
+    if call.is_nhwc:
+        call.refuse("it can only have order NCHW")
+    if not call.flag("is_test"):
+        call.refuse("it keeps what training needs: a net to be served has is_test: 1")
+    sizes = [call.integer("pooled_h", 1), call.integer("pooled_w", 1)]
+    if min(sizes) < 1:
+        call.refuse("pooled_h and pooled_w should be at least 1")
+    scale = call.number("spatial_scale", 1.0)
+    return call.graph.add(
+        "MaxRoiPool", call.input(0), call.input(1), rank=4, pooled_shape=sizes, spatial_scale=scale
+    )
+
+
+# --- lengths ---
+
+
+def _counted(call: Call) -> tuple[Graph, Value, Value, Value]:
+    """Return the graph, lengths as INT64, where each segment starts, and the sum of all."""
+    graph = call.graph
+    lengths = graph.cast(call.input(0), DataType.INT64)
+    starts = graph.add("CumSum", lengths, graph.whole(0), exclusive=1)
+    total = graph.add("ReduceSum", lengths, graph.ints(0), rank=1, keepdims=1)
+    return graph, lengths, starts, total
+
+
+def _segment_ids(call: Call) -> Converted:
+    graph, lengths, _, total = _counted(call)
+    return graph.cast(segment_numbers(graph, lengths, total), DataType.INT32)
+
+
+def _ranges(call: Call) -> Converted:
+    graph, lengths, starts, _ = _counted(call)
+    pairs = [graph.unsqueeze(one, (1,)) for one in (starts, lengths)]
+    return graph.cast(graph.add("Concat", *pairs, axis=1), DataType.INT32)
+
+
+def _range_fill(call: Call) -> Converted:
+    """Convert LengthsRangeFill: 0, 1, ... in each segment."""
+    graph, lengths, starts, total = _counted(call)
+    count = graph.reshape(total, graph.ints())
+    places = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+    begun = graph.add("Gather", starts, segment_numbers(graph, lengths, total), axis=0)
+    return graph.cast(graph.add("Sub", places, begun), DataType.INT32)
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "FloatToHalf": _to(DataType.FP16),
+    "HalfToFloat": _to(DataType.FP32),
+    "Float16ConstantFill": _half_fill,
+    "ReluN": _relu_n,
+    "Log1p": _log_of_one_more,
+    "Mod": _modulo,
+    "Range": _range,
+    "PrependDim": _prepend_dim,
+    "Moments": _moments,
+    "BooleanMask": _boolean_mask,
+    "RoIPool": _roi_pool,
+    "LengthsToSegmentIds": _segment_ids,
+    "LengthsToRanges": _ranges,
+    "LengthsRangeFill": _range_fill,
+}
