@@ -68,13 +68,15 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
-def free_ports(count: int) -> list[int]:
-    """Return TCP ports that nobody uses at the moment."""
+@contextmanager
+def free_ports(count: int) -> Iterator[list[int]]:
+    """Give TCP ports that the system gives to nobody else until the block ends."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
             probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
+        yield [probe.getsockname()[1] for probe in probes]
 
 
 @contextmanager
@@ -116,14 +118,18 @@ def all_servers(folder: Path) -> Iterator[dict[str, dict[str, str]]]:
     repository = folder / "models"
     write_repository(repository)
     cert, key = write_certificate(folder)
-    http, grpc, metrics, one, tls = free_ports(5)
     secure = ["--http-use-ssl", f"--http-server-cert={cert}", f"--http-server-key={key}"]
-    flags = {
-        "two_ports": [f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"],
-        "one_port": [f"--http-port={one}", f"--grpc-port={one}", "--metrics-port=0"],
-        "tls": [f"--http-port={tls}", f"--grpc-port={tls}", "--metrics-port=0", *secure],
-    }
     with ExitStack() as stack:
+        http, grpc, metrics, one, tls = stack.enter_context(free_ports(5))
+        flags = {
+            "two_ports": [
+                f"--http-port={http}",
+                f"--grpc-port={grpc}",
+                f"--metrics-port={metrics}",
+            ],
+            "one_port": [f"--http-port={one}", f"--grpc-port={one}", "--metrics-port=0"],
+            "tls": [f"--http-port={tls}", f"--grpc-port={tls}", "--metrics-port=0", *secure],
+        }
         for name, words in flags.items():
             trusted = cert if name == "tls" else None
             server = serving(repository, folder / f"{name}.log", *words, tls=trusted)

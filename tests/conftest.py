@@ -134,8 +134,11 @@ class RedisServer:
     PATIENCE_S = 30
 
     def __init__(self, binary, *options):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        # Bound, so that nobody else gets the port while the server is not there.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", 0))
+        self.port = self._place.getsockname()[1]
         port = [] if "--tls-port" in options else ["--port", str(self.port)]
         options = [option.replace("{port}", str(self.port)) for option in options]
         self._command = [binary, "--bind", "127.0.0.1", *port, "--save", "", *options]
@@ -159,6 +162,11 @@ class RedisServer:
             self._process.wait()
             self._process = None
 
+    def close(self):
+        """Have it end for good."""
+        self.stop()
+        self._place.close()
+
 
 @pytest.fixture
 def redis_server():
@@ -175,7 +183,7 @@ def redis_server():
 
     yield make
     for each in made:
-        each.stop()
+        each.close()
 
 
 @pytest.fixture(scope="session")

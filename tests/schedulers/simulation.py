@@ -10,6 +10,7 @@ from inferd.core.request import InferResponse
 from inferd.errors import InferdError, Unavailable
 
 MS = 1_000_000
+PATIENCE_S = 30
 
 
 class _Selector(selectors.DefaultSelector):
@@ -22,11 +23,12 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout=None):
         events = super().select(0)
-        if not events:
-            assert timeout is not None, "everybody waits for ever"
-            if timeout:
-                self._check()
-                self.now_ns += max(1, round(timeout * 1e9))
+        if not events and timeout is None:  # for a thread, whose time is real
+            events = super().select(PATIENCE_S)
+            assert events, "everybody waits for ever"
+        if not events and timeout:
+            self._check()
+            self.now_ns += max(1, round(timeout * 1e9))
         return events
 
     def _check(self):

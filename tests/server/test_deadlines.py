@@ -28,6 +28,7 @@ HANGS = f'{FAULTY} parameters {{ key: "fault" value {{ string_value: "hang" }} }
 POLICY = """
   default_timeout_microseconds: 9000000000 allow_timeout_override: true max_queue_size: 2
 """
+DECOUPLED = f"{HANGS} model_transaction_policy {{ decoupled: true }}"
 MODELS = {
     "ok": f'backend: "identity" {TENSORS}',
     "faulty": FAULTY,
@@ -35,8 +36,10 @@ MODELS = {
     "batched": f"{HANGS} max_batch_size: 1 dynamic_batching {{ }}",
     "policy": f"{HANGS} max_batch_size: 1 dynamic_batching {{ default_queue_policy {{{POLICY}}} }}",
     "sequence": f"{HANGS} max_batch_size: 1 sequence_batching {{ }}",
-    "decoupled": f"""{HANGS} model_transaction_policy {{ decoupled: true }} dynamic_batching {{
-        default_queue_policy {{ default_timeout_microseconds: 100000 max_queue_size: 1 }} }}""",
+    "hasty": f"""{DECOUPLED} dynamic_batching {{
+        default_queue_policy {{ default_timeout_microseconds: 20000 }} }}""",
+    "narrow": f"""{DECOUPLED} dynamic_batching {{
+        default_queue_policy {{ max_queue_size: 1 }} }}""",
     "levels": f"""backend: "identity" max_batch_size: 4 {TENSORS} dynamic_batching {{
         priority_levels: 2 default_priority_level: 2 }}""",
 }
@@ -263,15 +266,18 @@ def test_a_rest_client_that_leaves_takes_what_waits_along(repository):
 
 
 @pytest.mark.parametrize("transport", ["own", "grpcio"])
-def test_the_queue_policy_of_a_decoupled_model_holds(repository, transport):
+@pytest.mark.parametrize(
+    ("model", "more", "text"),
+    [("hasty", 1, "waited for 20000 microseconds"), ("narrow", 2, "max_queue_size is 1")],
+)
+def test_the_queue_policy_of_a_decoupled_model_holds(repository, transport, model, more, text):
     async def test(site):
         stream = site.stub.ModelStreamInfer()
-        for _ in range(3):
-            await stream.write(message("decoupled"))
-        told = sorted([(await stream.read()).error_message for _ in range(3)])
-        assert told[0] == ""  # the first answer, after which the model hangs
-        assert "waited for 100000 microseconds" in told[1]
-        assert "max_queue_size is 1" in told[2]
+        await stream.write(message(model))
+        assert (await stream.read()).error_message == ""  # and then the model hangs
+        for _ in range(more):
+            await stream.write(message(model))
+        assert text in (await stream.read()).error_message
         stream.cancel()
 
     serving(repository, test, transport)

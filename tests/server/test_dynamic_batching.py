@@ -129,7 +129,7 @@ def serving(repository, serve):
                     one.writer.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(whole())
+        return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 
 async def until(condition):

@@ -14,6 +14,7 @@ from tritonclient.utils import InferenceServerException
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
+PATIENCE_S = 30
 TENSORS = """
 backend: "repeat"
 input { name: "IN" data_type: TYPE_INT32 dims: -1 }
@@ -119,7 +120,7 @@ def serving(repository, transport, talk, **options):
                 await clients.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(whole())
+        return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 
 def test_a_sequence_of_a_decoupled_model_answers_in_its_order(repository, transport):

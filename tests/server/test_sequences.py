@@ -14,6 +14,7 @@ from tritonclient.utils import InferenceServerException
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
+PATIENCE_S = 30
 A_MINUTE_US = 60_000_000
 KINDS = ("START", "END", "READY")
 TYPES = {
@@ -118,7 +119,7 @@ def serving(repository, transport, talk):
             return await talk(client.ask)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(whole())
+        return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 
 class Client:
@@ -273,7 +274,7 @@ def loaded_again(models, changed, talk):
             return await talk(client.ask)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(whole())
+        return runner.run(asyncio.wait_for(whole(), 2 * PATIENCE_S))
 
 
 WARM_UP = """

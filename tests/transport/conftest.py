@@ -44,7 +44,7 @@ OPTIONS = HttpOptions(
     ssl_context=None,
 )
 
-HANGS_S = 20
+HANGS_S = 60
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,9 +1,7 @@
 """Worker processes that cannot be started; those that can are played in test_host and others."""
 
-import contextlib
-import gc
-import os
-import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,28 +24,29 @@ def test_a_python_that_is_not_there_has_ended_at_once():
     assert process.has_ended.is_set()
 
 
-def test_a_process_that_finds_no_descriptors_takes_none():
-    gc.collect()  # what other tests have left is not to be closed in the midst of this
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(highest + 8, soft), hard))
-    taken = list(descriptors())
-    try:
-        for _ in range(3):  # room for the socket pair, and for one of the two memories
-            os.close(taken.pop())
-        with pytest.raises(OSError, match="Too many open files"):
-            Process("m", Environment(), SMALL, ignore)
-        left = list(descriptors())
-        taken += left
-        assert len(left) == 3
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in taken:
-            os.close(descriptor)
-
+ALONE = """
+import contextlib, os, resource
+from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.process import Process, Sizes
 
 def descriptors():
-    """Yield new descriptors until there are no more."""
     with contextlib.suppress(OSError):
         while True:
             yield os.dup(0)
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+taken = list(descriptors())
+for _ in range(3):  # room for the socket pair, and for one of the two memories
+    os.close(taken.pop())
+try:
+    Process("m", Environment(), Sizes(1 << 16), print)
+except OSError as error:
+    print(error.strerror)
+print(len(list(descriptors())))
+"""
+
+
+def test_a_process_that_finds_no_descriptors_takes_none():
+    """In a process of its own: no other thread here is to find none."""
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["Too many open files", "3"], done.stderr
