@@ -98,6 +98,21 @@ async def test_a_head_repeated_with_other_bodies_gets_other_answers(serving, inf
             assert answer.json["outputs"][0]["data"] == [value]
 
 
+async def test_requests_of_other_lengths_to_other_models_by_turns_get_their_own_answers(
+    serving, infer, binary
+):
+    async with serving() as site:
+        client = await site.connect()
+        for length in (4, 80, 40_000, 8, 20_000, 12):
+            data = os.urandom(length)
+            answer = await client.ask(binary(data))
+            assert answer.body.endswith(data) and answer.status == 200
+            answer = await client.ask(infer([0.5] * length))
+            assert answer.json["outputs"][0]["data"] == [0.5] * length
+            answer = await client.ask(infer([0.5] * length, model="none"))
+            assert (answer.status, "'none'" in answer.error) == (404, True)
+
+
 @pytest.mark.parametrize("size", [4, 8000, 16384, 16388, 200_000, 3_000_000])
 async def test_bodies_of_every_size_come_back(serving, binary, size):
     data = os.urandom(size)

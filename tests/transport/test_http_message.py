@@ -11,6 +11,7 @@ from inferd.transport.http_message import (
     body_length,
     changing_head,
     encode_head,
+    known_head,
     parse_head,
 )
 from inferd.wire.v2_rest import HTTP_STATUS
@@ -240,3 +241,69 @@ def test_a_changed_head_may_not_become_too_large():
 )
 def test_any_other_change_is_parsed_anew(head):
     assert read_behind(head_of(["Host: x"]), head)[1] == 0
+
+
+# --- heads that differ in lengths alone ---
+
+LENGTHS = ["0", "7", " 12", "12 ", "+1", "", "1 1", "0012", "99", "9" * 15, "9" * 16, "9" * 25]
+SIZES = ["Host: x", "A: b", "Inference-Header-Content-Length: 5"]
+SIZES += ["inference-header-content-length:4 ", "Content-Length: 7"]
+
+
+def sized_head(lines=(), length=" 7", name="Content-Length"):
+    text = "\r\n".join(["POST /v2/models/m/infer HTTP/1.1", *lines, f"{name}:{length}", "C: d"])
+    return f"{text}\r\n\r\n".encode()
+
+
+def read_like(before, head):
+    """What `head` says as one that is like `before`, None: it is to be parsed."""
+    return known_head(before, parse_head(before)).request(head)
+
+
+@given(
+    st.lists(st.sampled_from(SIZES), max_size=3),
+    st.lists(st.sampled_from(SIZES), max_size=3),
+    st.sampled_from(LENGTHS),
+    st.sampled_from(LENGTHS),
+)
+def test_a_head_with_other_lengths_is_read_as_if_it_were_new(lines, other, length, next_length):
+    before = sized_head(lines, length)
+    for others in (lines, other):
+        head = sized_head(others, next_length)
+        if parsed(before) is not None and (found := read_like(before, head)) is not None:
+            assert found == parsed(head)
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "content-length", "CONTENT-LENGTH"])
+def test_a_head_with_other_lengths_is_not_parsed_anew(name):
+    before, head = (
+        sized_head([f"Inference-Header-Content-Length: {size}"], f" {size + 1}", name)
+        for size in (250, 1250)
+    )
+    assert read_like(before, head) == parse_head(head)
+
+
+def test_what_a_head_says_does_not_change_with_the_next_one():
+    before, head = sized_head(), sized_head((), " 9")
+    first = parse_head(before)
+    known = known_head(before, first)
+    second = known.request(head)
+    assert known.request(before) == first == parse_head(before)
+    assert second == parse_head(head)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        sized_head(["Host: y"]),
+        sized_head(),
+        sized_head(["Host: x"]).replace(b"C: d", b"C: e"),
+        sized_head(["Host: x"])[:-2] + b"D: e\r\n\r\n",
+        sized_head(["Host: x"], " 0x1"),
+        sized_head(["Host: x"], " " + "9" * 16),
+        sized_head(["Host: x"]).replace(b"/m/", b"/n/"),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_head_with_any_other_change_is_parsed_anew(head):
+    assert read_like(sized_head(["Host: x"]), head) is None

@@ -1,4 +1,4 @@
-"""The heads of one HTTP/1.1 connection: parsed, or known from the request before."""
+"""The heads of one HTTP/1.1 connection: parsed, or known from requests before."""
 
 import re
 from typing import cast
@@ -8,8 +8,10 @@ from inferd.transport.http_message import (
     ChangingHead,
     HttpError,
     HttpRequest,
+    KnownHead,
     body_length,
     changing_head,
+    known_head,
     parse_head,
 )
 
@@ -17,18 +19,31 @@ _BARE_END = re.compile(rb"\n\r?\n")
 _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
 
 
-class HeadReader:
-    """Reads one head after the other, and keeps the last one: most clients send it again.
+MOST_HEADS = 8
+"""So many heads of a connection are kept that others may be like: those to different models."""
 
-    `head` is its text, `request` what it says, `length` that of the body, -1 for chunks. A head in
-    which a part changes is `changing` instead, and `head` is empty. `forward` chooses the headers
-    that become parameters.
+MOST_TEXTS = 16
+"""So many are kept that others may be the same as."""
+
+MOST_KEPT_BYTES = 2048
+"""Longer ones are kept only until the next one."""
+
+
+class HeadReader:
+    """Reads one head after the other, and keeps some: most clients send them again and again.
+
+    `head` is the text of the last one, `request` what it says, `length` that of the body, -1 for
+    chunks. A last head with an id, which the next one does not repeat, is `changing` instead, and
+    `head` is empty. `forward` chooses the headers that become parameters.
     """
 
     __slots__ = (
+        "_changing",
         "_forward",
+        "_known",
         "_max_body_bytes",
         "_max_bytes",
+        "_texts",
         "changing",
         "head",
         "length",
@@ -39,18 +54,61 @@ class HeadReader:
         self._max_bytes = max_bytes
         self._max_body_bytes = max_body_bytes
         self._forward = forward
+        self._texts: dict[bytes, tuple[HttpRequest, int]] = {}
+        self._known: list[KnownHead] = []
+        self._changing: list[tuple[ChangingHead, HttpRequest, int]] = []
         self.head = b""
         self.changing: ChangingHead | None = None
         self.request = cast("HttpRequest", None)
         self.length = 0
 
-    def read(self, head: bytes) -> tuple[HttpRequest, int]:
-        """Return what a head says that is not the last one, and how long its body is.
-
-        Raises HttpError.
-        """
+    def read(self, head: bytes) -> None:
+        """Take note of what a head says that is not the last one. Raises HttpError."""
+        for changing, request, length in self._changing:
+            if changing.read(head, 0, len(head)):
+                self.head, self.changing, self.request, self.length = b"", changing, request, length
+                return
+        found = self._texts.get(head) or self._like_another(head)
+        if found is not None:
+            self.head, self.changing = head, None
+            self.request, self.length = found
+            return
         if len(head) > self._max_bytes:
             raise self._too_large(head)
+        request, length = self._parsed(head)
+        self.head, self.request, self.length = head, request, length
+        self.changing = None
+        if self._forward is None:
+            self.changing = changing_head(head, request, self._max_bytes)
+            if self.changing is not None:
+                self.head = b""
+                if len(head) <= MOST_KEPT_BYTES:
+                    kept = self._changing[1 - MOST_HEADS :]
+                    self._changing = [*kept, (self.changing, request, length)]
+                return
+        if len(head) <= MOST_KEPT_BYTES:
+            self._keep(head, request, length)
+            if self._forward is None:
+                self._known = [*self._known[1 - MOST_HEADS :], known_head(head, request)]
+
+    def _like_another(self, head: bytes) -> tuple[HttpRequest, int] | None:
+        """Return what a head says that has other lengths than one before; None for any other."""
+        if len(head) > self._max_bytes or len(head) > MOST_KEPT_BYTES:
+            return None
+        for known in self._known:
+            request = known.request(head)
+            if request is not None:
+                length = body_length(request, self._max_body_bytes)
+                self._keep(head, request, length)
+                return request, length
+        return None
+
+    def _keep(self, head: bytes, request: HttpRequest, length: int) -> None:
+        if len(self._texts) >= MOST_TEXTS:
+            self._texts.clear()
+        self._texts[head] = request, length
+
+    def _parsed(self, head: bytes) -> tuple[HttpRequest, int]:
         request = parse_head(head, self._forward)
         expectation = request.headers.get(b"expect")
         if (
@@ -59,13 +117,7 @@ class HeadReader:
             and not request.is_http_10
         ):
             raise HttpError(417, "Expect may only be 100-continue")
-        length = body_length(request, self._max_body_bytes)
-        self.head, self.request, self.length = head, request, length
-        if self._forward is None:
-            self.changing = changing_head(head, request, self._max_bytes)
-            if self.changing is not None:
-                self.head = b""
-        return request, length
+        return request, body_length(request, self._max_body_bytes)
 
     def check_partial(self, buffer: bytearray, start: int, end: int) -> None:
         """Raise HttpError if what lies there cannot become the head of a request any more."""

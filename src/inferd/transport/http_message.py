@@ -182,7 +182,7 @@ class ChangingHead:
         self._request = request
         self._room = room  # for the value
 
-    def read(self, buffer: bytearray, start: int, end: int) -> int:
+    def read(self, buffer: bytearray | bytes, start: int, end: int) -> int:
         """Return where a head that differs in nothing else ends; 0 for any other.
 
         The value it has is put into the request that was read before.
@@ -215,6 +215,67 @@ def changing_head(head: bytes, request: HttpRequest, max_bytes: int) -> Changing
     if value != head[start:stop].strip(b" \t"):
         return None  # it came twice, or goes on in the next line
     return ChangingHead(head[:start], head[stop:], request, max_bytes - len(head) + stop - start)
+
+
+_LENGTHS = re.compile(
+    rb"\r\n(content-length|inference-header-content-length):[ \t]*", re.IGNORECASE
+)
+_MOST_DIGITS = 15
+
+
+class KnownHead:
+    """A head that was read, around the lengths in which the next one may differ."""
+
+    __slots__ = ("_after", "_fields", "_request")
+
+    def __init__(
+        self, fields: list[tuple[bytes, bytes]], after: bytes, request: HttpRequest
+    ) -> None:
+        self._fields = fields  # names, and the text before each value
+        self._after = after
+        self._request = request
+
+    def request(self, head: bytes) -> HttpRequest | None:
+        """Return what a head says that differs in nothing else; None for any other.
+
+        It has no body yet.
+        """
+        at = 0
+        changed = {}
+        for name, before in self._fields:
+            if not head.startswith(before, at):
+                return None
+            at += len(before)
+            stop = head.find(b"\r", at)
+            value = head[at:stop]
+            if not value.isdigit() or len(value) > _MOST_DIGITS:
+                return None
+            changed[name] = value
+            at = stop
+        if head[at:] != self._after:
+            return None
+        known = self._request
+        return HttpRequest(
+            known.method,
+            known.target,
+            known.headers | changed,
+            known.is_kept_alive,
+            known.is_http_10,
+        )
+
+
+def known_head(head: bytes, request: HttpRequest) -> KnownHead:
+    """Return what of `head`, which said `request`, the next ones may repeat."""
+    fields = []
+    at = 0
+    for found in _LENGTHS.finditer(head):
+        name, start = found[1].lower(), found.end()
+        stop = head.index(b"\r\n", start)
+        # One that came twice has another value, and is repeated as it is.
+        if request.headers.get(name) == head[start:stop].rstrip(b" \t"):
+            fields.append((name, head[at:start]))
+            at = stop
+    return KnownHead(fields, head[at:], request)
 
 
 def forwarded_of(
