@@ -300,7 +300,7 @@ class H2Connection(H2Receiver):
                 and same_id == stream_id
                 and start + size <= len(data)
                 and window >= CONNECTION_WINDOW // 2
-                and head.content_length < 0
+                and head.content_length in (-1, size)
                 and len(self.streams) < self._max_streams
                 and not self.is_going_away
             ):
