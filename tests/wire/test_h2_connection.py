@@ -439,3 +439,87 @@ def test_a_spoilt_conversation_in_any_pieces_ends_the_same_way(mutations, cuts):
     for at, value in mutations:
         sent[at] = value
     assert outcome(bytes(sent), cuts) == outcome(bytes(sent), [])
+
+
+LENGTH = encode_fields([*REQUEST, (b"content-length", b"5")])
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (request(3), request(5)),
+        (request(3, b""), request(5)),
+        (request(3), request(7), request(5)),
+        (request(3), request(3)),
+        (request(3), data(3)),
+        (head(3), data(3), data(3, b"y", END_STREAM)),
+        (head(3), data(1, b"y", END_STREAM)),
+        (head(3), data(5, b"y", END_STREAM)),
+        (head(3), data(3, b"\1yz", PADDED | END_STREAM)),
+        (head(3, END_STREAM), data(3, b"y", END_STREAM)),
+        (head(3), encode_frame(HEADERS, END_HEADERS | END_STREAM, 3, b"")),
+        (head(3, block=LENGTH), data(3, b"hello", END_STREAM)) * 2,
+        (
+            *(head(3, block=LENGTH), data(3, b"hello", END_STREAM)),
+            *(head(5, block=LENGTH), data(5, b"hell", END_STREAM)),
+        ),
+        (encode_frame(PING, 0, 0, bytes(8)), request(3), encode_window_update(0, 9), request(5)),
+    ],
+)
+def test_a_request_like_one_before_means_the_same_in_pieces(frames):
+    sent = PREFACE + encode_frame(SETTINGS, 0, 0) + request(1) + b"".join(frames)
+    assert outcome(sent, []) == outcome(sent, range(len(sent)))
+
+
+class Refusing(Noting):
+    """Refuses every request at its head."""
+
+    def on_open(self):
+        super().on_open()
+        self.connection.send_headers(self, b"\x88", ends=True)
+
+
+def test_the_data_of_a_request_like_one_before_that_is_refused_are_dropped():
+    peer = Peer(stream=Refusing)
+    peer.send(request(1), request(3), request(5))
+    assert all(stream.events == ["open"] and not stream.data for stream in peer.seen.values())
+    kinds = [(kind, stream_id) for kind, _, stream_id, _ in peer.got()]
+    assert kinds == [(kind, n) for n in (1, 3, 5) for kind in (HEADERS, RST_STREAM)]
+
+
+def test_a_request_like_one_before_is_refused_above_the_limit_of_streams():
+    peer = Peer(max_streams=2)
+    peer.send(request(1), request(3), request(5))
+    [(kind, _, stream_id, code)] = peer.got()
+    assert (kind, stream_id, int.from_bytes(code, "big")) == (
+        RST_STREAM,
+        5,
+        ErrorCode.REFUSED_STREAM,
+    )
+    assert list(peer.seen) == [1, 3]
+
+
+def test_a_request_like_one_before_is_ignored_after_goaway():
+    peer = Peer()
+    peer.send(request(1))
+    peer.connection.go_away()
+    peer.send(request(3))
+    assert list(peer.seen) == [1] and not peer.connection.is_failed
+
+
+class Dropping(Noting):
+    """Takes data, keeps none, and answers at the end."""
+
+    def on_data(self, data, start, stop, *, ends):
+        if ends:
+            self.connection.send_headers(self, b"\x88", ends=True)
+
+
+@pytest.mark.slow
+def test_requests_like_one_before_open_the_connections_window_again():
+    peer = Peer(stream=Dropping)
+    body = bytes(FRAME_BYTES)
+    for number in range(CONNECTION_WINDOW // FRAME_BYTES + 2):
+        peer.send(request(2 * number + 1, body))
+    kinds = [kind for kind, *_ in peer.got()]
+    assert kinds.count(HEADERS) == len(peer.seen) and kinds.count(WINDOW_UPDATE) == 2

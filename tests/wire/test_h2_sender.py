@@ -111,7 +111,8 @@ def test_a_smaller_table_is_answered_before_the_next_block():
     peer = Peer()
     peer.send(encode_settings({Setting.HEADER_TABLE_SIZE: 0}), request(1), request(3))
     peer.got()
-    assert not peer.connection.may_send_at_once(peer.seen[1], 1)
+    assert not peer.connection.send_at_once(peer.seen[1], b"frames", 1)
+    assert not peer.got()
     for stream_id in (1, 3):
         peer.connection.send_headers(peer.seen[stream_id], b"\x88")
     assert [payload for *_, payload in peer.got()] == [b"\x20\x88", b"\x88"]

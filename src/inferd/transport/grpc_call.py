@@ -36,6 +36,7 @@ from inferd.wire.grpc_messages import (
     UNIMPLEMENTED,
     GrpcFault,
     GrpcHead,
+    encode_small_answer,
 )
 from inferd.wire.h2_frames import ErrorCode
 from inferd.wire.h2_hpack import Field, encode_fields
@@ -245,23 +246,16 @@ class GrpcCall(GrpcInput):
         """Send the one message of a unary call, and OK."""
         if self.is_local_done or self.ending is not None:
             return
-        length = 0
-        for buffer in buffers:
-            length += len(buffer)
-        framed = length + PREFIX_BYTES
-        connection = self.connection
-        is_plain = self._is_bare or (self._initial is None and self._trailing is None)
-        if (
-            is_plain
-            and not self._port.level
-            and length <= self._port.small_answer_bytes
-            and connection.may_send_at_once(self, framed)
+        length = sum(map(len, buffers))
+        is_bare = self._is_bare
+        if length <= self._port.small_answer_bytes and (
+            is_bare or (self._initial is None and self._trailing is None)
         ):
-            frames = grpc_messages.encode_small_answer(self.id, buffers, length)
-            connection.send_at_once(self, frames, framed)
-            if not self._is_bare:
-                self._clean_up()
-            return
+            frames = encode_small_answer(self.id, buffers, length)
+            if self.connection.send_at_once(self, frames, length + PREFIX_BYTES):
+                if not is_bare:
+                    self._clean_up()
+                return
         if length > self._port.options.max_send_bytes:
             self._end(RESOURCE_EXHAUSTED, f"the answer has {length} bytes, more than may be sent")
             return

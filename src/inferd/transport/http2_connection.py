@@ -59,7 +59,10 @@ class Http2Connection(asyncio.BufferedProtocol):
         )
         self._scratch = server.scratch
         self.small_bytes = min(SMALL_BYTES, server.max_message_bytes)
+        # Answers up to this size are sent in one piece; none where they might be compressed.
         self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, server.options.max_send_bytes)
+        if self.level:
+            self.small_answer_bytes = -1
         self._came = b""
         self._is_direct = False
         self._is_closing = False

@@ -326,7 +326,7 @@ def _status_fields(status: int, message: str) -> list[Field]:
 OK_TRAILERS = encode_status(OK, "")
 
 _HEAD_BLOCK = encode_response_head()
-_HEAD_FRAME = struct.Struct(f">5sL{len(_HEAD_BLOCK)}sHBHLBL")
+_HEAD_FRAME = struct.Struct(f">5sL{len(_HEAD_BLOCK)}sLxLxL")
 _HEAD_START = bytes((0, 0, len(_HEAD_BLOCK), HEADERS, END_HEADERS))
 _TAIL_FRAME = struct.Struct(f">5sL{len(OK_TRAILERS)}s")
 _TAIL_START = bytes((0, 0, len(OK_TRAILERS), HEADERS, END_HEADERS | END_STREAM))
@@ -337,11 +337,8 @@ def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> byte
 
     `length` is that of the message in `buffers`; with its prefix it must fit in one frame.
     """
-    framed = length + PREFIX_BYTES
-    head = _HEAD_FRAME.pack(
-        _HEAD_START, stream_id, _HEAD_BLOCK,
-        framed >> 8, framed & 0xFF, DATA << 8, stream_id, 0, length,
-    )  # fmt: skip
+    frame_start = length + PREFIX_BYTES << 8 | DATA  # no flags follow, and the prefix has none
+    head = _HEAD_FRAME.pack(_HEAD_START, stream_id, _HEAD_BLOCK, frame_start, stream_id, length)
     return b"".join((head, *buffers, _TAIL_FRAME.pack(_TAIL_START, stream_id, OK_TRAILERS)))
 
 

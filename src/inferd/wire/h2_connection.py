@@ -40,6 +40,7 @@ from inferd.wire.h2_frames import (
     encode_settings,
     encode_window_update,
     read_header,
+    read_kind,
 )
 from inferd.wire.h2_heads import HeaderBlocks
 from inferd.wire.h2_hpack import NO_TABLE, TABLE_BYTES
@@ -52,6 +53,7 @@ FRAME_BYTES = 1 << 20
 
 _SMALL_INCREMENT = 1024
 _REMEMBERED_GAPS = 100
+_LAST_DATA = DATA << 8 | END_STREAM
 _UNUSUAL = END_HEADERS | PADDED | WITH_PRIORITY
 """The flags of HEADERS that tell whether they are usual: a whole block and nothing else."""
 
@@ -165,7 +167,8 @@ class H2Connection(H2Receiver):
                     and stream_id == self._next_stream_id
                     and flags & _UNUSUAL == END_HEADERS
                 ):
-                    self._request(stream_id, bytes(data[start:stop]), flags)
+                    block = bytes(data[start:stop])
+                    at = self._usual_request(stream_id, block, flags, data, stop)
                 else:
                     self._other(kind, flags, stream_id, bytes(data[start:stop]))
             except StreamFault as fault:
@@ -277,6 +280,42 @@ class H2Connection(H2Receiver):
         stream.on_open()
         if flags & END_STREAM and not stream.is_local_done:
             stream.on_end()
+
+    def _usual_request(
+        self, stream_id: int, block: bytes, flags: int, data: Buffer, at: int
+    ) -> int:
+        """Open a stream in order; return where the next frame begins, data[at] or the one behind.
+
+        Nearly all small requests have a known head, and one frame of DATA that ends them and has
+        come with it: these are taken together.
+        """
+        head = self._blocks.known.get(block)
+        start = at + HEADER_BYTES
+        if head is not None and flags == END_HEADERS and start <= len(data):
+            high, low, kind, same_id = read_kind(data, at)
+            size: int = high << 8 | low
+            window = self._receive_window - size
+            if (
+                kind == _LAST_DATA
+                and same_id == stream_id
+                and start + size <= len(data)
+                and window >= CONNECTION_WINDOW // 2
+                and head.content_length in (-1, size)
+                and len(self.streams) < self._max_streams
+                and not self.is_going_away
+            ):
+                self.last_stream_id = stream_id
+                self._next_stream_id = stream_id + 2
+                self.streams[stream_id] = stream = self._open_stream(self, stream_id, head)
+                stream.on_open()
+                if stream.is_local_done:
+                    return at  # the data are nobody's
+                self._receive_window = window
+                stream.is_remote_done = True
+                stream.on_data(data, start, start + size, ends=True)
+                return start + size
+        self._request(stream_id, block, flags)
+        return at
 
     def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:
         """Take a block on a stream that has had one (section 8.1)."""

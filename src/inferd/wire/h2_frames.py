@@ -11,6 +11,9 @@ FRAME_HEADER = struct.Struct(">HBBBL")
 
 read_header = FRAME_HEADER.unpack_from
 
+read_kind = struct.Struct(">HBHL").unpack_from
+"""As `read_header`, type and flags in one number."""
+
 HEADER_BYTES = 9
 
 # Frame types, RFC 9113, section 6. Plain integers: they are compared for each frame.

@@ -22,13 +22,13 @@ class HeaderBlocks:
     A client that repeats a call sends the same block, which means the same as long as the dynamic
     table does not change: with any insertion, eviction or change of size all is forgotten. What a
     head's fields mean never changes: one that differs from another in a few values is made of that.
-    `max_block_bytes` is how much of a block is kept at all.
+    `max_block_bytes` is how much of a block is kept at all; `known` has the heads by their blocks.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_block_bytes = max(_UNDECODED_BLOCKS * max_bytes, CONTROL_FRAME_BYTES)
         self._decoder = HeaderDecoder(_DECODED_LISTS * max_bytes)
-        self._heads: dict[bytes, RequestHead | MalformedRequest] = {}
+        self.known: dict[bytes, RequestHead] = {}
         self._heads_bytes = 0
         self._bases: dict[tuple[object, ...], tuple[list[Field], RequestHead]] = {}
         self._block = bytearray()
@@ -58,35 +58,35 @@ class HeaderBlocks:
 
     def head(self, block: bytes) -> RequestHead | MalformedRequest:
         """Return the request head that `block` is, or why it is none. Raises ConnectionFault."""
-        head = self._heads.get(block)
+        head = self.known.get(block)
         if head is not None:
             return head
         fields, size = self._decode(block)
-        head = self._head(fields, size)
+        try:
+            head = self._head(fields, size)
+        except MalformedRequest as error:
+            return error
         if not self._decoder.is_table_changed:
             self._remember(block, head, max(size, len(block)))
         return head
 
-    def _remember(self, block: bytes, head: RequestHead | MalformedRequest, size: int) -> None:
+    def _remember(self, block: bytes, head: RequestHead, size: int) -> None:
         if size > _LARGEST_REMEMBERED:
             return
         self._heads_bytes += size
         if self._heads_bytes > _REMEMBERED_BYTES:
-            self._heads.clear()
+            self.known.clear()
             self._heads_bytes = size
-        self._heads[block] = head
+        self.known[block] = head
 
-    def _head(self, fields: list[Field], size: int) -> RequestHead | MalformedRequest:
+    def _head(self, fields: list[Field], size: int) -> RequestHead:
         key = (len(fields), *fields[:4])  # as many, and the same pseudo-header fields: worth a try
         known = self._bases.get(key)
         if known is not None:
             head = renew_request_head(fields, size, *known)
             if head is not None:
                 return head
-        try:
-            head = decode_request_head(fields, size)
-        except MalformedRequest as error:
-            return error
+        head = decode_request_head(fields, size)
         if size <= _LARGEST_REMEMBERED and len({name for name, _ in fields}) == len(fields):
             if len(self._bases) >= _REMEMBERED_BASES:
                 self._bases.clear()
@@ -99,7 +99,7 @@ class HeaderBlocks:
 
     def _decode(self, block: bytes) -> tuple[list[Field], int]:
         decoded = self._decoder.decode(block)
-        if self._decoder.is_table_changed and self._heads:
-            self._heads.clear()
+        if self._decoder.is_table_changed and self.known:
+            self.known.clear()
             self._heads_bytes = 0
         return decoded

@@ -174,27 +174,26 @@ class H2Sender:
             self._put(encode_frame(DATA, END_STREAM, stream.id))
             self._end(stream)
 
-    def send_at_once(self, stream: H2Stream, frames: Buffer, data_length: int) -> None:
-        """Send whole frames that end the stream, with `data_length` bytes of DATA among them.
+    def send_at_once(self, stream: H2Stream, frames: Buffer, data_length: int) -> bool:
+        """Send whole frames that end the stream, if they may go now; else do nothing.
 
-        The caller has seen that the windows allow it (`may_send_at_once`).
+        Among them is one frame of DATA, of `data_length` bytes: no more than any peer takes
+        (DEFAULT_FRAME_BYTES).
         """
+        if (
+            data_length > self.send_window
+            or data_length > stream.send_window
+            or self.table_update
+            or self.is_paused
+            or self.out_bytes >= OUTPUT_BYTES
+        ):
+            return False
         self.send_window -= data_length
         self.out.append(frames)
         self.out_bytes += len(frames)
         self.frames_sent += 2
         self._end(stream)
-
-    def may_send_at_once(self, stream: H2Stream, data_length: int) -> bool:
-        """Tell whether one DATA frame of that length may go now."""
-        return (
-            data_length <= self.send_window
-            and data_length <= stream.send_window
-            and data_length <= self.peer_frame_bytes
-            and not self.table_update
-            and not self.is_paused
-            and self.out_bytes < OUTPUT_BYTES
-        )
+        return True
 
     def _end(self, stream: H2Stream) -> None:
         """Take note that our side of the stream has ended."""

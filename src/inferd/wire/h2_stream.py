@@ -20,6 +20,8 @@ STREAM_WINDOW = 1 << 22
 class H2Stream:
     """One stream, as the connection knows it; the application subclasses it and is called."""
 
+    receive_window = STREAM_WINDOW
+    uncredited = 0  # bytes taken, the peer not yet told
     takes_runs = False  # whether `on_data_run` is there
     pending: "deque[Buffer] | None" = None
     pending_bytes = 0
@@ -36,8 +38,6 @@ class H2Stream:
         self.head = head
         self.send_window = self.full_window = connection.peer_stream_window
         # What every stream is asked for is its own: CPython finds that sooner than the class's.
-        self.receive_window = STREAM_WINDOW
-        self.uncredited = 0  # bytes taken, the peer not yet told
         self.is_remote_done = False  # the peer has ended its side
         self.is_local_done = False  # we have ended ours, or the stream was reset
         self.ending: bytes | None = None  # trailers to send after `pending`, b"" for none
