@@ -82,7 +82,10 @@ class WantedOutput(msgspec.Struct, gc=False):
 
 
 class Sequence(msgspec.Struct, gc=False):
-    """The sequence a request belongs to; `id` is a number or a text, never 0 or empty."""
+    """The sequence a request belongs to; `id` is a number or a text, never empty.
+
+    It is 0 where a request says start or end and belongs to no sequence: its model may look.
+    """
 
     id: int | str
     start: bool = False

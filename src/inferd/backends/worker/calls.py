@@ -250,7 +250,7 @@ class WorkerCalls:
             dict(asked.parameters) if asked.parameters else {},
             priority=max(0, asked.priority),
             timeout_us=max(0, asked.timeout_us),
-            sequence=_sequence(asked) if asked.correlation_id else None,
+            sequence=_sequence(asked),
             callers=callers,
         )
 
@@ -353,9 +353,10 @@ def _give_up(call: asyncio.Task[None] | Paused) -> None:
         call.get_loop().call_soon(call.cancel)
 
 
-def _sequence(asked: Called) -> Sequence:
-    return Sequence(
-        asked.correlation_id,
+def _sequence(asked: Called) -> Sequence | None:
+    sequence = Sequence(
+        asked.correlation_id or 0,
         start=bool(asked.flags & SEQUENCE_START),
         end=bool(asked.flags & SEQUENCE_END),
     )
+    return sequence if sequence.id or sequence.start or sequence.end else None
