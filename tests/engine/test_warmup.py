@@ -1,9 +1,10 @@
 import pytest
 
 from inferd.config.model import ModelConfig, SequenceBatching
+from inferd.config.pbtxt import parse_pbtxt
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.engine.load import Loader, LoadOptions
-from inferd.engine.warmup import warm_up
+from inferd.engine.warmup import samples_of, warm_up
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
 from inferd.repository.warmup import Sample
 
@@ -57,6 +58,28 @@ def test_samples_run_in_order_on_every_instance():
     warm_up(CONFIG, instances, [sample("a", 2), sample("b", count=3)])
     for one in instances:
         assert one.seen == [["a", "a"], ["b"], ["b"], ["b"]]
+
+
+IN_SEQUENCES = """
+max_batch_size: 4
+sequence_batching {
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [3, 5] } }
+  control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
+  state { input_name: "S" output_name: "T" data_type: TYPE_INT32 dims: 2 }
+}
+model_warmup { name: "w" batch_size: 1
+  inputs { key: "START" value { data_type: TYPE_INT32 dims: 1 zero_data: true } } }
+"""
+
+
+def test_what_a_sample_of_a_sequence_does_not_name_is_that_of_an_only_request(tmp_path):
+    [sample] = samples_of(tmp_path, parse_pbtxt(IN_SEQUENCES, ""))
+    [request] = sample.requests
+    assert {one.name: (one.shape, bytes(one.view())) for one in request.inputs} == {
+        "START": ((1, 1), bytes(4)),
+        "ID": ((1, 1), b"\1\0\0\0" + b"1"),
+        "S": ((1, 2), bytes(8)),
+    }
 
 
 def test_a_decoupled_model_that_answers_in_rounds_has_one_round():

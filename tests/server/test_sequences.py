@@ -276,6 +276,27 @@ def loaded_again(models, changed, talk):
         return runner.run(whole())
 
 
+WARM_UP = """
+model_warmup {
+  name: "w" batch_size: 2
+  inputs { key: "X" value { data_type: TYPE_FP32 dims: 1 random_data: true } }
+}
+"""
+
+
+@pytest.mark.parametrize("strategy", ["direct {}", "oldest {}"])
+def test_a_sample_that_names_no_controls_and_states_warms_up(models, strategy):
+    text, graph = total(strategy=strategy)
+    shown, controls = show(strategy=strategy)
+
+    async def talk(ask):
+        seen = await ask("show", [1], 1, start=True)
+        return seen["Y"], await ask("total", [5], 1, start=True)
+
+    repository = models(total=(text + WARM_UP, graph), show=(shown + WARM_UP, controls))
+    assert serving(repository, "REST", talk) == (1.0, {"Y": 5.0})
+
+
 def test_a_model_that_is_loaded_anew_begins_without_sequences(models):
     async def talk(ask):
         with pytest.raises(InferenceServerException, match="knows no sequence 1"):

@@ -82,9 +82,10 @@ class WantedOutput(msgspec.Struct, gc=False):
 
 
 class Sequence(msgspec.Struct, gc=False):
-    """The sequence a request belongs to; `id` is a number or a text, never empty.
+    """The sequence a request belongs to; `id` is a number or a text.
 
-    It is 0 where a request says start or end and belongs to no sequence: its model may look.
+    It is 0 or empty where a request says start or end and belongs to no sequence: the flags are
+    for its model to read.
     """
 
     id: int | str

@@ -43,6 +43,7 @@ from inferd.engine.lookup import backend_named, python_based
 from inferd.engine.scheduling import as_executed, build_scheduler
 from inferd.engine.served import Served
 from inferd.engine.thread import in_daemon_thread
+from inferd.engine.warmup import samples_of
 from inferd.errors import (
     BackendFailed,
     InferdError,
@@ -62,7 +63,6 @@ from inferd.repository.layout import FoundModel, check_model_name, files_of
 from inferd.repository.local import find_model, renamed_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
-from inferd.repository.warmup import warmup_samples
 from inferd.repository.watch import NO_MARKS
 from inferd.schedulers.limiter import RateLimiter, limited
 
@@ -220,7 +220,7 @@ class Loader:
             check_config(config)
         check_io(config)
         labels = read_labels(files.folder, config)
-        samples = warmup_samples(files.folder, config)
+        samples = samples_of(files.folder, config)
         open_one = partial(self._open, backend, files, as_executed(config))
         instances = Instances(config, backend, open_one, samples, self._machine, attempt)
         with ExitStack() as undo:
@@ -380,7 +380,7 @@ def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> 
         error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
         raise
     except BaseException as error:  # SystemExit too: no model may end the server
-        log.warning("model '%s' version %d:", model.name, version, exc_info=error)
+        log.debug("model '%s' version %d:", model.name, version, exc_info=error)
         text = foreign_text(error)
         msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
         raise BackendFailed(msg) from error

@@ -1,15 +1,36 @@
 """Warming up: every instance answers the configuration's samples before its model is ready."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Several
+from pathlib import Path
 
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import DecoupledInstance, Instance
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, Sequence
 from inferd.errors import BackendFailed, InferdError, foreign_text
-from inferd.repository.warmup import Sample
+from inferd.repository.warmup import Sample, warmup_samples
+from inferd.schedulers.controls import Controls
+from inferd.schedulers.states import States
 
 
-def warm_up(config: ModelConfig, instances: Sequence[Instance], samples: Sequence[Sample]) -> None:
+def samples_of(folder: Path, config: ModelConfig) -> list[Sample]:
+    """Return the samples of the model in `folder`, with all inputs that its instances want.
+
+    Where requests belong to sequences, a sample is the only one of its own: controls and states
+    that it does not name are what the scheduler would give that. Raises InvalidConfig.
+    """
+    samples = warmup_samples(folder, config)
+    if not samples or config.sequence_batching is None:
+        return samples
+    controls = Controls(config)
+    only = Sequence(controls.id_of(1), start=True, end=True)
+    given = [*controls.of(only), *States(config, folder).initial]
+    for request in (request for sample in samples for request in sample.requests):
+        named = {tensor.name for tensor in request.inputs}
+        request.inputs += [tensor for tensor in given if tensor.name not in named]
+    return samples
+
+
+def warm_up(config: ModelConfig, instances: Several[Instance], samples: Several[Sample]) -> None:
     """Run all `samples` on each of `instances`. Raises BackendFailed when one of them fails."""
     for sample in samples:
         for instance in instances:
@@ -22,7 +43,7 @@ def warm_up(config: ModelConfig, instances: Sequence[Instance], samples: Sequenc
                     raise BackendFailed(msg) from error
 
 
-def _run(config: ModelConfig, instance: Instance, requests: Sequence[InferRequest]) -> None:
+def _run(config: ModelConfig, instance: Instance, requests: Several[InferRequest]) -> None:
     sequence = config.sequence_batching
     has_rounds = sequence is not None and sequence.iterative_sequence
     if config.decoupled and not has_rounds and isinstance(instance, DecoupledInstance):

@@ -354,9 +354,10 @@ def _give_up(call: asyncio.Task[None] | Paused) -> None:
 
 
 def _sequence(asked: Called) -> Sequence | None:
-    sequence = Sequence(
-        asked.correlation_id or 0,
+    if not asked.correlation_id and not asked.flags & (SEQUENCE_START | SEQUENCE_END):
+        return None
+    return Sequence(
+        asked.correlation_id,
         start=bool(asked.flags & SEQUENCE_START),
         end=bool(asked.flags & SEQUENCE_END),
     )
-    return sequence if sequence.id or sequence.start or sequence.end else None
