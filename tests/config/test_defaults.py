@@ -10,6 +10,7 @@ from inferd.config.model import (
     EnsembleScheduling,
     InstanceGroup,
     ModelConfig,
+    OldestStrategy,
     Optimization,
     SequenceBatching,
     VersionPolicy,
@@ -63,6 +64,16 @@ def test_preferred_sizes_follow_max_batch_size_once_it_is_known():
 def test_sequences_are_dropped_after_a_second_unless_said(said, means):
     config = ModelConfig("m", sequence_batching=SequenceBatching(said))
     assert normalised(config, "m").sequence_batching == SequenceBatching(means)
+
+
+@pytest.mark.parametrize(
+    ("most", "said", "means"), [(8, (), (8,)), (8, (2, 4), (2, 4)), (0, (), ())]
+)
+def test_preferred_sizes_of_the_oldest_sequences_follow_max_batch_size_too(most, said, means):
+    sequence = SequenceBatching(5, oldest=OldestStrategy(preferred_batch_size=said))
+    config = normalised(ModelConfig("m", max_batch_size=most, sequence_batching=sequence), "m")
+    shown = SequenceBatching(5, oldest=OldestStrategy(preferred_batch_size=means))
+    assert config.sequence_batching == shown
 
 
 def test_an_ensemble_gets_no_instances_and_no_pinned_memory():

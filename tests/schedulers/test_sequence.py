@@ -222,6 +222,16 @@ def test_a_sequence_begins_with_a_start(text):
     simulate(serve)
 
 
+def test_start_and_end_alone_make_no_sequence():
+    async def serve():
+        scheduler = scheduler_of(Rows())
+        await ended(one := Sent(scheduler, 0, "(x)"))
+        assert "takes only requests with a sequence_id" in one.error.message
+        assert not scheduler._live
+
+    simulate(serve)
+
+
 def test_a_second_start_begins_the_sequence_anew_behind_what_waits():
     async def serve():
         execution = Rows()

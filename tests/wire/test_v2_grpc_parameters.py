@@ -101,7 +101,14 @@ def test_an_id_beyond_int64_travels_as_the_same_64_bits(number):
 
 @pytest.mark.parametrize("choice", [{"int64_param": 0}, {"string_param": ""}])
 def test_the_ids_zero_and_empty_mean_no_sequence(choice):
-    assert decoded(sequence_id=choice, sequence_start={"bool_param": True}).sequence is None
+    assert decoded(sequence_id=choice, sequence_start={"bool_param": False}).sequence is None
+
+
+@pytest.mark.parametrize("choice", [{}, {"sequence_id": {"string_param": ""}}])
+def test_flags_are_kept_without_a_sequence(choice):
+    request = decoded(**choice, sequence_start={"bool_param": True})
+    assert request.sequence == Sequence(0, start=True)
+    assert decoded(**choice, sequence_end={"bool_param": True}).sequence == Sequence(0, end=True)
 
 
 @pytest.mark.parametrize("value", [True, False])

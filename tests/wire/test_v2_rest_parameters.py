@@ -68,9 +68,11 @@ def test_other_priorities_and_timeouts_are_refused_by_name(key, value):
             {"sequence_id": 5, "sequence_start": True, "sequence_end": False},
             Sequence(5, start=True),
         ),
-        ({"sequence_id": 0, "sequence_start": True}, None),
+        ({"sequence_id": 0, "sequence_start": True}, Sequence(0, start=True)),
+        ({"sequence_id": "", "sequence_end": True}, Sequence(0, end=True)),
         ({"sequence_id": ""}, None),
-        ({"sequence_start": True, "sequence_end": True}, None),
+        ({"sequence_id": 0, "sequence_start": False}, None),
+        ({"sequence_start": True, "sequence_end": True}, Sequence(0, start=True, end=True)),
     ],
 )
 def test_a_sequence_has_an_id_that_is_not_zero(parameters, expected):

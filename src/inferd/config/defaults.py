@@ -39,7 +39,7 @@ def normalised(
         name=folder_name,
         version_policy=config.version_policy or VersionPolicy(latest=1),
         dynamic_batching=_dynamic(config.dynamic_batching, config.max_batch_size),
-        sequence_batching=_sequence(config.sequence_batching),
+        sequence_batching=_sequence(config.sequence_batching, config.max_batch_size),
     )
     if config.platform == ENSEMBLE:
         return filled
@@ -68,10 +68,14 @@ def _dynamic(dynamic: DynamicBatching | None, max_batch_size: int) -> DynamicBat
     return replace(dynamic, preferred_batch_size=sizes, is_adaptive=is_adaptive, is_filled=True)
 
 
-def _sequence(sequence: SequenceBatching | None) -> SequenceBatching | None:
-    if sequence is None or sequence.max_sequence_idle_microseconds:
-        return sequence
-    return replace(sequence, max_sequence_idle_microseconds=DEFAULT_SEQUENCE_IDLE_US)
+def _sequence(sequence: SequenceBatching | None, max_batch_size: int) -> SequenceBatching | None:
+    if sequence is None:
+        return None
+    oldest = sequence.oldest
+    if oldest is not None and not oldest.preferred_batch_size and max_batch_size > 0:
+        oldest = replace(oldest, preferred_batch_size=(max_batch_size,))
+    idle_us = sequence.max_sequence_idle_microseconds or DEFAULT_SEQUENCE_IDLE_US
+    return replace(sequence, max_sequence_idle_microseconds=idle_us, oldest=oldest)
 
 
 def _pinned(optimization: Optimization) -> Optimization:

@@ -84,8 +84,8 @@ class WantedOutput(msgspec.Struct, gc=False):
 class Sequence(msgspec.Struct, gc=False):
     """The sequence a request belongs to; `id` is a number or a text.
 
-    That of a request that one model makes of another may be 0 or empty: then there are the flags,
-    which a model may read, and no sequence.
+    It is 0 or empty where a request says start or end and belongs to no sequence: the flags are
+    for its model to read.
     """
 
     id: int | str

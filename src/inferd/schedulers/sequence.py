@@ -196,7 +196,7 @@ class SequenceScheduler(QueueingScheduler):
         if self._quiet is not None:
             raise self._unloading()
         if request.sequence is not None and not request.sequence.id:
-            request.sequence = None
+            request.sequence = None  # start and end alone make no sequence
         sequence = self._sequence_of(request)
         told = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue

@@ -115,11 +115,9 @@ def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
     request.timeout_us = reserved.get("timeout", 0)
     request.binary_output = reserved.get("binary_data_output", request.binary_output)
     request.empty_final = reserved.get(EMPTY_FINAL, False)
-    if number := reserved.get("sequence_id"):
+    number = reserved.get("sequence_id") or 0
+    start, end = reserved.get("sequence_start", False), reserved.get("sequence_end", False)
+    if number or start or end:
         # Clients that know ids as uint64, those in C++, put the same 64 bits into int64_param.
         is_wrapped = isinstance(number, int) and number < 0
-        request.sequence = Sequence(
-            number + 2**64 if is_wrapped else number,
-            reserved.get("sequence_start", False),
-            reserved.get("sequence_end", False),
-        )
+        request.sequence = Sequence(number + 2**64 if is_wrapped else number, start, end)

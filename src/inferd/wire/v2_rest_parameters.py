@@ -33,8 +33,12 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
         else:
             kept[key] = parameter(key, value)
     request.parameters = kept
-    if request.sequence and not request.sequence.id:
-        request.sequence = None  # Triton: id 0, or none, is no sequence
+    if request.sequence and not request.sequence.id:  # Triton: id 0, or none, is no sequence
+        request.sequence = _flags_of(request.sequence)
+
+
+def _flags_of(sequence: Sequence) -> Sequence | None:
+    return Sequence(0, sequence.start, sequence.end) if sequence.start or sequence.end else None
 
 
 def parameter(key: str, value: Any) -> bool | int | str | float:

@@ -1,5 +1,6 @@
 """The models of models/, each of which covers a part of what model.py may use."""
 
+import http.client
 import json
 import math
 import queue
@@ -187,6 +188,18 @@ def test_sequences_come_with_their_id_and_flags(asked, over):
             sums[id] = int(result.as_numpy("OUT")[0])
             assert int(result.as_numpy("FLAGS")[0]) == [1, 0, 2][step]
     assert sums == {7: 3, "eight": 30}
+
+
+def test_flags_come_without_a_sequence_too(asked):
+    given = {"name": "IN", "shape": [3], "datatype": "INT32", "data": [1, 2, 3]}
+    flags = {"sequence_start": True, "sequence_end": True}
+    body = json.dumps({"inputs": [given], "parameters": flags})  # Triton's client sends no such
+    connection = http.client.HTTPConnection("127.0.0.1", asked.server.http_port, timeout=30)
+    connection.request("POST", "/v2/models/request_fields/infer", body)
+    outputs = json.loads(connection.getresponse().read())["outputs"]
+    connection.close()
+    [told] = (json.loads(one["data"][0]) for one in outputs if one["name"] == "OUT")
+    assert (told["correlation_id"], told["flags"]) == (0, 3)
 
 
 def test_a_response_may_have_parameters(asked):
