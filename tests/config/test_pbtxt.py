@@ -1,6 +1,7 @@
 """ModelConfig as protobuf text and as JSON."""
 
 import json
+import math
 import re
 
 import orjson
@@ -13,6 +14,7 @@ from inferd.config.model import (
     Control,
     ControlInput,
     InstanceGroup,
+    MetricControl,
     ModelConfig,
     ModelInput,
     ModelOutput,
@@ -233,6 +235,33 @@ def test_json_has_whole_numbers_and_short_floats():
     assert document["version_policy"] == {"specific": {"versions": [2**63 - 1]}}
     [control_input] = document["sequence_batching"]["control_input"]
     assert control_input["control"][0]["fp32_false_true"] == [0.0, 0.1]
+
+
+FLOAT_MAX = 3.4028234663852886e38
+"""The largest 32-bit float; its shortest text, 3.4028235e38, stands for more."""
+
+
+def test_json_of_floats_that_are_no_numbers_or_the_largest_is_read_again():
+    edges = (math.inf, -math.inf, FLOAT_MAX, -FLOAT_MAX)
+    control = Control(kind="CONTROL_SEQUENCE_END", fp32_false_true=edges)
+    config = ModelConfig(
+        "m",
+        sequence_batching=SequenceBatching(control_input=(ControlInput("c", (control,)),)),
+        model_metrics=(MetricControl("family", histogram_options=(1.5, math.inf)),),
+    )
+    document = to_json(config)
+    [control_input] = document["sequence_batching"]["control_input"]
+    assert control_input["control"][0]["fp32_false_true"] == [
+        *("Infinity", "-Infinity"),
+        *(FLOAT_MAX, -FLOAT_MAX),
+    ]
+    assert parse_json(orjson.dumps(document), "config") == config
+
+
+def test_json_of_a_float_that_is_no_number_is_its_name():
+    config = ModelConfig("m", model_metrics=(MetricControl("family", (math.nan,)),))
+    [control] = to_json(config)["model_metrics"]["metric_control"]
+    assert control["histogram_options"] == {"buckets": ["NaN"]}
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,16 @@ def test_whatever_a_backend_raises_fails_its_model_only(theirs, repository, fail
     assert load(root).name == "m"
 
 
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_what_a_backend_raises_is_logged_with_its_traceback_only_if_verbose(
+    theirs, repository, caplog, level
+):
+    theirs.failures.append(ValueError("odd"))
+    with caplog.at_level(level, "inferd.engine"):
+        complaint(repository(m='backend: "theirs"'), BackendFailed)
+    assert ("Traceback" in caplog.text) == (level == logging.DEBUG)
+
+
 def test_an_error_of_ours_shows_no_path_above_the_model(theirs, repository):
     root = repository(m='backend: "theirs"')
     theirs.failures.append(BackendFailed(f"cannot read {root}/m/1/weights.bin"))

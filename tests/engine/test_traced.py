@@ -10,7 +10,7 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.served import Served
 from inferd.engine.traced import TracedEngine
-from inferd.errors import BackendFailed, InvalidRequest, ModelNotFound
+from inferd.errors import BackendFailed, InvalidRequest, ModelNotFound, Unsupported
 from inferd.observe.trace import Trace
 from inferd.schedulers.direct import DirectScheduler
 from inferd.schedulers.execution import Execution
@@ -175,7 +175,8 @@ def test_other_questions_are_passed_on():
     async def go():
         engine = TracedEngine(engine_of(Doubling(), decoupled=True), trace_of())
         assert engine.is_decoupled("m", "")
-        engine.check_model("m", "3")
+        with pytest.raises(Unsupported):
+            engine.check_model("m", "3")
         with pytest.raises(ModelNotFound):
             engine.check_model("nope", "")
 

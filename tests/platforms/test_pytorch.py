@@ -165,6 +165,96 @@ class Identity(torch.nn.Module):
         return x.clone()
 
 
+class Odd(torch.nn.Module):
+    """Takes and gives what is no tensor."""
+
+    def forward(self, x, times: int, state: tuple[torch.Tensor, torch.Tensor], by: float = 1.0,
+                words: list[str] | None = None, odd: dict[str, int] | None = None):  # fmt: skip
+        first, second = state
+        nested = (x * times * by, [first + 1, second]), {"count": times, "share": times / 2}
+        return nested, times > 2, None if words is None else [word + "!" for word in words], "end"
+
+
+ODD_OUTPUTS = (
+    ModelOutput("product", FP32, (-1,)),
+    ModelOutput("first", FP32, (-1,)),
+    ModelOutput("second", FP32, (-1,)),
+    ModelOutput("count_", DataType.INT32, (1,)),
+    ModelOutput("share_", FP32, (1,)),
+    ModelOutput("many", DataType.BOOL, (1,)),
+    ModelOutput("words_", DataType.BYTES, (-1,)),
+    ModelOutput("end", DataType.BYTES, (1,)),
+)
+THREE = Tensor.from_numpy("times", np.array([3], np.int64), DataType.INT64)
+
+
+def odd_config(*inputs, **more):
+    whole = ModelInput("times", DataType.INT64, (1,))
+    return ModelConfig("m", input=(whole, *inputs), output=ODD_OUTPUTS, **more)
+
+
+def test_arguments_and_results_may_be_numbers_texts_and_nested(tmp_path):
+    reals = [ModelInput(name, FP32, (-1,)) for name in ("x", "state.0", "state.1", "by")]
+    wanted = odd_config(*reals, ModelInput("words", DataType.BYTES, (-1,)))
+    given = tensors(x=ONES, by=TWOS[:1], words=np.array(["a", "b"], object))
+    given += [THREE, *tensors(**{"state.0": ONES, "state.1": TWOS})]
+    got = answer(save(tmp_path, Odd()), wanted, given)
+    found = {name: array.tolist() for name, array in got.items()}
+    assert found == {
+        "product": [6, 6, 6], "first": [2, 2, 2], "second": [2, 2, 2], "count_": [3],
+        "share_": [1.5], "many": [True], "words_": [b"a!", b"b!"], "end": [b"end"],
+    }  # fmt: skip
+
+
+def test_what_may_be_left_out_is(tmp_path):
+    reals = [ModelInput(name, FP32, (-1,)) for name in ("x", "state.0", "state.1")]
+    given = [*tensors(x=ONES), THREE, *tensors(**{"state.0": ONES, "state.1": TWOS})]
+    found = save(tmp_path, Odd())
+    got = answer(found, odd_config(*reals), given, ("product", "end"))
+    assert got["product"].tolist() == [3, 3, 3]
+    with pytest.raises(BackendFailed, match="gave output 'words_' as NoneType, not a tensor"):
+        answer(found, odd_config(*reals), given)
+
+
+def test_numbers_do_not_go_with_batches(tmp_path):
+    reals = [ModelInput(name, FP32, (-1,)) for name in ("x", "state.0", "state.1")]
+    wanted = odd_config(*reals, max_batch_size=4)
+    with pytest.raises(InvalidConfig, match=r"'times' is for an argument of type int, which has"):
+        PytorchBackend().complete(save(tmp_path, Odd()), wanted)
+
+
+def test_a_number_of_a_wrong_datatype_is_told(tmp_path):
+    wanted = ModelConfig(
+        "m",
+        input=tuple(ModelInput(n, FP32, (-1,)) for n in ("x", "times", "state.0", "state.1")),
+        output=ODD_OUTPUTS,
+    )
+    with pytest.raises(InvalidConfig, match="'times' is FP32, but the argument it is for is int"):
+        PytorchBackend().complete(save(tmp_path, Odd()), wanted)
+
+
+class Detector(torch.nn.Module):
+    """As torchvision's detectors: losses and detections."""
+
+    def forward(
+        self, images: list[torch.Tensor], targets: list[dict[str, torch.Tensor]] | None = None
+    ) -> tuple[dict[str, torch.Tensor], list[dict[str, torch.Tensor]]]:
+        losses: dict[str, torch.Tensor] = {}
+        found = [{"boxes": image * 2, "scores": image.sum(0, keepdim=True)} for image in images]
+        return losses, found
+
+
+def test_what_lies_in_dicts_goes_by_its_keys_if_there_is_one_of_each(tmp_path):
+    found = save(tmp_path, Detector())
+    got = answer(found, config(("image",), ("scores", "boxes")), tensors(image=ONES))
+    assert {name: array.tolist() for name, array in got.items()} == {
+        "scores": [3], "boxes": [2, 2, 2],
+    }  # fmt: skip
+    names = ("boxes0", "scores0", "boxes1", "scores1")
+    got = answer(found, config(("a", "b"), names), tensors(a=ONES, b=TWOS))
+    assert [array.tolist() for array in got.values()] == [[2, 2, 2], [3], [4, 4, 4], [6]]
+
+
 NUMBERS = [datatype for datatype in DataType if datatype is not DataType.BYTES]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from inferd.config.model import ModelInput, ModelOutput
 from inferd.errors import InvalidConfig, Unsupported
+from inferd.repository.layout import files_of
 from inferd.repository.local import find_model, is_model
 from inferd.tensor.dtype import DataType
 
@@ -74,6 +75,35 @@ def test_settings_name_the_runtime_and_the_file(folder, implementation, file, ba
     assert is_model(where)
 
 
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [("3", 3), (7, 7), ("v0.1.0", 1), ("0", 1), ("-2", 1), ("9" * 30, 1), (None, 1), ("²", 1)],
+)
+def test_a_version_that_is_a_number_is_served_as_that(folder, said, version):
+    parameters = {"uri": "m.ubj", "version": said}
+    settings = {"implementation": "mlserver_xgboost.XGBoostModel", "parameters": parameters}
+    model = found(folder(settings, "m.ubj"))
+    assert model.versions == (version,)
+    assert files_of(model, version, model.config).file.name == "m.ubj"
+
+
+def test_an_absolute_uri_may_lead_into_the_folder(folder, tmp_path):
+    uri = str(tmp_path / "iris" / "in" / "m.ubj")
+    settings = {"implementation": "mlserver_xgboost.XGBoostModel", "parameters": {"uri": uri}}
+    assert found(folder(settings, "in/m.ubj")).file == tmp_path / "iris" / "in" / "m.ubj"
+    outside = {**settings, "parameters": {"uri": f"{tmp_path}/iris/../m.ubj"}}
+    (tmp_path / "m.ubj").touch()
+    with pytest.raises(InvalidConfig, match="lies outside of its folder"):
+        found(folder(outside))
+
+
+def test_the_environment_says_the_runtime_of_settings_that_do_not(folder, monkeypatch):
+    monkeypatch.setenv("MLSERVER_MODEL_IMPLEMENTATION", "mlserver_lightgbm.LightGBMModel")
+    assert found(folder({}, "model.txt")).config.backend == "lightgbm"
+    stated = {"implementation": "mlserver_xgboost.XGBoostModel"}
+    assert found(folder(stated, "model.ubj")).config.backend == "xgboost"
+
+
 def test_settings_tell_tensors_batches_and_parameters(folder):
     where = folder(
         {
@@ -124,7 +154,7 @@ def test_version_folders_come_first(folder):
     ("content", "error", "text"),
     [
         ({"implementation": "my.Own"}, Unsupported, "asks for 'my.Own', known are the runtimes"),
-        ({}, InvalidConfig, "not as MLServer has it: KeyError"),
+        ({}, InvalidConfig, "not as MLServer has it: .*it says no implementation"),
         ({"implementation": "mlserver_xgboost.X", "parameters": 7}, InvalidConfig, "not as MLS"),
         (
             {"implementation": "mlserver_xgboost.X", "parameters": {"uri": "s3://b/m"}},
@@ -157,7 +187,7 @@ def test_version_folders_come_first(folder):
         (
             {"implementation": "mlserver_xgboost.X", "inputs": [{"name": "x", "datatype": "F"}]},
             InvalidConfig,
-            "KeyError",
+            "tensor 'x' has the datatype 'F', known are BOOL",
         ),
         ("flavors:\n  prophet:\n    data: m.pr\n", Unsupported, "has the flavors prophet, known"),
         ("", Unsupported, "has the flavors none"),

@@ -54,6 +54,20 @@ def test_a_change_is_told_once(watch, folder, change):
     assert watch.look() == []
 
 
+def test_code_that_lies_elsewhere_is_part_of_the_model(watch, tmp_path):
+    code = tmp_path / "backends" / "own"
+    touch(code / "model.py")
+    watch.follow("a", code)
+    assert watch.look() == ["a"]
+    assert watch.look() == []
+    touch(code / "model.py")
+    assert watch.look() == ["a"]
+    watch.follow("a", None)
+    assert watch.look() == ["a"]
+    touch(code / "model.py")
+    assert watch.look() == []
+
+
 @pytest.mark.parametrize(
     "noise", ["1/__pycache__/model.cpython-311.pyc", ".config.pbtxt.swp", "config.pbtxt~", "1/.x"]
 )

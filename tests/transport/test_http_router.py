@@ -36,6 +36,8 @@ def test_names_that_are_not_utf8_are_replaced():
         b"/v2/models/a%2Fb/infer/",
         b"/v2/models/a%2Fb/infer?x=/y",
         b"http://there/v2/models/a%2Fb/infer",
+        b"HTTP://there/v2/models/a%2Fb/infer",
+        b"Https://there:443/v2/models/a%2Fb/infer",
     ],
 )
 def test_an_escaped_slash_stays_in_its_name(target):

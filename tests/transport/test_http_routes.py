@@ -142,6 +142,17 @@ async def test_json_that_needs_a_slower_reader_is_read(serving, post, count):
         assert (await client.ask(post("/v2/models/none/infer", body))).status == 404
 
 
+@pytest.mark.parametrize("body", [b"{", b"", b'{"inputs":[{"name":"X"}]}'])
+async def test_a_decoupled_model_is_not_for_infer_whatever_the_body(
+    serving, add_model, scripted, post, body
+):
+    async with serving() as site:
+        add_model(site.engine, "s", scripted, decoupled=True)
+        answer = await site.ask(post("/v2/models/s/infer", body))
+        assert answer.status == 501
+        assert answer.error.startswith("model 's' is decoupled")
+
+
 @pytest.mark.parametrize("line", ["Content-Type: text/plain", "Authorization: Basic x", "X: y"])
 async def test_other_headers_do_not_matter(serving, infer, line):
     async with serving() as site:

@@ -448,6 +448,17 @@ def test_connect_is_not_supported():
     run(test)
 
 
+@pytest.mark.parametrize("method", [b"FETCH", b"get"])
+def test_an_unknown_method_is_501_as_over_http_1(method):
+    async def test(client, port, held):
+        for path in (b"/v2", b"/v2/nothing"):
+            status, _, body = await client.answer(client.ask(method, path))
+            assert status == 501
+            assert json.loads(body) == {"error": f"there is no method {method.decode()} here"}
+
+    run(test)
+
+
 def test_a_large_body_is_refused_from_its_head_when_the_server_has_enough_to_do():
     async def test(client, port, held):
         waiting = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))

@@ -1,7 +1,9 @@
 """The tensors of ModelInferRequests: raw and typed, and what no tensor is."""
 
 import pytest
-from v2_grpc_messages import FOUR, decoded, item, refusal
+from v2_grpc_messages import FOUR, decoded, item, message, refusal
+
+from inferd.wire.v2_grpc import decode_infer_request
 
 
 @pytest.mark.parametrize("raw", [[FOUR], [FOUR, FOUR, FOUR]])
@@ -9,6 +11,16 @@ def test_raw_entries_must_be_as_many_as_inputs(raw):
     text = refusal(item(), item("INPUT1"), raw=raw)
     assert f"{len(raw)} entries for 2 tensors" in text
     assert ("'INPUT1' has none" in text) is (len(raw) == 1)
+
+
+def test_empty_contents_may_stand_beside_raw_ones():
+    inputs = [item(), item("INPUT1")]
+    for one in inputs:
+        one.contents.SetInParent()
+    asked = message(*inputs, raw=[FOUR, FOUR]).SerializeToString()
+    for _ in range(3):  # read whole, then compared with what was read before
+        request = decode_infer_request(asked)
+        assert [bytes(one.data) for one in request.inputs] == [FOUR, FOUR]
 
 
 @pytest.mark.parametrize("with_contents", [0, 1])

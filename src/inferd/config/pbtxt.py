@@ -4,6 +4,7 @@ The grammar is protobuf's own, on our schema; only the complaints are put in our
 """
 
 import difflib
+import math
 import re
 from typing import Any
 
@@ -11,13 +12,15 @@ import orjson
 from google.protobuf import json_format, text_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
-from numpy import float32
+from numpy import finfo, float32
 
 from inferd.config.document import MAX_SHOWN, check_document
 from inferd.config.message import is_map, read_message, value_field, write_message
 from inferd.config.model import ModelConfig
 from inferd.config.proto import MODEL_CONFIG, config_pool, message_class
 from inferd.errors import InvalidConfig
+
+FLOAT_MAX = float(finfo(float32).max)
 
 
 def parse_pbtxt(text: str, file: str) -> ModelConfig:
@@ -134,9 +137,16 @@ def _value_to_json(field: FieldDescriptor, value: Any) -> Any:
         return _message_to_json(value)
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
-    if field.type == FieldDescriptor.TYPE_FLOAT:
-        return float(str(float32(value)))  # 0.1, not 0.10000000149011612
-    return value
+    return _float_to_json(field, value) if isinstance(value, float) else value
+
+
+def _float_to_json(field: FieldDescriptor, value: float) -> float | str:
+    if not math.isfinite(value):  # protobuf's words: JSON has no number for it
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if field.type != FieldDescriptor.TYPE_FLOAT:
+        return value
+    shortest = float(str(float32(value)))  # 0.1, not 0.10000000149011612
+    return shortest if abs(shortest) <= FLOAT_MAX else value  # which readers would refuse
 
 
 def _upper_enums(value: Any, descriptor: Any) -> Any:

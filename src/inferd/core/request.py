@@ -82,7 +82,11 @@ class WantedOutput(msgspec.Struct, gc=False):
 
 
 class Sequence(msgspec.Struct, gc=False):
-    """The sequence a request belongs to; `id` is a number or a text, never 0 or empty."""
+    """The sequence a request belongs to; `id` is a number or a text.
+
+    That of a request that one model makes of another may be 0 or empty: then there are the flags,
+    which a model may read, and no sequence.
+    """
 
     id: int | str
     start: bool = False

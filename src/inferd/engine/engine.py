@@ -113,12 +113,7 @@ class Engine:
         """
         served = self._find(request.model, request.version)
         if served.config.decoupled:
-            msg = (
-                f"model '{served.name}' is decoupled: it may give any number of answers, "
-                f"which this call cannot carry; use ModelStreamInfer or generate_stream, in a "
-                f"model.py exec(decoupled=True)"
-            )
-            raise Unsupported(msg)
+            raise _needs_a_stream(served)
         served.check_request(request)
         capacity = self.capacity
         if capacity.request_count >= capacity.max_requests:
@@ -230,8 +225,13 @@ class Engine:
         return await self._catalog.find(name, version).says_ready()
 
     def check_model(self, name: str, version: str) -> None:
-        """Raise as `infer` does when that model, or that version of it, cannot be asked."""
-        self._find(name, version)
+        """Raise as `infer` does when that model, or that version of it, cannot be asked.
+
+        Raises ModelNotFound, Unavailable, Unsupported for a decoupled model.
+        """
+        served = self._find(name, version)
+        if served.config.decoupled:
+            raise _needs_a_stream(served)
 
     def server_metadata(self) -> ServerMetadata:
         """Return the server's name, version and extensions (V2, Server Metadata)."""
@@ -385,6 +385,14 @@ class Engine:
             if served is not None:
                 return served
         return self._catalog.find(name, version)
+
+
+def _needs_a_stream(served: Served) -> Unsupported:
+    msg = (
+        f"model '{served.name}' is decoupled: it may give any number of answers, which this call "
+        f"cannot carry; use ModelStreamInfer or generate_stream, in a model.py exec(decoupled=True)"
+    )
+    return Unsupported(msg)
 
 
 async def _finish(served: Served, request: InferRequest, response: InferResponse) -> None:

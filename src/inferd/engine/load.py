@@ -380,7 +380,7 @@ def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> 
         error.args = (error.message.replace(f"{model.folder}/", ""), *error.args[1:])
         raise
     except BaseException as error:  # SystemExit too: no model may end the server
-        log.warning("model '%s' version %d:", model.name, version, exc_info=error)
+        log.debug("model '%s' version %d:", model.name, version, exc_info=error)
         text = foreign_text(error)
         msg = f"model '{model.name}' version {version} cannot be loaded: {text}"
         raise BackendFailed(msg) from error

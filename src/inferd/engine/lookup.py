@@ -6,7 +6,8 @@ from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from inferd.config.platform import PYTHON_RUNTIME, platform_named
+from inferd.config.model import ModelConfig
+from inferd.config.platform import PYTHON_RUNTIME, is_python_based, platform_named
 from inferd.core.interfaces import Backend, GivenModel
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -117,6 +118,21 @@ def python_based(name: str, directory: Path | None) -> Backend:
         raise InvalidConfig(msg)
     found: Backend = EntryPoint("", _PYTHON_BASED, ENTRY_POINTS).load()(code)
     return found
+
+
+def code_folder(config: ModelConfig, directory: Path) -> Path | None:
+    """Return the folder in `directory` of the Python-based backend that runs a model of `config`.
+
+    None where another backend does, or none.
+    """
+    name, is_based = config.backend, is_python_based(config)
+    platform = platform_named(name)
+    if not is_based and (platform.backend if platform else name) in _BACKENDS:
+        return None
+    code = _code_of(name, directory)
+    if code is None or (not is_based and name in _foreign()):
+        return None
+    return code.parent
 
 
 def _code_of(name: str, directory: Path | None) -> Path | None:

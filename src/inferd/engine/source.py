@@ -15,7 +15,7 @@ from inferd.config.pbtxt import parse_json
 from inferd.core.interfaces import GivenModel
 from inferd.core.load import LoadRequest
 from inferd.engine.load import Loader, LoadOptions, tell_ignored
-from inferd.engine.lookup import models_in
+from inferd.engine.lookup import code_folder, models_in
 from inferd.errors import InvalidConfig, InvalidRequest, NotLoadable
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import FoundModel
@@ -35,7 +35,8 @@ class Source(NamedTuple):
     """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
 
     `upload` holds the files where a client sent them, too; `callees` are the versions that the
-    steps of an ensemble call.
+    steps of an ensemble call. `code` is how the code of its Python-based backend looks, if it has
+    one.
     """
 
     model: FoundModel
@@ -43,11 +44,13 @@ class Source(NamedTuple):
     is_override: bool = False
     upload: Upload | None = None
     callees: tuple[object, ...] = ()
+    code: Marks = NO_MARKS
 
     def marks_of(self, version: int) -> tuple[object, ...]:
         """Return all that a version hangs on, save the configuration."""
         own = self.marks.versions.get(str(version), b"")
-        return (self.model.folder, self.model.file, self.marks.shared, own, self.callees)
+        shared = self.marks.shared
+        return (self.model.folder, self.model.file, shared, own, self.callees, self.code)
 
 
 class Sources:
@@ -116,8 +119,16 @@ class Sources:
         """Return `model`, just read, as a source."""
         tell_ignored(model)
         is_fixed = self._mode == "none" or model.backend is not None
-        marks = NO_MARKS if is_fixed else marks_of(model.folder, model.file)
-        return Source(model, marks)
+        if is_fixed:
+            return Source(model, NO_MARKS)
+        given = self._options.backend_directory
+        code = code_folder(model.config, Path(given)) if model.config and given else None
+        self.watch.follow(model.name, code)
+        return Source(
+            model,
+            marks_of(model.folder, model.file),
+            code=NO_MARKS if code is None else marks_of(code),
+        )
 
     def find(self, name: str) -> Source | None:
         """Return the model as it lies in a repository, None when it is not there.

@@ -1,10 +1,12 @@
 """Model folders of other servers: MLServer's model-settings.json, and MLflow's MLmodel.
 
-They have no version folders, so what lies there is version 1. Their files say which runtime a model
-is for and which file it is; a config.pbtxt beside them adds what they cannot say. No code of either
-project is needed, and none of the Python code they may name is run.
+They have no version folders, so what lies there is version 1, or the one that MLServer's settings
+say, if that is a number. Their files say which runtime a model is for and which file it is; a
+config.pbtxt beside them adds what they cannot say. No code of either project is needed, and none of
+the Python code they may name is run.
 """
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,9 @@ from inferd.tensor.dtype import DATATYPES
 
 SETTINGS_FILE = "model-settings.json"
 MLFLOW_FILE = "MLmodel"
+
+IMPLEMENTATION_VARIABLE = "MLSERVER_MODEL_IMPLEMENTATION"
+"""The environment variable that says the implementation for settings that say none."""
 
 MAX_BYTES = 1 << 20
 """A larger file is refused unread."""
@@ -48,13 +53,14 @@ def is_foreign(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (SETTINGS_FILE, MLFLOW_FILE))
 
 
-def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path]:
-    """Return `config` with what the folder's files tell, and the model file.
+def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, int]:
+    """Return `config` with what the folder's files tell, the model file and its version.
 
     What `config` says already stays. Raises InvalidConfig, Unsupported for other runtimes.
     """
+    version = 1
     if (folder / SETTINGS_FILE).is_file():
-        told, filename = _read_settings(folder)
+        told, filename, version = _read_settings(folder)
     else:
         told, filename = _read_mlflow(folder)
     if not is_inside(filename):
@@ -75,7 +81,7 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path]:
         parameters=told.parameters | config.parameters,
         default_model_filename=config.default_model_filename or Path(filename).name,
     )
-    return merged, file
+    return merged, file, version
 
 
 def _content(file: Path) -> bytes:
@@ -90,7 +96,7 @@ def _content(file: Path) -> bytes:
 # --- MLServer ---
 
 
-def _read_settings(folder: Path) -> tuple[ModelConfig, str]:
+def _read_settings(folder: Path) -> tuple[ModelConfig, str, int]:
     place = f"{folder.name}/{SETTINGS_FILE}"
     try:
         settings = orjson.loads(_content(folder / SETTINGS_FILE))
@@ -98,14 +104,17 @@ def _read_settings(folder: Path) -> tuple[ModelConfig, str]:
         msg = f"{place} is not JSON: {error}"
         raise InvalidConfig(msg) from error
     try:
-        return _settings(folder, settings)
+        return *_settings(folder, settings), _version(settings)
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         msg = f"{place} is not as MLServer has it: {type(error).__name__} {error}"
         raise InvalidConfig(msg) from error
 
 
 def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]:
-    implementation = str(settings["implementation"])
+    implementation = settings.get("implementation") or os.environ.get(IMPLEMENTATION_VARIABLE)
+    if not isinstance(implementation, str):
+        msg = "it says no implementation"
+        raise ValueError(msg)
     package = implementation.partition(".")[0]
     if package not in _RUNTIMES:
         msg = (
@@ -115,7 +124,7 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
         raise Unsupported(msg)
     backend, usual = _RUNTIMES[package]
     parameters = settings.get("parameters") or {}
-    filename = _local(str(parameters.get("uri") or ""))
+    filename = _local(folder, str(parameters.get("uri") or ""))
     if backend == "mlflow" and is_inside(filename or "."):
         inner, path = _read_mlflow(folder / filename)
         backend, filename = inner.backend, str(Path(filename) / path)
@@ -139,17 +148,30 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
     return config, filename
 
 
-def _local(uri: str) -> str:
+def _version(settings: dict[str, Any]) -> int:
+    """Return the version that clients of MLServer ask for, 1 where it is no number."""
+    said = str((settings.get("parameters") or {}).get("version") or "")
+    return int(said) if re.fullmatch(r"[1-9][0-9]{0,17}", said) else 1
+
+
+def _local(folder: Path, uri: str) -> str:
     if re.match(r"\w+://", uri):
         msg = f"its uri '{uri}' is not a file"
         raise ValueError(msg)
+    absolute = folder.absolute()
+    if Path(uri).is_relative_to(absolute):
+        return str(Path(uri).relative_to(absolute))
     return uri.removeprefix("./")
 
 
 def _tensor(described: dict[str, Any]) -> tuple[str, Any, tuple[int, ...]]:
     """Return name, datatype and dims without the batch."""
+    name, datatype = str(described["name"]), described["datatype"]
+    if datatype not in DATATYPES:
+        msg = f"tensor '{name}' has the datatype '{datatype}', known are {', '.join(DATATYPES)}"
+        raise ValueError(msg)
     shape = tuple(int(dim) for dim in described["shape"])
-    return str(described["name"]), DATATYPES[described["datatype"]], shape[1:] or (1,)
+    return name, DATATYPES[datatype], shape[1:] or (1,)
 
 
 def _text(value: Any) -> str:

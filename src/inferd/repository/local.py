@@ -60,13 +60,15 @@ def find_model(
         if config is None:
             file, config = _read_config(folder, config_name, strict=strict)
         foreign_file: Path | None = None
+        foreign_version = 1
         if not available and is_foreign(folder):
-            config, foreign_file = read_foreign(folder, config)
+            config, foreign_file, foreign_version = read_foreign(folder, config)
         if wanted == "":
             name = config.name or name
         if foreign_file is not None:
             config = _prepared(config, name, None, gpu_count, file)
-            return FoundModel(name, folder, config, (1,), ignored=ignored, file=foreign_file)
+            served = (foreign_version,)
+            return FoundModel(name, folder, config, served, ignored=ignored, file=foreign_file)
         config = _prepared(config, name, _first(available.values()), gpu_count, file)
         versions = choose_versions(config.version_policy, available)
         if not versions:

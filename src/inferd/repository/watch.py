@@ -45,6 +45,7 @@ class Watch:
         self._repositories = repositories
         self._seen: dict[str, list[Marks]] = {}
         self._forgotten: set[str] = set()
+        self._code: dict[str, Path] = {}
 
     def look(self) -> list[str]:
         """Return the names of the models that are new, gone or changed since the last look.
@@ -68,7 +69,20 @@ class Watch:
                 self._repositories.fetch(place)
         except NotLoadable:  # what serves goes on; a model that never came is told of as it loads
             return self._seen.get(name, [NO_MARKS])
-        return [marks_at(place) for place in places]
+        marks = [marks_at(place) for place in places]
+        if (code := self._code.get(name)) is not None:
+            marks.append(marks_of(code))
+        return marks
+
+    def follow(self, name: str, code: Path | None) -> None:
+        """Have `look` tell of the model when files in the folder `code`, which runs it, change.
+
+        The first look after that tells of it, too.
+        """
+        if code is not None:
+            self._code[name] = code
+        else:
+            self._code.pop(name, None)
 
     def forget(self, name: str) -> None:
         """Have the next look tell of the model again, if it is there."""

@@ -197,6 +197,8 @@ class SequenceScheduler(QueueingScheduler):
     def _enqueue(self, request: InferRequest, done: Done) -> Step:
         if self._quiet is not None:
             raise self._unloading()
+        if request.sequence is not None and not request.sequence.id:
+            request.sequence = None
         sequence = self._sequence_of(request)
         told = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue

@@ -6,6 +6,7 @@ Only where gRPC and HTTP share a port: there a client that has HTTP/2 may use it
 import asyncio
 import logging
 from collections.abc import Coroutine
+from http import HTTPMethod
 from typing import TYPE_CHECKING, Any, cast
 
 from inferd.core.later import resume
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from inferd.transport.http_router import Routes
 
 log = logging.getLogger("inferd.http")
+
+_METHODS = frozenset(method.encode() for method in HTTPMethod)
 
 _WRONG_TYPE = encode_fields([(b":status", b"415"), (b"content-length", b"0")])
 _WRONG_METHOD = encode_fields(
@@ -87,6 +90,9 @@ class RestExchange(H2Stream):
         limit = self._port.server.max_header_bytes
         if self.head.size > limit:
             raise HttpError(431, f"the request head is larger than {limit} bytes")
+        if self.head.method not in _METHODS:  # as over HTTP/1.1 (RFC 9110, section 9.1)
+            method = self.head.method.decode(errors="replace")
+            raise HttpError(501, f"there is no method {method} here")
         if self.head.method == b"CONNECT":
             raise HttpError(501, "CONNECT is not supported")
         # What has no body is refused by its call, which also knows the questions of browsers.

@@ -1,5 +1,6 @@
 """Which URL means which call: patterns are looked up once per target and then remembered."""
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
@@ -18,6 +19,9 @@ MOST_REMEMBERED = 1024
 
 LONGEST_REMEMBERED = 4096
 """Longer targets are not."""
+
+
+_ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)  # RFC 3986, section 3.1: in any case
 
 
 class Route(NamedTuple):
@@ -127,7 +131,7 @@ class Router:
 def path_of(target: bytes) -> bytes:
     """Return the path in a request target, still percent-encoded."""
     path = target.partition(b"?")[0].partition(b"#")[0]
-    if path.startswith((b"http://", b"https://")):  # absolute form (RFC 9112, section 3.2.2)
+    if path[:1] != b"/" and _ABSOLUTE.match(path):  # absolute form (RFC 9112, section 3.2.2)
         path = b"/" + b"/".join(path.split(b"/")[3:])
     return path
 

@@ -175,7 +175,7 @@ class HttpRoutes:
             except NotFast:
                 infer_request = await self._decode_in_thread(model, version, body, json_size)
         except InferdError:
-            engine.check_model(model, version)  # an unknown model is the greater mistake
+            engine.check_model(model, version)  # a model that cannot be asked is worse
             raise
         if request.forwarded is not None:
             add_forwarded(infer_request, request.forwarded)

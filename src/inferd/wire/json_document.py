@@ -208,9 +208,8 @@ def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
     except json.JSONDecodeError as error:
         if "Inf" in chars and (spelled := _INFINITY.sub(_spell_infinity, chars)) != chars:
             return loads_exact(spelled.encode(), once=once)
-        msg = (
-            f"the request body is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
-        )
+        what = error.msg.removesuffix(" at")
+        msg = f"the request body is not JSON: {what} at line {error.lineno} column {error.colno}"
         raise InvalidRequest(msg) from None
     except RecursionError:
         msg = "the request body is nested too deeply"

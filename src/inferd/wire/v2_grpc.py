@@ -38,6 +38,7 @@ from inferd.wire.v2_grpc_tensors import (
     check_no_contents,
     check_raw,
     described,
+    has_contents,
     raw_tensors,
     typed_tensors,
 )
@@ -440,7 +441,7 @@ def _shared(message: Any) -> _Shared | None:
     shared = _Shared([], [])
     for index, item in enumerate(message.inputs):
         if REGION in item.parameters:
-            if item.HasField("contents"):
+            if has_contents(item):
                 msg = f"tensor '{item.name}' has typed contents beside {REGION}, expected one"
                 raise InvalidRequest(msg)
             tensor, _ = described(item)

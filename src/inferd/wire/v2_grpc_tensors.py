@@ -28,9 +28,14 @@ def check_entries(raw: Any, items: Any) -> None:
 
 def check_no_contents(item: Any) -> None:
     """Check that `item` has no typed contents, since there are raw ones. Raises InvalidRequest."""
-    if item.HasField("contents"):
+    if has_contents(item):
         msg = f"tensor '{item.name}' has typed contents beside raw contents, expected one"
         raise InvalidRequest(msg)
+
+
+def has_contents(item: Any) -> bool:
+    """Tell whether `item` has typed contents; MLServer sends empty ones beside raw contents."""
+    return item.HasField("contents") and bool(item.contents.ListFields())
 
 
 def raw_tensors(items: Any, raw: Any) -> list[Tensor]:

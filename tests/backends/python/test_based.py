@@ -30,6 +30,16 @@ class TritonPythonModel:
 )
 
 
+PID = """
+import os
+
+class TritonPythonModel:
+    def execute(self, requests):
+        pid = np.array([os.getpid()], np.int32)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pid)])]
+"""
+
+
 @pytest.fixture
 def backends(tmp_path):
     """A folder with the Python-based backend "times", and "pytorch", which is compiled too."""
@@ -114,3 +124,30 @@ def test_without_a_backend_directory_the_option_is_named(repository):
     root = repository(net=('backend: "pytorch"\nruntime: "model.py"\n', 5))
     with running(root) as asked:
         assert reasons(asked)["net"].endswith("but no --backend-directory is given, where such are")
+
+
+@pytest.mark.slow
+def test_polling_follows_the_code_of_a_python_based_backend(repository, backends, eventually):
+    root = repository(
+        two=('backend: "times"\n', 2),
+        net=('backend: "pytorch"\nruntime: "model.py"\n', 5),
+    )
+    (root / "own" / "1").mkdir(parents=True)
+    (root / "own" / "config.pbtxt").write_text('backend: "python"\n' + ONE_CONFIG)
+    (root / "own" / "1" / "model.py").write_text(HEAD + PID)
+    options = {"model_control_mode": "poll", "repository_poll_secs": 0.05}
+
+    def changed(asked, model, answer):
+        return list(asked.ask(model, IN=NUMBERS)["OUT"]) == answer
+
+    with running(root, backend_directory=str(backends), **options) as asked:
+        [pid] = asked.ask("own", IN=NUMBERS)["OUT"]
+        for name, model, before, after in (
+            ("times", "two", [2, 4], [-2, -4]),
+            ("pytorch", "net", [5, 10], [-5, -10]),
+        ):
+            assert changed(asked, model, before)
+            code = backends / name / "model.py"
+            code.write_text(code.read_text().replace("one * self.factor", "-one * self.factor"))
+            eventually(lambda model=model, after=after: changed(asked, model, after))
+        assert changed(asked, "own", [pid])

@@ -101,3 +101,29 @@ def test_what_a_model_has_started_in_a_session_of_its_own_ends_with_it(serve, ev
         assert is_there(child)
     assert not is_there(pid)
     eventually(lambda: not is_there(child))
+
+
+@pytest.mark.slow
+def test_what_a_model_wants_done_at_exit_is_done_after_finalize(serve, tmp_path):
+    file = tmp_path / "said"
+    source = f"""
+        import atexit
+
+        def say(word):
+            with open({str(file)!r}, "a") as file:
+                file.write(word + " ")
+
+        def fail():
+            raise SystemExit("nobody minds")
+
+        atexit.register(say, "exit")
+        atexit.register(fail)
+
+        class TritonPythonModel:
+            def execute(self, requests): ...
+            def finalize(self):
+                say("finalize")
+    """
+    with serve(m=source):
+        pass
+    assert file.read_text() == "finalize exit "

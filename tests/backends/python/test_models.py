@@ -1,6 +1,7 @@
 """The models of models/, each of which covers a part of what model.py may use."""
 
 import json
+import math
 import queue
 import shutil
 import urllib.request
@@ -162,6 +163,17 @@ def test_a_request_tells_all_about_itself(asked, over):
     assert plain["correlation_id"] == plain["flags"] == 0
 
 
+def test_a_parameter_may_be_a_number_that_json_has_not(asked, over):
+    kind = tritonclient.http if over == "http" else tritonclient.grpc
+    given = kind.InferInput("IN", [3], "INT32")
+    given.set_data_from_numpy(NUMBERS)
+    odd = {"far": math.inf, "near": -math.inf, "none": math.nan, "half": 0.5}
+    result = getattr(asked, over).infer("request_fields", [given], parameters=odd)
+    told = json.loads(result.as_numpy("OUT")[0])["parameters"]
+    assert math.isnan(told.pop("none"))
+    assert told == {"far": math.inf, "near": -math.inf, "half": 0.5}
+
+
 def test_sequences_come_with_their_id_and_flags(asked, over):
     kind = tritonclient.http if over == "http" else tritonclient.grpc
     sums = {}
@@ -244,9 +256,10 @@ def test_a_sender_refuses_what_makes_no_sense(asked, over):
 
 
 @pytest.mark.parametrize("model", ["repeat", "repeat_final", "repeat_async"])
-def test_a_decoupled_model_answers_any_number_of_times(stream, model):
-    array = np.arange(100, dtype=np.int32)
-    assert elements(stream(model, array)) == list(range(100))
+@pytest.mark.parametrize("count", [16, 40, 100])  # the final flag finds no room after 16 and 40
+def test_a_decoupled_model_answers_any_number_of_times(stream, model, count):
+    array = np.arange(count, dtype=np.int32)
+    assert elements(stream(model, array)) == list(range(count))
 
 
 def test_the_final_flag_by_itself_is_an_empty_answer_for_who_wants_it(stream):
@@ -317,6 +330,11 @@ def test_execute_may_be_a_coroutine(asked, over):
     assert asked.ask("coroutine", over, IN=NUMBERS)["OUT"].tolist() == [2, 3, 4]
 
 
+def test_execute_may_be_a_function_around_a_coroutine(asked, over):
+    for _ in range(2):
+        assert asked.ask("wrapped", over, IN=NUMBERS)["OUT"].tolist() == [2, 3, 4]
+
+
 def test_a_model_has_metrics_of_its_own(asked, over):
     before = asked.ask("metrics", over, IN=np.array([0.5]))["OUT"]
     after = asked.ask("metrics", over, IN=np.array([20.0]))["OUT"]
@@ -379,6 +397,12 @@ def test_a_call_that_fails_is_an_error_in_its_response(asked, over):
 
 def test_a_call_may_be_part_of_a_sequence(asked, over):
     assert asked.ask("call_sequence", over, IN=np.array([5], np.int32))["OUT"].tolist() == [15]
+
+
+def test_a_call_keeps_flags_without_a_sequence(asked, over):
+    *flags, refused = asked.ask("call_flags", over, IN=np.array([5], np.int32))["OUT"].tolist()
+    assert flags == [b"0", b"1", b"2", b"3"]
+    assert refused.startswith(b"model 'sequence' takes only requests with a sequence_id")
 
 
 def test_an_optional_input_may_be_missing(asked, over):

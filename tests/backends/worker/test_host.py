@@ -117,8 +117,8 @@ def started():
     """started(task) is an instance whose host has done `task`."""
     made = []
 
-    def start(task="open_doubler", ahead=1):
-        settings = {"task": f"{__name__}:{task}", "model": "m"}
+    def start(task="open_doubler", ahead=1, **more):
+        settings = {"task": f"{__name__}:{task}", "model": "m", **more}
         plan = Plan("m", 1, settings, ThreadProcess, start_timeout_s=30, ahead=ahead)
         instance = WorkerInstance(plan)
         told = instance.start()
@@ -193,6 +193,13 @@ def test_a_task_may_tell_something_instead(started):
 def test_what_cannot_be_opened_is_told(started, task, told):
     with pytest.raises(BackendFailed, match=f"^{told}"):
         started(task)
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_the_traceback_of_a_failed_load_is_printed_only_if_verbose(started, capsys, verbose):
+    with pytest.raises(BackendFailed):
+        started("explode", verbose=verbose)
+    assert ("Traceback" in capsys.readouterr().err) == verbose
 
 
 def test_short_executions_are_sent_ahead_and_come_back_in_their_order(started):

@@ -1,6 +1,7 @@
 """What packets say, read by the server: nothing that a worker writes is believed unseen."""
 
 import json
+import math
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ from inferd.backends.worker.message import (
     ERRORS,
     Answer,
     Answers,
+    Batch,
     Call,
     Command,
     Described,
@@ -21,7 +23,9 @@ from inferd.backends.worker.message import (
     Reading,
     Result,
     Started,
+    describe_request,
     described,
+    request_of,
     response_of,
     tensors_of,
 )
@@ -45,6 +49,15 @@ def written(*tensors):
 
 def read(documents):
     return msgspec.json.decode(json.dumps(documents), type=list[Described])
+
+
+def test_a_parameter_that_json_cannot_say_spoils_no_request():
+    odd = {"none": math.nan, "far": -math.inf, "half": 0.5}
+    request = InferRequest("m", parameters=odd)
+    asked = describe_request(request, Payload())
+    batch = msgspec.json.decode(msgspec.json.encode([[], [asked], []]), type=Batch)
+    assert request_of(batch.requests[0], b"", "m").parameters == {"half": 0.5}
+    assert request.parameters is odd
 
 
 def test_tensors_are_read_as_they_were_written():

@@ -12,9 +12,10 @@ from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
 DATA = Path(__file__).parents[2] / "data" / "mxnet"
+FILES = ("operators", "more_operators", "last_operators")
 CASES = [
     (file, number, case)
-    for file in ("operators", "more_operators")
+    for file in FILES
     for number, case in enumerate(json.loads((DATA / f"{file}.json").read_text()))
 ]
 X = Port("x", DataType.FP32, (-1, 3))
@@ -44,7 +45,7 @@ def network():
 @pytest.fixture(scope="module")
 def arrays():
     """What MXNet was given, and gave, by file."""
-    return {file: dict(np.load(DATA / f"{file}.npz")) for file in ("operators", "more_operators")}
+    return {file: dict(np.load(DATA / f"{file}.npz")) for file in FILES}
 
 
 @pytest.mark.parametrize(
@@ -194,14 +195,20 @@ def test_an_attribute_that_makes_no_sense_is_told_with_its_place(network, op, at
         made.convert([X])
 
 
+def test_a_target_shape_of_other_dims_than_the_window_is_told(network):
+    nodes = [("null", "x", [], {}), ("null", "w", [], {})]
+    attributes = {"kernel": "(3, 3)", "target_shape": "(9, 0)"}
+    made = network([*nodes, ("Deconvolution", "y", [0, 1], attributes)], params={"w": np.ones(1)})
+    with pytest.raises(InvalidConfig, match=r"target_shape is \[9, 0\], expected 2 sizes"):
+        made.convert([X])
+
+
 @pytest.mark.parametrize(
     ("op", "attributes", "reason"),
     [
         ("Pooling", {"kernel": "(1, 1)", "pooling_convention": "same"}, "'same' cannot"),
         ("Pooling", {"kernel": "(1, 1)", "pool_type": "lp", "p_value": "3"}, "p_value 3 cannot"),
-        ("Deconvolution", {"kernel": "(3, 3)", "target_shape": "(9, 9)"}, "target_shape cannot"),
         ("Reshape", {"shape": "(0, -1)", "reverse": "True"}, "in reverse, cannot"),
-        ("argmax", {"keepdims": "True"}, "keepdims without 'axis' cannot"),
         ("UpSampling", {"scale": "2", "sample_type": "odd"}, "only sample_type 'nearest'"),
         ("UpSampling", {"scale": "2", "sample_type": "bilinear"}, "its filter is no constant of 4"),
         ("RNN", {"mode": "lstm", "projection_size": "2"}, "projections and clipped states"),

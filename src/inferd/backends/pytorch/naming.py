@@ -9,24 +9,57 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inferd.backends.pytorch.structure import BY_NAME, TENSORS, Argument, leaves
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
 _NUMBERED = re.compile(r".*__(\d{1,4})", re.DOTALL)
 
-TENSOR = "Tensor"
-TEXTS = "List[str]"
-TENSORS = "List[Tensor]"
-BY_NAME = "Dict[str, Tensor]"
-
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument of forward: its TorchScript type, and whether it may be left out."""
+class Binding:
+    """Which inputs are for which arguments of forward.
 
-    name: str
-    kind: str
-    optional: bool = False
+    `names` has the input of each leaf (see `leaves`) that has one. `many` is the argument that
+    takes a list or dict of tensors, if there is one, and `rest` the inputs that go into it.
+    """
+
+    arguments: tuple[Argument, ...]
+    names: dict[str, str]
+    many: Argument | None
+    rest: tuple[str, ...]
+
+
+def binding(config: ModelConfig, arguments: Sequence[Argument]) -> Binding:
+    """Return which inputs of the configuration are for which of `arguments`.
+
+    Arguments that may be left out and cannot be made of inputs are. Raises InvalidConfig when
+    names and arguments do not match.
+    """
+    used = tuple(each for each in arguments if not each.optional or _can_be_made(each))
+    takers = [each for each in used if each.plain_kind in (TENSORS, BY_NAME)]
+    names = [tensor.name for tensor in config.input]
+    fixed = leaves([each for each in used if each not in takers])
+    if not takers:
+        order = inputs_in_order(config, fixed)
+        known = [leaf.name for leaf in fixed]
+        by_name = set(order) <= set(known)
+        return Binding(used, dict(zip(order if by_name else known, order, strict=False)), None, ())
+    if len(takers) > 1:
+        raise _mismatch(config, "only one can take many tensors", [each.name for each in takers])
+    if missing := [leaf.name for leaf in fixed if not leaf.optional and leaf.name not in names]:
+        known = [each.name for each in arguments]
+        raise _mismatch(config, f"its argument '{missing[0]}' is no input", known)
+    taken = {leaf.name: leaf.name for leaf in fixed if leaf.name in names}
+    rest = [name for name in names if name not in taken]
+    rest = _numbered(config, "input", rest, len(rest)) or rest
+    return Binding(used, taken, takers[0], tuple(rest))
+
+
+def _can_be_made(argument: Argument) -> bool:
+    if argument.plain_kind in (TENSORS, BY_NAME):
+        return True
+    return all(leaf.datatypes for leaf in leaves([argument]))
 
 
 def inputs_in_order(config: ModelConfig, arguments: Sequence[Argument]) -> list[str]:

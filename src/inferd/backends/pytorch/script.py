@@ -6,18 +6,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from inferd.backends.pytorch.archive import check_script
-from inferd.backends.pytorch.naming import (
-    BY_NAME,
-    TENSOR,
-    TENSORS,
-    TEXTS,
-    Argument,
-    inputs_in_order,
-    outputs_in_order,
-)
+from inferd.backends.pytorch.naming import Binding, binding, outputs_in_order
 from inferd.backends.pytorch.runtime import (
     DATATYPES,
     Context,
@@ -26,10 +16,22 @@ from inferd.backends.pytorch.runtime import (
     to_array,
     to_tensor,
 )
+from inferd.backends.pytorch.structure import (
+    BY_NAME,
+    TENSOR,
+    TEXTS,
+    Argument,
+    Convert,
+    assembled,
+    flattened,
+    leaves,
+    plain_array,
+    texts,
+)
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.core.arrays import Array, Run
-from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
+from inferd.errors import BackendFailed, InvalidConfig
 from inferd.tensor.dtype import DataType
 
 _PLAIN = frozenset(DataType) - {DataType.BYTES, DataType.BF16}
@@ -70,7 +72,7 @@ def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: Any)
 def check_arguments(script: Script, config: ModelConfig) -> None:
     """Check that `config` names inputs and outputs for the model. Raises InvalidConfig."""
     if config.input and config.output:
-        _check_kinds(script, config, inputs_in_order(config, script.arguments))
+        _check_kinds(config, binding(config, script.arguments))
         outputs_in_order(config)
         return
     takes = ", ".join(f"'{each.name}' ({each.kind})" for each in script.arguments)
@@ -81,17 +83,24 @@ def check_arguments(script: Script, config: ModelConfig) -> None:
     raise InvalidConfig(msg)
 
 
-def _check_kinds(script: Script, config: ModelConfig, order: Sequence[str]) -> None:
-    takes_many = len(script.arguments) == 1 and script.arguments[0].kind in (TENSORS, BY_NAME)
+def _check_kinds(config: ModelConfig, bound: Binding) -> None:
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
-    for place, name in enumerate(order):
-        kind = TENSOR if takes_many else script.arguments[place].kind
-        is_text = datatypes[name] is DataType.BYTES
-        wanted = TEXTS if is_text else TENSOR
-        if kind not in (wanted, f"Optional[{wanted}]"):
+    made_of = [(leaf, bound.names.get(leaf.name)) for leaf in leaves(bound.arguments)]
+    made_of += [(Argument(name, TENSOR), name) for name in bound.rest]
+    for leaf, name in made_of:
+        if name is None:
+            continue
+        kind = leaf.plain_kind
+        if datatypes[name] not in leaf.datatypes:
             msg = (
                 f"model '{config.name}': input '{name}' is {datatypes[name].value}, but the "
-                f"argument it is for is {kind}"
+                f"argument it is for is {leaf.kind}"
+            )
+            raise InvalidConfig(msg)
+        if config.max_batch_size > 0 and kind not in (TENSOR, TEXTS):
+            msg = (
+                f"model '{config.name}': input '{name}' is for an argument of type {leaf.kind}, "
+                f"which has no batch, so max_batch_size has to be 0"
             )
             raise InvalidConfig(msg)
 
@@ -147,26 +156,28 @@ def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]],
     """Return what calls the module with a request's arrays."""
     torch, module = script.torch, script.call
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
-    order = inputs_in_order(config, script.arguments)
-    kind = script.arguments[0].kind if len(script.arguments) == 1 else ""
+    bound = binding(config, script.arguments)
     moves, copies = script.device.type != "cpu", script.writes
 
-    def value(name: str, array: Array) -> Any:
-        datatype = datatypes[name]
-        if datatype is DataType.BYTES:
-            return _texts(name, array)
-        tensor = to_tensor(torch, array, datatype)
+    def tensor_of(name: str, array: Array) -> Any:
+        tensor = to_tensor(torch, array, datatypes[name])
         if moves:
             return tensor.to(script.device)
         return tensor.clone() if copies else tensor
 
-    if kind == BY_NAME:
-        return lambda feed: module({name: value(name, array) for name, array in feed.items()})
-    if kind == TENSORS:
-        return lambda feed: module([value(name, feed[name]) for name in order])
-    by_name = {argument.name for argument in script.arguments} >= set(order)
-    if by_name and len(order) < len(script.arguments):
-        return lambda feed: module(**{name: value(name, array) for name, array in feed.items()})
+    def value(name: str, array: Array) -> Any:
+        return texts(name, array) if datatypes[name] is DataType.BYTES else tensor_of(name, array)
+
+    kinds = {argument.plain_kind for argument in bound.arguments}
+    if bound.many is not None or not kinds <= {TENSOR, TEXTS}:
+        return lambda feed: module(**_arguments(bound, feed, tensor_of))
+    places = [
+        (one.name, bound.names[one.name]) for one in bound.arguments if one.name in bound.names
+    ]
+    order = [name for _, name in places]
+    first = script.arguments[: len(places)]
+    if [to for to, _ in places] != [argument.name for argument in first]:
+        return lambda feed: module(**{to: value(name, feed[name]) for to, name in places})
     is_plain = not moves and not copies and _PLAIN.issuperset(datatypes.values())
     if is_plain:  # the usual model: nothing to decide for each tensor
         wrap = torch.from_numpy
@@ -174,26 +185,33 @@ def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]],
     return lambda feed: module(*[value(name, feed[name]) for name in order])
 
 
-def _texts(name: str, array: Array) -> list[str]:
-    try:
-        return [element.decode() for element in array.ravel()]
-    except UnicodeDecodeError as error:
-        msg = f"input '{name}' has an element that is not UTF-8, and TorchScript takes nothing else"
-        raise InvalidRequest(msg) from error
+def _arguments(bound: Binding, feed: dict[str, Array], convert: Convert) -> dict[str, Any]:
+    """Return what forward is called with, where that is more than tensors and texts."""
+    given: dict[str, Any] = {}
+    for argument in bound.arguments:
+        if argument is bound.many:
+            many = {name: convert(name, feed[name]) for name in bound.rest if name in feed}
+            given[argument.name] = many if argument.plain_kind == BY_NAME else list(many.values())
+            continue
+        value = assembled(argument, bound.names, feed, convert)
+        if value is not None:
+            given[argument.name] = value
+    return given
 
 
 def _picked(
     script: Script, config: ModelConfig, result: Any, outputs: Sequence[str], names: Sequence[str]
 ) -> list[Array]:
     """Return the arrays of the outputs `names` in what the model gave. Raises BackendFailed."""
-    if isinstance(result, dict):
-        values = result
-    elif isinstance(result, tuple):
-        values = dict(zip(outputs, result, strict=False))
-    elif _is_text(result) or not isinstance(result, list):
+    tensor = script.torch.Tensor
+    if type(result) is tensor:
         values = {outputs[0]: result}
-    else:
+    elif isinstance(result, dict) and all(type(one) is tensor for one in result.values()):
+        values = result
+    elif isinstance(result, tuple) and all(type(one) is tensor for one in result):
         values = dict(zip(outputs, result, strict=False))
+    else:
+        values = _named(flattened(result), outputs)
     arrays = []
     for name in names:
         if name not in values:
@@ -204,21 +222,25 @@ def _picked(
     return arrays
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+def _named(found: Sequence[tuple[str, Any]], outputs: Sequence[str]) -> dict[str, Any]:
+    """Return what a nested result holds, by the keys it has in a dict, or else in order."""
+    by_key = dict(found)
+    if len(by_key) == len(found) and not by_key.keys().isdisjoint(outputs):
+        return by_key
+    return dict(zip(outputs, (value for _, value in found), strict=False))
 
 
 def _count(result: Any) -> str:
-    size = len(result) if isinstance(result, (tuple, list)) else 1
-    return f"{size} of type {type(result).__name__}"
+    return f"{len(flattened(result))} of type {type(result).__name__}"
 
 
 def _array(script: Script, config: ModelConfig, name: str, value: Any) -> Array:
     torch = script.torch
     # A tensor is asked for its type by `is`: isinstance of it is a call of Python.
     if type(value) is not torch.Tensor:
-        if _is_text(value):
-            return np.array(value, object)
+        plain = plain_array(value, _datatype(config, name))
+        if plain is not None:
+            return plain
         msg = f"model '{config.name}' gave output '{name}' as {type(value).__name__}, not a tensor"
         raise BackendFailed(msg)
     if value.dtype not in script.dtypes or value.layout is not torch.strided:
@@ -228,3 +250,7 @@ def _array(script: Script, config: ModelConfig, name: str, value: Any) -> Array:
     if script.state and value.untyped_storage().data_ptr() in script.state:
         return array.copy()  # a later run may change what the module keeps
     return array
+
+
+def _datatype(config: ModelConfig, name: str) -> DataType:
+    return next(tensor.datatype for tensor in config.output if tensor.name == name)

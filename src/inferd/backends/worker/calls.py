@@ -250,7 +250,7 @@ class WorkerCalls:
             dict(asked.parameters) if asked.parameters else {},
             priority=max(0, asked.priority),
             timeout_us=max(0, asked.timeout_us),
-            sequence=_sequence(asked) if asked.correlation_id else None,
+            sequence=_sequence(asked),
             callers=callers,
         )
 
@@ -353,7 +353,9 @@ def _give_up(call: asyncio.Task[None] | Paused) -> None:
         call.get_loop().call_soon(call.cancel)
 
 
-def _sequence(asked: Called) -> Sequence:
+def _sequence(asked: Called) -> Sequence | None:
+    if not asked.correlation_id and not asked.flags & (SEQUENCE_START | SEQUENCE_END):
+        return None
     return Sequence(
         asked.correlation_id,
         start=bool(asked.flags & SEQUENCE_START),

@@ -83,7 +83,8 @@ class Host:
             text = error.message.removeprefix(f"model '{self._model}': ")  # the server adds that
             self._link.send(packet.FAILED, [_INTERNAL, text])
         except BaseException as error:  # noqa: BLE001  frameworks raise what they like
-            traceback.print_exc()  # the server logs what is printed here
+            if settings.get("verbose"):
+                traceback.print_exc()  # the server logs what is printed here
             self._link.send(packet.FAILED, [_INTERNAL, foreign_text(error)])
         else:
             gc.collect()

@@ -6,6 +6,7 @@ the least for each request, and all models of a framework share one import of it
 """
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -27,6 +28,8 @@ from inferd.core.interfaces import (
     Placement,
     Surroundings,
 )
+
+log = logging.getLogger(__name__)
 
 _MAIN = "inferd.backends.worker.host"
 _COMPLETE = "inferd.engine.hosted_model:complete_hosted"
@@ -120,6 +123,7 @@ class HostedBackend:
                 "file": str(files.file),
                 "place": [placement.name, placement.gpu, placement.device_id],
                 "config": json.dumps(to_json(config)),
+                "verbose": log.isEnabledFor(logging.DEBUG),
             },
             make=make,
             start_timeout_s=self._surroundings.load_timeout_s,

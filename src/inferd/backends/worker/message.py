@@ -1,7 +1,7 @@
 """Messages: requests and answers as the documents of packets say them."""
 
 from contextlib import suppress
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import msgspec
@@ -204,13 +204,15 @@ def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]
     """Return how a packet describes `request`."""
     more: tuple[Any, ...] | None = None
     sequence = request.sequence
-    if sequence is not None or request.timeout_us or request.priority:
+    parameters = request.parameters or None
+    odd = _odd_numbers(parameters) if parameters is not None else None
+    if sequence is not None or request.timeout_us or request.priority or odd:
         id: int | str = 0
         flags = 0
         if sequence is not None:
             id = sequence.id
             flags = SEQUENCE_START * sequence.start + SEQUENCE_END * sequence.end
-        more = (id, flags, request.timeout_us, request.priority)
+        more = (id, flags, request.timeout_us, request.priority, odd)
     inputs = []
     parts, end = payload.parts, payload.size
     for tensor in request.inputs:  # as `described` does
@@ -224,7 +226,19 @@ def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]
             end += size + -size % ALIGN
     payload.size = end
     outputs = [wanted.name for wanted in request.outputs] if request.outputs else None
-    return request.id, inputs, outputs, request.parameters or None, more
+    if odd and parameters is not None:
+        parameters = {name: value for name, value in parameters.items() if name not in odd}
+    return request.id, inputs, outputs, parameters, more
+
+
+def _odd_numbers(parameters: Parameters) -> dict[str, str] | None:
+    """Return the numbers that JSON has not, NaN and infinities, as texts; None without any."""
+    odd = None
+    for name, value in parameters.items():
+        if type(value) is float and not isfinite(value):
+            odd = odd or {}
+            odd[name] = str(value)
+    return odd
 
 
 def tensors_of(outputs: list[Described], data: Any) -> list[Tensor]:

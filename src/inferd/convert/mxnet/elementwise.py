@@ -140,10 +140,13 @@ def _sum(call: Call) -> Converted:
 
 
 def _where(call: Call) -> Converted:
+    """Convert where; a condition of one dim decides on the rows of what it chooses from."""
     condition, x, y = (call.input(index) for index in range(3))
-    if condition.rank != x.rank:
-        call.cannot("its condition has another number of dims than what it chooses from")
     chosen = call.graph.cast(condition, DataType.BOOL)
+    if condition.rank != x.rank:
+        if condition.rank != 1 or x.rank is None:
+            call.cannot("its condition has neither one dim nor those of what it chooses from")
+        chosen = call.graph.unsqueeze(chosen, range(1, x.rank))
     return call.graph.add("Where", chosen, x, y, rank=x.rank)
 
 

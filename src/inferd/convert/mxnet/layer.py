@@ -176,17 +176,25 @@ def _convolution(call: Call) -> Converted:
 def _deconvolution(call: Call) -> Converted:
     graph, x, weight = call.graph, call.input(0), call.input(1)
     window = _window(call)
-    if any(call.integers("target_shape")):
-        call.cannot("target_shape cannot be converted")
     if window.is_last:
         call.cannot("a layout with the channels last cannot be converted")
-    return window.convolve(
-        graph,
-        "ConvTranspose",
-        (x, weight, None if call.flag("no_bias", default=True) else call.input(2)),
-        output_padding=call.integers("adj") or None,
-        group=call.integer("num_group", 1),
-    )
+    bias = None if call.flag("no_bias", default=True) else call.input(2)
+    operands, target = (x, weight, bias), call.integers("target_shape")
+    group = call.integer("num_group", 1)
+    if not any(target):
+        adj = call.integers("adj") or None
+        return window.convolve(graph, "ConvTranspose", operands, output_padding=adj, group=group)
+    dims = len(window.kernel)
+    if len(target) != dims or min(target) < 1:
+        call.refuse(f"its target_shape is {target}, expected {dims} sizes")
+    # Then pad and adj follow from it: of what is too much the greater half is cut off in front.
+    window.pads = [0] * (2 * dims)
+    y = window.convolve(graph, "ConvTranspose", operands, group=group)
+    sizes, two = graph.ints(*target), graph.ints(2)
+    free = graph.add("Add", graph.add("Sub", graph.shape(y, 2), sizes), graph.ints(1))
+    start = graph.add("Div", free, two)
+    axes = graph.ints(*range(2, 2 + dims))
+    return graph.add("Slice", y, start, graph.add("Add", start, sizes), axes)
 
 
 _POOLS = {"max": "MaxPool", "avg": "AveragePool", "sum": "AveragePool", "lp": "LpPool"}

@@ -244,10 +244,12 @@ def _arg(op: str) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
         graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
         if not call.has("axis"):  # then over all, as one dim
-            if keep:
-                call.cannot("keepdims without 'axis' cannot be converted")
             flat = graph.reshape(x, graph.ints(-1))
-            return graph.cast(graph.add(op, flat, axis=0, keepdims=1), DataType.FP32)
+            found = graph.cast(graph.add(op, flat, axis=0, keepdims=1), DataType.FP32)
+            if not keep:
+                return found
+            ones = graph.add("ConstantOfShape", graph.shape(graph.shape(x)), rank=1, value=_ONE)
+            return graph.reshape(found, ones, x.rank)
         rank = x.rank if keep or x.rank is None else x.rank - 1
         found = graph.add(op, x, rank=rank, axis=call.axis(x.rank, 0), keepdims=int(keep))
         return graph.cast(no_scalar(graph, found), DataType.FP32)
@@ -317,19 +319,34 @@ def _turned(graph: Graph, call: Call, index: int, flag: str) -> Value:
 
 def _dot(call: Call) -> Converted:
     graph = call.graph
+    ranks = [call.input(index).rank for index in (0, 1)]
+    if call.op == "dot" and any(rank is not None and rank > 2 for rank in ranks):
+        return _dot_of_many(call)
     a, b = (
         _turned(graph, call, index, f"transpose_{side}") for index, side in enumerate(("a", "b"))
     )
-    if (
-        call.op == "dot"
-        and max(a.rank or 0, b.rank or 0) > 2
-        and ((b.rank or 0) > 2 or call.flag("transpose_a"))
-    ):
-        call.cannot(f"its inputs have {a.rank} and {b.rank} dims")
     if a.rank == b.rank == 1:  # the product of two vectors has one dim, too
         return graph.add("MatMul", graph.unsqueeze(a, (0,)), b, rank=1)
     rank = a.rank if b.rank is not None and b.rank > 1 else None
     return graph.add("MatMul", a, b, rank=rank)
+
+
+def _dot_of_many(call: Call) -> Value:
+    """Return the product of arrays one of which has more than two dims: matrices of all others."""
+    graph, a, b = call.graph, call.input(0), call.input(1)
+    first_of_a, last_of_b = call.flag("transpose_a"), call.flag("transpose_b")
+    dims = [
+        graph.shape(a, 1) if first_of_a else graph.shape(a, 0, -1),
+        graph.shape(b, 0, -1) if last_of_b else graph.shape(b, 1),
+    ]
+    left, right = (
+        graph.flatten(a, 1 if first_of_a else -1),
+        graph.flatten(b, -1 if last_of_b else 1),
+    )
+    left = graph.transpose(left, (1, 0)) if first_of_a else left
+    right = graph.transpose(right, (1, 0)) if last_of_b else right
+    rank = a.rank + b.rank - 2 if a.rank is not None and b.rank is not None else None
+    return graph.reshape(graph.add("MatMul", left, right, rank=2), graph.join(*dims), rank)
 
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {

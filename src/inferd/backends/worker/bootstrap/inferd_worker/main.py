@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import os
 import signal
@@ -26,6 +28,8 @@ def main(arguments: list[str]) -> None:
     worker = Worker(*inherit(arguments))
     current.set_worker(worker)
     worker.run()
+    with contextlib.suppress(BaseException):  # what they raise was printed
+        atexit._run_exitfuncs()  # as the interpreter would, which waits for threads as well
     end_process()
 
 

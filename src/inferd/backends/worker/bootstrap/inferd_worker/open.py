@@ -21,13 +21,14 @@ class Open:
     __slots__ = (
         "__weakref__",
         "_worker",
+        "granted",
         "has_sender",
         "is_cancelled",
         "is_closed",
         "number",
         "outputs",
-        "room",
         "sent_count",
+        "spent",
     )
 
     def __init__(self, worker: Worker, number: int, outputs: list[str] | None) -> None:
@@ -38,7 +39,8 @@ class Open:
         self.is_closed = False  # its last answer was sent
         self.has_sender = False
         self.sent_count = 0
-        self.room = WINDOW
+        self.granted = WINDOW  # only whoever reads changes that
+        self.spent = 0  # and only who sends that
 
     def look(self) -> bool:
         """Tell whether it was cancelled, as far as the server has said by now."""

@@ -113,7 +113,10 @@ class InferenceRequest:
         request._inputs = [read_tensor(described, data) for described in inputs]
         request._parameters = parameters or {}
         if more:
-            request._correlation_id, request._flags, request._timeout, request._priority = more
+            request._correlation_id, request._flags, request._timeout, request._priority, odd = more
+            if odd:
+                numbers = {name: float(text) for name, text in odd.items()}
+                request._parameters = {**request._parameters, **numbers}
         else:
             request._correlation_id = request._flags = request._timeout = request._priority = 0
         request._model, request._version = "", -1

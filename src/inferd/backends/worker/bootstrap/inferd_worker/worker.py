@@ -53,6 +53,7 @@ class Worker:
         self.is_decoupled = False
         self._is_iterative = False
         self._is_coroutine = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # see _result_of
         self.is_starting = True
         self.output_names: list[str] = []
         self.version_folder = ""
@@ -81,6 +82,8 @@ class Worker:
         except LineClosed:
             pass
         self._finalize()
+        if self._loop is not None:
+            self._loop.close()
 
     def _start(self, settings: dict[str, Any]) -> bool:
         code_folder, self.folder = settings["code_folders"]
@@ -213,13 +216,12 @@ class Worker:
         elif kind == packet.CREDIT:
             for number, count in document[1]:
                 if (one := self._open(number)) is not None:
-                    one.room += count
+                    one.granted += count
 
     def _cancel(self, numbers: list[int]) -> None:
         for number in numbers:
             if (one := self._open(number)) is not None:
                 one.is_cancelled = True
-                one.room = WINDOW
             elif self._inbox:
                 self._cancelled.add(number)
 
@@ -253,10 +255,18 @@ class Worker:
         failed = ""
         try:
             responses = self._model.execute(requests)
+            if type(responses) is not list and inspect.iscoroutine(responses):
+                responses = self._result_of(responses)
         except BaseException as error:  # noqa: BLE001  sys.exit() in a model ends nothing
             failed = self._told(error)
         ended_ns = time.perf_counter_ns()
         self._settle(batch, (began_ns, ended_ns), opens, requests, responses, failed)
+
+    def _result_of(self, job: Coroutine[Any, Any, Any]) -> Any:
+        """Run what an `execute` gave that is no coroutine function, but wrapped around one."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(job)
 
     async def _execute_async(
         self, batch: int, opens: list[Open], requests: list[InferenceRequest]
@@ -422,15 +432,15 @@ class Worker:
 
     def send_answer(self, one: Open, response: Any, *, is_final: bool) -> None:
         """Send one answer, when there is room for it. See Open.send."""
-        if is_final:
-            self._opens.pop(one.number, None)
         payload = Payload()
         answer = self._answer(one, response, payload, is_final=is_final)
         share = answer[5]
         if self.is_decoupled:
-            if one.room < share and not one.is_cancelled:
-                self.line.wait(lambda: one.room >= share or one.is_cancelled)
-            one.room -= share
+            spent = one.spent = one.spent + share
+            if one.granted < spent and not one.is_cancelled:
+                self.line.wait(lambda: one.granted >= spent or one.is_cancelled)
+        if is_final:  # not before: who waits has to hear of room, and that nobody wants it
+            self._opens.pop(one.number, None)
         try:
             self.line.send(packet.ANSWER, [[answer]], payload)
         except ArenaFull as error:
