@@ -121,6 +121,11 @@ class SimulatedExecution:
         self.cancelled = []
         self.rounds = []
         self.is_closed = False
+        self.on_room = None
+
+    @property
+    def has_room(self):
+        return self.running < self.instance_count
 
     def run_inline(self, requests):
         if not self.is_quick:
@@ -142,13 +147,15 @@ class SimulatedExecution:
     def cancel(self, request):
         self.cancelled.append(request.id)
 
-    async def stream(self, request):
+    async def stream(self, request, policy=None):
         """Answer once for each letter of the request's id, each time it takes so long."""
         self.running += 1
         assert self.running <= self.instance_count
         self.started.append((now_ms(), [request.id]))
         loop = asyncio.get_running_loop()
         request.started_ns = loop.now_ns()
+        if self.has_room and self.on_room is not None:
+            self.on_room()
         try:
             for letter in request.id:
                 await passes(self.takes_ms([request]))

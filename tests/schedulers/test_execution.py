@@ -484,6 +484,21 @@ def test_a_model_that_hangs_leaves_the_loop_and_other_instances_free(gate, echo,
     assert (gate.seen, echo.seen) == (["1"], ["2", "3", "4"])
 
 
+def test_there_is_room_while_fewer_requests_run_than_there_are_instances(gate, request_of):
+    async def serve():
+        execution = execution_of(gate)
+        assert execution.has_room
+        task = asyncio.create_task(execution.run_in_thread([request_of()]))
+        await wait_for(gate.started)
+        assert not execution.has_room
+        gate.opened.set()
+        await task
+        assert execution.has_room
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
 def test_threads_cannot_keep_the_process_from_ending(gate, request_of):
     async def serve():
         execution = execution_of(gate)

@@ -22,7 +22,7 @@ class Instance:
 
 def lanes_of(instances, per_lane=1):
     executions = [Execution("m", [one], may_run_inline=False) for one in instances]
-    return Lanes(executions, per_lane, are_held=False)
+    return Lanes(executions, per_lane, lambda _lane: None, are_held=False)
 
 
 def seated(lanes, id=1):

@@ -375,3 +375,29 @@ def test_what_was_given_ahead_and_not_begun_runs_before_those_that_wait_and_may_
         assert [answer.id for [answer] in answers] == list("abcd")
 
     run(test)
+
+
+def test_there_is_room_beside_streams_that_go_on_when_their_instance_is_free():
+    async def test():
+        one, heard = Elsewhere(), []
+        execution = RemoteExecution("m", [one])
+        execution.on_room = lambda: heard.append(len(one.running))
+        assert execution.has_room
+        one.is_free = False
+        one.on_change()
+        assert not execution.has_room
+        assert heard == []
+        one.is_free = True
+        one.on_change()
+        assert heard == [0]
+        one.is_free = False
+        waits = started(execution, request("waits"))
+        await asyncio.sleep(0)
+        one.is_free = True
+        assert not execution.has_room  # who waits is first
+        one.on_change()
+        assert heard == [0]
+        one.answer()
+        await waits
+
+    run(test)

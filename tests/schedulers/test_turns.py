@@ -108,6 +108,25 @@ def test_one_that_leaves_when_its_turn_has_just_come_gives_it_back():
     simulate(serve)
 
 
+def test_sequences_answer_at_the_same_time_where_their_instance_lets_them():
+    async def serve():
+        execution = SimulatedExecution(count=2)
+        scheduler = sequences(execution)
+        readers = [
+            Reader(scheduler, "abc", sequence=start(1)),
+            Reader(scheduler, "d", sequence=Sequence(1)),
+            Reader(scheduler, "e", sequence=start(2)),
+            Reader(scheduler, "fg", sequence=start(3)),
+        ]
+        assert await ended(*readers) == [("abc", 30), ("d", 40), ("e", 10), ("fg", 30)]
+        assert [at for at, _ in execution.started] == [0, 0, 10, 30]
+        lane = scheduler._lanes.all()[0]
+        assert not lane.is_busy
+        assert not lane.turn_count
+
+    simulate(serve)
+
+
 def test_closing_refuses_those_who_wait_when_the_time_is_over():
     async def serve():
         scheduler = sequences(SimulatedExecution())

@@ -116,6 +116,12 @@ class Execution:
         self._job_count = 0  # those that wait or run
         self._is_closed = False
         self._home: asyncio.AbstractEventLoop | None = None  # where it is known for good
+        self.on_room: Callable[[], None] | None = None  # there is room though what runs goes on
+
+    @property
+    def has_room(self) -> bool:
+        """Whether what is submitted now need not wait for what runs."""
+        return self._job_count < self.instance_count
 
     @property
     def instances(self) -> Sequence[Instance]:

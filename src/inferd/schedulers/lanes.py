@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from collections.abc import Sequence as Several
+from functools import partial
 
 from inferd.core.interfaces import Instance, Opened
 from inferd.schedulers.execution import Execution
@@ -12,13 +13,25 @@ from inferd.schedulers.slots import Slots
 
 
 class Lane:
-    """One instance, the sequences in its slots, and their requests that are ready, by slot."""
+    """One instance, the sequences in its slots, and their requests that are ready, by slot.
 
-    __slots__ = ("execution", "is_busy", "is_held", "is_leaving", "ready", "sequences")
+    `turn_count` says how many callers have been told to take a decoupled model's answers.
+    """
+
+    __slots__ = (
+        "execution",
+        "is_busy",
+        "is_held",
+        "is_leaving",
+        "ready",
+        "sequences",
+        "turn_count",
+    )
 
     def __init__(self, execution: Execution, *, is_held: bool) -> None:
         self.execution = execution
         self.is_busy = False
+        self.turn_count = 0
         self.is_leaving = False  # it gets no new sequences, and is closed after the last
         self.is_held = is_held
         self.sequences: dict[int, LiveSequence] = {}
@@ -28,12 +41,21 @@ class Lane:
 class Lanes:
     """The instances, by their number; `per_lane` sequences have a slot on each.
 
+    `on_room` is called when one may take more though what it runs goes on (Execution.has_room).
     They may come and go: one that is to go gets no more sequences, and is closed when those it has
     are over.
     """
 
-    def __init__(self, executions: Several[Execution], per_lane: int, *, are_held: bool) -> None:
-        lanes = [Lane(execution, is_held=are_held) for execution in executions]
+    def __init__(
+        self,
+        executions: Several[Execution],
+        per_lane: int,
+        on_room: Callable[[Lane], None],
+        *,
+        are_held: bool,
+    ) -> None:
+        self._on_room = on_room
+        lanes = [self._lane(execution, is_held=are_held) for execution in executions]
         self._lanes = dict(enumerate(lanes))
         self._next_number = len(lanes)
         self._slots = Slots(len(lanes), per_lane)
@@ -80,7 +102,7 @@ class Lanes:
         """Add an instance."""
         number, self._next_number = self._next_number, self._next_number + 1
         execution = self.some_execution().beside(instance)
-        self._lanes[number] = Lane(execution, is_held=False)
+        self._lanes[number] = self._lane(execution, is_held=False)
         self._slots.open(number)
 
     def dismiss(self, instance: Opened) -> None:
@@ -99,6 +121,11 @@ class Lanes:
             self._lanes[number].is_leaving = True
             self._slots.close(number)
             self._dismiss_if_done(number)
+
+    def _lane(self, execution: Execution, *, is_held: bool) -> Lane:
+        lane = Lane(execution, is_held=is_held)
+        execution.on_room = partial(self._on_room, lane)
+        return lane
 
     def _is_of(self, number: int, kind: Hashable) -> bool:
         return kind in self._lanes[number].execution.kinds.values()

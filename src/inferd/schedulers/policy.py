@@ -10,6 +10,8 @@ MAX_WAITING = 10_000
 UNSET = QueuePolicy(allow_timeout_override=True)
 """What holds where the configuration has no policy: the request's own timeout."""
 
+AT_ONCE = QueuePolicy()
+"""How a request waits that has waited elsewhere already, as long as its own timeout allows."""
 
 NESTED_US = 30_000_000
 """How long a request may wait that another one waits for: models that call each other could wait

@@ -40,7 +40,12 @@ class RemoteExecution(Execution):
         self._leaving: list[AsyncInstance] = []  # closed when what they run has ended
         self._quiet: asyncio.Future[None] | None = None
         for instance in instances:
-            instance.on_change = self._advance
+            instance.on_change = self._change
+
+    @property
+    def has_room(self) -> bool:
+        """See Execution.has_room; an instance may be free while its streams go on."""
+        return not self._jobs and self._freest() is not None
 
     @property
     def instances(self) -> Sequence[AsyncInstance]:
@@ -109,7 +114,7 @@ class RemoteExecution(Execution):
         if self._is_closed:
             self._let_go(remote)
             return
-        remote.on_change = self._advance
+        remote.on_change = self._change
         remote.attach(asyncio.get_running_loop())
         self._remote = [*self._remote, remote]
         self.kinds[id(remote)] = instance.kind
@@ -169,6 +174,11 @@ class RemoteExecution(Execution):
             return
         self._jobs.put(job)
         self._advance(job)
+
+    def _change(self) -> None:
+        self._advance()
+        if self.on_room is not None and self.has_room:
+            self.on_room()
 
     def _advance(self, newest: Job | None = None) -> None:
         """Give free instances what waits, of which `newest` may have come just now."""

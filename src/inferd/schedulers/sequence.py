@@ -19,8 +19,9 @@ as it was before. A new START on a sequence that lives begins it anew in its slo
 waits there.
 
 A *decoupled* model answers any number of times, as fast as its caller takes the answers. So it is
-not run here: a caller is told when its instance is free, takes the answers from there itself, one
-request on an instance at a time, and gives the instance back.
+not run here: a caller is told when its instance is free, takes the answers from there itself, and
+gives the instance back. One that works elsewhere may be free before: when the model has taken note
+of a request and answers later, the next one's turn comes, of another sequence.
 
 *Iterative*: a model takes a request in as many rounds as it likes, each of them with the requests
 of other sequences; in between it stands in line again, before others of its sequence. It needs no
@@ -53,6 +54,7 @@ from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.lanes import Lane, Lanes
 from inferd.schedulers.live import Answers, LiveSequence, Step, step_of
 from inferd.schedulers.pace import FixedPace
+from inferd.schedulers.policy import AT_ONCE
 from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
 from inferd.schedulers.queueing import QueueingScheduler
 
@@ -98,7 +100,7 @@ class SequenceScheduler(QueueingScheduler):
         self._is_decoupled = dressing.plan.is_decoupled
         self._gives_turns = self._is_decoupled and not rules.iterates
         self._hold = hold = rules.hold
-        self._lanes = Lanes(executions, rules.per_lane, are_held=bool(hold))
+        self._lanes = Lanes(executions, rules.per_lane, self._note_room, are_held=bool(hold))
         self._queues = self._seated_queue, self._backlog_queue = queues
         self._dressing = dressing
         self._are_rows = rules.are_rows and not self._gives_turns
@@ -134,7 +136,7 @@ class SequenceScheduler(QueueingScheduler):
         step = self._enqueue(request, done)
         try:
             execution: Execution = await done
-            async with aclosing(execution.stream(request)) as answers:
+            async with aclosing(execution.stream(request, AT_ONCE)) as answers:
                 async for answer in answers:
                     yield self._kept(step, answer) if answer.outputs else answer
         finally:
@@ -363,6 +365,7 @@ class SequenceScheduler(QueueingScheduler):
         lane.is_busy = True
         if self._gives_turns:
             [step] = steps
+            lane.turn_count += 1
             tell(step, lane.execution)
             return 0
         return self._execute(lane, self._rows(lane, steps), now_ns)
@@ -428,11 +431,18 @@ class SequenceScheduler(QueueingScheduler):
     def _end_turn(self, step: Step) -> None:
         """Take back the instance that a request of a decoupled model had."""
         sequence = step.sequence
-        self._lanes.of(sequence).is_busy = False
+        lane = self._lanes.of(sequence)
+        lane.turn_count -= 1
+        lane.is_busy = lane.turn_count > 0 and not lane.execution.has_room
         self._dressing.undress(step)
         sequence.running = None
         self._settle(sequence)
         self._advance()
+
+    def _note_room(self, lane: Lane) -> None:
+        if lane.is_busy and self._gives_turns:
+            lane.is_busy = False
+            self._advance()
 
     def _kept(self, step: Step, answer: InferResponse) -> InferResponse:
         kept = self._dressing.keep(step.sequence, answer)
