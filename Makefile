@@ -11,6 +11,7 @@ GRPC ?=
 METRICS ?=
 CHECK ?=
 QUICK ?=
+PLAIN ?=
 PLATFORMS ?= torch tensorflow classic
 ONLY ?=
 ARGS ?=
@@ -29,10 +30,12 @@ DEV := $(VENV)/.dev
 PEERS := .venv-peers/.installed
 TRITON := .venv-triton/.installed
 FUZZER := .venv-fuzz/.installed
+COMPILED := .venv-compiled/.installed
+MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run check test test-slow test-clients test-platforms conform fuzz-rest bench bench-peers bench-platforms docs dev clean
+.PHONY: help run check test test-slow test-compiled test-clients test-platforms conform fuzz-rest bench bench-peers bench-platforms docs dev clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +58,11 @@ test: $(DEV) ## the tests, in two minutes (ARGS= for pytest; ARGS="-n 0": in one
 test-slow: $(DEV) ## the tests that take longer: hostile peers, fuzzers, soaks of seconds
 	$(BIN)/pytest tests -m slow $(SIDE_BY_SIDE) $(ARGS)
 
+# mypyc's own code calls throw() in a way that Python 3.12 warns of.
+test-compiled: $(COMPILED) ## the tests with the request path compiled, as wheels may have it
+	.venv-compiled/bin/pytest tests -m "not slow and not plain" $(SIDE_BY_SIDE) \
+	  -W "ignore:the (type, exc, tb) signature of throw() is deprecated:DeprecationWarning" $(ARGS)
+
 test-clients: $(DEV) ## programs of other projects: KServe, MLServer, perf_analyzer, ... (ONLY=kserve: one)
 	$(BIN)/python clients/run.py $(ONLY)
 
@@ -68,12 +76,12 @@ conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a ser
 fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document, half a minute each way (FUZZ_SECONDS=)
 	$(BIN)/python tools/fuzz_rest.py --st .venv-fuzz/bin/st --seconds $(FUZZ_SECONDS) $(if $(ARGS),-- $(ARGS))
 
-bench: $(DEV) ## CPU time per request against a C floor (QUICK=1: about three minutes)
-	$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
-	$(BIN)/python bench/scheduling.py $(if $(QUICK),--quick)
-	$(BIN)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
-	$(BIN)/python bench/metrics.py $(if $(QUICK),--quick)
-	$(BIN)/python bench/scrape.py
+bench: $(if $(PLAIN),$(DEV),$(COMPILED)) ## CPU time per request against a C floor (QUICK=1: about three minutes; PLAIN=1: not compiled)
+	$(MEASURED)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
+	$(MEASURED)/python bench/scheduling.py $(if $(QUICK),--quick)
+	$(MEASURED)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
+	$(MEASURED)/python bench/metrics.py $(if $(QUICK),--quick)
+	$(MEASURED)/python bench/scrape.py
 
 bench-peers: $(PEERS) $(TRITON) bench ## the same, with MLServer and Triton beside it, each in a .venv of its own
 
@@ -87,7 +95,7 @@ docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 dev: $(DEV) ## everything a developer needs, in .venv
 
 clean: ## forget the environments and caches
-	rm -rf $(VENV) .venv-peers .venv-triton .venv-clients .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf $(VENV) .venv-peers .venv-triton .venv-compiled .venv-clients .venv-fuzz $(PLATFORMS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 
 # A distribution's Python may have no pip to give; then that of python3 installs one.
 $(VENV_MADE):
@@ -99,6 +107,13 @@ $(VENV_MADE):
 	  $(PYTHON) -m venv --clear --without-pip $(VENV) && \
 	  python3 -m pip --disable-pip-version-check --python $(BIN)/python install -qq pip; }
 	@$(PIP) --upgrade 'pip>=25.1'  # the first pip that reads dependency groups
+	@touch $@
+
+# Not editable: what is compiled is made anew when any of the sources has changed.
+$(COMPILED): pyproject.toml tools/compile_hook.py tools/compiled_modules.txt $(shell find src -name '*.py')
+	@$(MAKE) --no-print-directory VENV=.venv-compiled .venv-compiled/.made
+	@echo "Compiling the request path into .venv-compiled: two minutes"
+	@INFERD_COMPILED=1 .venv-compiled/bin/python -m pip --disable-pip-version-check install -qq . --group dev --group proto
 	@touch $@
 
 $(RUNTIME): pyproject.toml | $(VENV_MADE)

@@ -7,6 +7,7 @@ measured in the same run, is at most what it is on the reference machine (target
 
 import argparse
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -299,14 +300,21 @@ def is_optimised() -> bool:
     return "--enable-optimizations" in arguments or sys.base_prefix == "/usr"
 
 
+def is_compiled() -> bool:
+    """Tell whether the request path of this inferd is compiled."""
+    origin = getattr(importlib.util.find_spec("inferd.engine.engine"), "origin", None)
+    return str(origin).endswith(".so")
+
+
 def interpreter() -> str:
     """Say which Python runs the server, and whether its figures are to be trusted."""
     name = f"{platform.python_implementation()} {platform.python_version()}"
+    name += ", the request path compiled" if is_compiled() else ", the request path not compiled"
     if is_optimised():
         return f"The server runs on {name}."
     return (
         f"The server runs on {name}, built without --enable-optimizations: it is 10 to 40 % slower"
-        " so. Measure with a distribution's: make bench PYTHON=/usr/bin/python3 VENV=.venv-bench"
+        " so. Measure with a distribution's: make clean bench PYTHON=/usr/bin/python3"
     )
 
 

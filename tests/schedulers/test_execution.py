@@ -357,7 +357,7 @@ def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_their
             [echo],
             may_run_inline=place == "loop",
             counts=counts,
-            gauges=Gauges(lambda: 0, lambda: 0),
+            gauges=Gauges(lambda: 0, lambda: Usage(0, 0, 0)),
         )
         for _ in range(FIRST_RUNS):
             await outcome_of(execution, request_of(), request_of())

@@ -6,7 +6,6 @@ for what the server sends, models for events, and timeouts for `site.pass_time`.
 
 import asyncio
 import inspect
-import math
 import socket
 import ssl
 import struct
@@ -22,6 +21,7 @@ import uvloop
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferResponse
+from inferd.engine.capacity import UNLIMITED
 from inferd.engine.engine import Engine
 from inferd.engine.served import Served
 from inferd.errors import BackendFailed
@@ -271,7 +271,7 @@ def serving():
     """
 
     @asynccontextmanager
-    async def serve(*, loaded=True, engine=None, max_inflight_bytes=math.inf, **changes):
+    async def serve(*, loaded=True, engine=None, max_inflight_bytes=UNLIMITED, **changes):
         site = Site(msgspec.structs.replace(OPTIONS, **changes), engine)
         site.engine.capacity.max_bytes = max_inflight_bytes
         if loaded:

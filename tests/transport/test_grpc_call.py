@@ -1,7 +1,6 @@
 """Compressed messages on our own transport: how far they inflate, and what that counts as."""
 
 import asyncio
-import math
 from contextlib import asynccontextmanager
 
 import grpc
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 
 from inferd.config.server import ServerConfig
+from inferd.engine.capacity import UNLIMITED
 from inferd.engine.engine import Engine
 from inferd.errors import Restricted
 from inferd.server.options import grpc_options
@@ -66,7 +66,7 @@ class Site:
 
 
 @asynccontextmanager
-async def serving(max_inflight_bytes=math.inf, **changes):
+async def serving(max_inflight_bytes=UNLIMITED, **changes):
     options = msgspec.structs.replace(grpc_options(ServerConfig()), **changes)
     methods = Methods()
     engine = Engine()

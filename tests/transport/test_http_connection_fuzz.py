@@ -82,7 +82,7 @@ class FakeTransport(asyncio.Transport):
         return 0
 
 
-class AtOnce:
+class AtOnce(Turns):
     """Turns without a loop: who has read answers and writes at once."""
 
     def answer_soon(self, connection):

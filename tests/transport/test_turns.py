@@ -79,7 +79,13 @@ async def test_a_connection_that_goes_on_when_it_is_written_is_written_again():
     turns, log = Turns(), []
     first, second = Recorder("a", turns, log), Recorder("b", turns, log)
     write = first.write_pending
-    first.write_pending = lambda: (write(), len(log) < 5 and turns.write_soon(first))
+
+    def write_twice():
+        write()
+        if len(log) < 5:
+            turns.write_soon(first)
+
+    first.write_pending = write_twice
     await after_turns(turns, first, second)
     assert log == ["answer a", "answer b", "write a", "write b", "write a"]
     await after_turns(turns, second)

@@ -105,7 +105,9 @@ def test_a_large_frame_is_received_into_the_streams_own_memory():
 
 
 class Dropping(Noting):
-    drop_bytes = 100
+    def on_open(self):
+        self.drop_bytes = 100
+        super().on_open()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import json
 import math
 import struct
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -70,7 +69,7 @@ def decode(document, **rules):
 
 def plain(request):
     tensors = [(t.name, t.datatype, t.shape, bytes(t.view()), t.parameters) for t in request.inputs]
-    fields = msgspec.structs.asdict(request) | {"inputs": None}
+    fields = request.asdict() | {"inputs": None}
     return repr(fields), tensors
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,7 +50,7 @@ def outcome(reader, text, tail=b""):
     except NotFast:
         return "not here"
     tensors = [(t.name, t.datatype, t.shape, bytes(t.view()), t.parameters) for t in request.inputs]
-    return repr(msgspec.structs.asdict(request) | {"inputs": None, "likeness": None}), tensors
+    return repr(request.asdict() | {"inputs": None, "likeness": None}), tensors
 
 
 def acquainted(text, tail=b""):

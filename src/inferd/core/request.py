@@ -1,11 +1,10 @@
 """InferRequest and InferResponse: what an inference is, whatever protocol asked for it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from inferd.errors import InferdError
+from inferd.record import Record
 from inferd.tensor.tensor import Parameters, Tensor
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ clients may not use shared memory.
 """
 
 
-class WantedOutput(msgspec.Struct, gc=False):
+class WantedOutput(Record):
     """One output the client asked for by name.
 
     `binary` is the V2 REST choice for this output (None: not said). `top_k` > 0 asks for
@@ -75,25 +74,70 @@ class WantedOutput(msgspec.Struct, gc=False):
     write them there itself, else they are copied.
     """
 
-    name: str
-    binary: bool | None = None
-    top_k: int = 0
-    place: Span | None = None
+    _fields = (
+        "name",
+        "binary",
+        "top_k",
+        "place",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        name: str,
+        binary: bool | None = None,
+        top_k: int = 0,
+        place: Span | None = None,
+    ) -> None:
+        self.name = name
+        self.binary = binary
+        self.top_k = top_k
+        self.place = place
+
+    def __copy__(self) -> "WantedOutput":
+        """Return one of the same fields."""
+        return WantedOutput(
+            self.name,
+            self.binary,
+            self.top_k,
+            self.place,
+        )
 
 
-class Sequence(msgspec.Struct, gc=False):
+class Sequence(Record):
     """The sequence a request belongs to; `id` is a number or a text.
 
     It is 0 or empty where a request says start or end and belongs to no sequence: the flags are
     for its model to read.
     """
 
-    id: int | str
-    start: bool = False
-    end: bool = False
+    _fields = (
+        "id",
+        "start",
+        "end",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        id: int | str,
+        start: bool = False,
+        end: bool = False,
+    ) -> None:
+        self.id = id
+        self.start = start
+        self.end = end
+
+    def __copy__(self) -> "Sequence":
+        """Return one of the same fields."""
+        return Sequence(
+            self.id,
+            self.start,
+            self.end,
+        )
 
 
-class InferRequest(msgspec.Struct, gc=False):
+class InferRequest(Record):
     """A decoded inference request.
 
     `version` is "" when the client leaves the choice to the server. An empty `outputs` means all
@@ -120,51 +164,171 @@ class InferRequest(msgspec.Struct, gc=False):
     earlier one's answer was kept (inferd.observe.stats).
     """
 
-    model: str
-    version: str = ""
-    id: str = ""
-    inputs: list[Tensor] = []
-    outputs: list[WantedOutput] = []
-    parameters: Parameters = {}
-    binary_output: bool = False
-    raw: bool = False
-    has_top_k: bool = False
-    priority: int = 0
-    timeout_us: int = 0
-    sequence: Sequence | None = None
-    empty_final: bool = False
-    arrived_ns: int = 0
-    spans: list[Span] | None = None
-    callers: tuple[str, ...] = ()
-    trace: "Trace | None" = None
-    copied_bytes: int = 0
-    takes_errors: bool = False
-    likeness: object = None
-    batch_size: int = 1
-    queued_ns: int = 0
-    started_ns: int = 0
-    computing_ns: int = 0
-    computed_ns: int = 0
-    ended_ns: int = 0
-    answered_ns: int = 0
-    cpu_ns: int = 0
-    shared: bool = False
+    _fields = (
+        "model",
+        "version",
+        "id",
+        "inputs",
+        "outputs",
+        "parameters",
+        "binary_output",
+        "raw",
+        "has_top_k",
+        "priority",
+        "timeout_us",
+        "sequence",
+        "empty_final",
+        "arrived_ns",
+        "spans",
+        "callers",
+        "trace",
+        "copied_bytes",
+        "takes_errors",
+        "likeness",
+        "batch_size",
+        "queued_ns",
+        "started_ns",
+        "computing_ns",
+        "computed_ns",
+        "ended_ns",
+        "answered_ns",
+        "cpu_ns",
+        "shared",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        model: str,
+        version: str = "",
+        id: str = "",
+        inputs: list[Tensor] | None = None,
+        outputs: list[WantedOutput] | None = None,
+        parameters: Parameters | None = None,
+        binary_output: bool = False,
+        raw: bool = False,
+        has_top_k: bool = False,
+        priority: int = 0,
+        timeout_us: int = 0,
+        sequence: Sequence | None = None,
+        empty_final: bool = False,
+        arrived_ns: int = 0,
+        spans: list[Span] | None = None,
+        callers: tuple[str, ...] = (),
+        trace: "Trace | None" = None,
+        copied_bytes: int = 0,
+        takes_errors: bool = False,
+        likeness: object = None,
+        batch_size: int = 1,
+        queued_ns: int = 0,
+        started_ns: int = 0,
+        computing_ns: int = 0,
+        computed_ns: int = 0,
+        ended_ns: int = 0,
+        answered_ns: int = 0,
+        cpu_ns: int = 0,
+        shared: bool = False,
+    ) -> None:
+        self.model = model
+        self.version = version
+        self.id = id
+        self.inputs = [] if inputs is None else inputs
+        self.outputs = [] if outputs is None else outputs
+        self.parameters = {} if parameters is None else parameters
+        self.binary_output = binary_output
+        self.raw = raw
+        self.has_top_k = has_top_k
+        self.priority = priority
+        self.timeout_us = timeout_us
+        self.sequence = sequence
+        self.empty_final = empty_final
+        self.arrived_ns = arrived_ns
+        self.spans = spans
+        self.callers = callers
+        self.trace = trace
+        self.copied_bytes = copied_bytes
+        self.takes_errors = takes_errors
+        self.likeness = likeness
+        self.batch_size = batch_size
+        self.queued_ns = queued_ns
+        self.started_ns = started_ns
+        self.computing_ns = computing_ns
+        self.computed_ns = computed_ns
+        self.ended_ns = ended_ns
+        self.answered_ns = answered_ns
+        self.cpu_ns = cpu_ns
+        self.shared = shared
+
+    def __copy__(self) -> "InferRequest":
+        """Return one of the same fields."""
+        return InferRequest(
+            self.model,
+            self.version,
+            self.id,
+            self.inputs,
+            self.outputs,
+            self.parameters,
+            self.binary_output,
+            self.raw,
+            self.has_top_k,
+            self.priority,
+            self.timeout_us,
+            self.sequence,
+            self.empty_final,
+            self.arrived_ns,
+            self.spans,
+            self.callers,
+            self.trace,
+            self.copied_bytes,
+            self.takes_errors,
+            self.likeness,
+            self.batch_size,
+            self.queued_ns,
+            self.started_ns,
+            self.computing_ns,
+            self.computed_ns,
+            self.ended_ns,
+            self.answered_ns,
+            self.cpu_ns,
+            self.shared,
+        )
 
 
-class InferResponse(msgspec.Struct, gc=False):
+class InferResponse(Record):
     """One answer. `final` is false while more answers of the same request are to come.
 
     `error` is what a decoupled model says in the place of one answer and goes on after; only a
     reader whose request `takes_errors` meets it.
     """
 
-    model: str
-    version: str
-    id: str = ""
-    outputs: list[Tensor] = []
-    parameters: Parameters = {}
-    final: bool = True
-    error: InferdError | None = None
+    _fields: ClassVar[tuple[str, ...]] = (
+        "model",
+        "version",
+        "id",
+        "outputs",
+        "parameters",
+        "final",
+        "error",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        model: str,
+        version: str,
+        id: str = "",
+        outputs: list[Tensor] | None = None,
+        parameters: Parameters | None = None,
+        final: bool = True,
+        error: InferdError | None = None,
+    ) -> None:
+        self.model = model
+        self.version = version
+        self.id = id
+        self.outputs = [] if outputs is None else outputs
+        self.parameters = {} if parameters is None else parameters
+        self.final = final
+        self.error = error
 
 
 def wanted_of(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
@@ -173,12 +337,34 @@ def wanted_of(request: InferRequest, response: InferResponse) -> list[WantedOutp
     return [one for one in request.outputs if one.name in names]
 
 
-class Round(InferResponse, gc=False):
+class Round(InferResponse):
     """What one execution made of a request that may take several (Triton, Iterative Sequences).
 
     With `again` the model wants the request once more. `answers`, of a decoupled model, are what
     the client gets now. `outputs` are the states it keeps, nothing else.
     """
 
-    answers: list[InferResponse] = []
-    again: bool = False
+    __slots__ = ("again", "answers")
+    _fields = (*InferResponse._fields, "answers", "again")
+
+    def __init__(  # noqa: PLR0913
+        self,
+        model: str,
+        version: str,
+        id: str = "",
+        outputs: list[Tensor] | None = None,
+        parameters: Parameters | None = None,
+        final: bool = True,
+        error: InferdError | None = None,
+        answers: list[InferResponse] | None = None,
+        again: bool = False,
+    ) -> None:
+        self.model = model
+        self.version = version
+        self.id = id
+        self.outputs = [] if outputs is None else outputs
+        self.parameters = {} if parameters is None else parameters
+        self.final = final
+        self.error = error
+        self.answers = [] if answers is None else answers
+        self.again = again

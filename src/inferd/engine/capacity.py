@@ -1,9 +1,10 @@
 """Capacity: how much the whole server may have under way at once, over all its protocols."""
 
-import math
-
 from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.observe.family import Family
+
+UNLIMITED = (1 << 62) - 1
+"""More than there will ever be, and still one word for compiled code."""
 
 
 class Capacity:
@@ -16,7 +17,7 @@ class Capacity:
     are plain integers. Without limits nothing is ever refused.
     """
 
-    def __init__(self, max_requests: float = math.inf, max_bytes: float = math.inf) -> None:
+    def __init__(self, max_requests: int = UNLIMITED, max_bytes: int = UNLIMITED) -> None:
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.request_count = 0

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from pathlib import Path
 
 import inferd
+from inferd.compiled import mypyc_attr
 from inferd.config.log import LogSettings
 from inferd.config.model import ModelConfig
 from inferd.config.trace import TraceChange, TraceSettings
@@ -21,13 +21,13 @@ from inferd.engine.control import Control
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.engine.steps import Steps
-from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from inferd.engine.streaming import all_answers, one_answer
+from inferd.errors import InvalidRequest, ModelNotFound, Unavailable, Unsupported
 from inferd.observe.custom import CustomMetrics
 from inferd.observe.family import Family
 from inferd.observe.log import Log
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import InferStatistics, ModelStatistics
-from inferd.observe.stats import AnswerCount
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 from inferd.repository.cloud_url import cloud_url
@@ -59,6 +59,7 @@ Those of shared memory only where clients may use it.
 """
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
     """Knows the models, finds the one a request means, checks the request, has it run.
 
@@ -156,41 +157,9 @@ class Engine:
             raise self.capacity.too_many_requests()
         if not self.capacity.has_room(request.copied_bytes):
             raise self.capacity.too_many_bytes(request.copied_bytes)
-        return self._all(served, request) if served.config.decoupled else self._one(request)
-
-    async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        yield await self.infer(request)
-
-    async def _all(
-        self, served: Served, request: InferRequest
-    ) -> AsyncGenerator[InferResponse, None]:
-        answers = AnswerCount(served.counts, request)
-        is_final = False
-        failure: InferdError | None = None
-        capacity = self.capacity
-        capacity.request_count += 1
-        capacity.held_bytes += request.copied_bytes
-        try:
-            async with aclosing(served.scheduler.stream(request)) as responses:
-                async for response in responses:
-                    answers.come()
-                    failure = response.error or failure
-                    await _finish(served, request, response)
-                    is_final = response.final
-                    yield response
-                    answers.gone(is_empty=not response.outputs, error=response.error)
-        except BaseException as error:
-            if is_final and isinstance(error, GeneratorExit):  # nothing was given up
-                answers.gone(is_empty=False)
-                served.counts.add_outcome(request, failure)
-            else:
-                answers.fail(error)
-                served.counts.add_failure(request, error)
-            raise
-        finally:
-            capacity.request_count -= 1
-            capacity.held_bytes -= request.copied_bytes
-        served.counts.add_outcome(request, failure)
+        if served.config.decoupled:
+            return all_answers(served, request, self.capacity)
+        return one_answer(self, request)
 
     # --- what it tells ---
 
@@ -393,21 +362,3 @@ def _needs_a_stream(served: Served) -> Unsupported:
         f"cannot carry; use ModelStreamInfer or generate_stream, in a model.py exec(decoupled=True)"
     )
     return Unsupported(msg)
-
-
-async def _finish(served: Served, request: InferRequest, response: InferResponse) -> None:
-    """Check one answer of a decoupled model, and make of it what the client wants.
-
-    Raises as `Engine.infer` does, and the error it is, if the request does not take errors.
-    """
-    if response.error is None:
-        served.check_response(request, response)
-        if request.has_top_k:
-            await served.classify(request, response)
-        if request.spans is not None:
-            await place_outputs(request, response)
-    elif not request.takes_errors:
-        raise response.error
-    response.model = served.name
-    response.version = served.version
-    response.id = request.id

@@ -24,6 +24,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol, TypeVar
 
+from inferd.compiled import mypyc_attr
 from inferd.errors import Cancelled, Unavailable
 from inferd.observe.statistics import (
     BatchStatistics,
@@ -94,6 +95,7 @@ class Histogram:
         self.sum += value
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Counts:
     """The integers of one model version; `clock` is the one its requests' times are on.
 

@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import ExitStack
 from math import prod
 
+from inferd.compiled import mypyc_attr
 from inferd.config.model import QueuePolicy
 from inferd.core.interfaces import Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
@@ -43,6 +44,7 @@ from inferd.schedulers.job import (
 )
 from inferd.schedulers.overrun import OVERRUN_NS, Gauges, Overruns
 from inferd.schedulers.policy import MAX_WAITING, UNSET, full, timeout_us_of, too_late
+from inferd.schedulers.streaming import answers_of
 
 log = logging.getLogger("inferd.engine")
 
@@ -70,6 +72,7 @@ _LONG_US = 1 << 45
 _SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Execution:
     """The loaded instances of one model version, and the choice of where a request runs.
 
@@ -98,7 +101,7 @@ class Execution:
         gauges = gauges or Gauges()
         self.cpu_clock = gauges.cpu_ns
         self._overruns = Overruns(self.clock, gauges.usage)
-        self._inline = [False] * _SIZE_CLASSES
+        self._is_prompt = [False] * _SIZE_CLASSES
         self._runs_missing = [FIRST_RUNS] * _SIZE_CLASSES
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
@@ -139,7 +142,7 @@ class Execution:
         Raises InferdError when all of them failed.
         """
         size_class = _size_class(requests)
-        if not self._inline[size_class]:
+        if not self._is_prompt[size_class]:
             return None
         is_shared = len(requests) > 1
         instance = self._joined[0] if is_shared else self._instances[0]
@@ -223,10 +226,10 @@ class Execution:
         """Count an execution of `request` alone that is not all of its executions."""
         self._counts.add_shared_execution(request, (request,), failed=failed)
 
-    async def stream(
+    def stream(
         self, request: InferRequest, policy: QueuePolicy = UNSET, level: int = 0
     ) -> AsyncGenerator[InferResponse, None]:
-        """Yield the answers of a decoupled model as they come; it waits as `policy` says.
+        """Return the answers of a decoupled model as they come; it waits as `policy` says.
 
         Of those that wait the ones of the lowest `level` are first.
 
@@ -236,22 +239,12 @@ class Execution:
         """
         job = self._stream_job(request)
         job.level = level
-        timer = self._submit_to_wait(job, policy)
-        try:
-            while True:
-                answer, share = await job.answers.get()
-                if answer is None:
-                    return
-                job.give_room(share)
-                if isinstance(answer, InferdError):
-                    try:
-                        raise answer
-                    finally:
-                        del answer  # its traceback holds this frame
-                yield answer
-        finally:
+
+        def end(timer: asyncio.TimerHandle | None) -> None:
             request.answered_ns = self.clock()
             self._abandon(job, timer)
+
+        return answers_of(job, lambda: self._submit_to_wait(job, policy), end)
 
     def _stream_job(self, request: InferRequest) -> StreamJob:
         return StreamJob(request, asyncio.get_running_loop())
@@ -264,7 +257,7 @@ class Execution:
         """
         self._is_closed = True
         self.may_run_inline = False
-        self._inline = [False] * _SIZE_CLASSES
+        self._is_prompt = [False] * _SIZE_CLASSES
         self._end_threads()
         with ExitStack() as at_the_end:
             for instance in self._instances:
@@ -469,14 +462,14 @@ class Execution:
             missing -= 1
         self._runs_missing[size_class] = missing
         if missing <= 0:
-            self._inline[size_class] = True
+            self._is_prompt[size_class] = True
             self._moved_ns[size_class] = self.clock()
             self._overruns.look()
 
     def _note_overrun(self, size_class: int, took_ns: int) -> None:
         if self._overruns.is_forgiven(took_ns):
             return
-        self._inline[size_class] = False
+        self._is_prompt[size_class] = False
         needed = FIRST_RUNS
         if self.clock() - self._moved_ns[size_class] < CALM_NS:
             needed = min(2 * self._runs_needed[size_class], MOST_RUNS)

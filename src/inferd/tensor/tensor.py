@@ -3,9 +3,9 @@
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
+from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import decode_strings, encode_strings
 
@@ -19,7 +19,7 @@ Parameters = dict[str, Parameter]
 """What the protocol allows as a parameter value: string, number or boolean."""
 
 
-class Tensor(msgspec.Struct, gc=False):
+class Tensor(Record):
     """A named tensor whose `data` is any C-contiguous buffer in wire layout.
 
     Little-endian, row-major, packed. BYTES hold a uint32 length before each element
@@ -27,11 +27,32 @@ class Tensor(msgspec.Struct, gc=False):
     length in bytes has been checked against datatype and shape by whoever built the tensor.
     """
 
-    name: str
-    datatype: DataType
-    shape: tuple[int, ...]
-    data: Any  # a buffer; collections.abc.Buffer needs Python 3.12
-    parameters: Parameters | None = None
+    _fields = (
+        "name",
+        "datatype",
+        "shape",
+        "data",
+        "parameters",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        name: str,
+        datatype: DataType,
+        shape: tuple[int, ...],
+        data: Any,
+        parameters: Parameters | None = None,
+    ) -> None:
+        self.name = name
+        self.datatype = datatype
+        self.shape = shape
+        self.data = data  # a buffer; collections.abc.Buffer needs Python 3.12
+        self.parameters = parameters
+
+    def __copy__(self) -> "Tensor":
+        """Return one of the same fields."""
+        return Tensor(self.name, self.datatype, self.shape, self.data, self.parameters)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return the elements as an array of `shape`: a view, except that BYTES are copied.

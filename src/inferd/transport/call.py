@@ -4,6 +4,7 @@ Handlers see bytes and a Call, never grpcio: what carries them can be exchanged.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
 from inferd.errors import InferdError, Overloaded, TooLarge
@@ -96,3 +97,13 @@ def told_refusal(method: Method, error: Exception) -> list[Any] | None:
     if isinstance(method, Unary) and method.refusal and isinstance(error, Overloaded | TooLarge):
         return method.refusal(error)
     return None
+
+
+@asynccontextmanager
+async def closing(answers: Any) -> AsyncIterator[None]:
+    """Close `answers` at the end, if it is a generator."""
+    try:
+        yield
+    finally:
+        if hasattr(answers, "aclose"):
+            await answers.aclose()

@@ -9,15 +9,14 @@ import asyncio
 import base64
 import functools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, cast
 
 from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import Guard, joined
-from inferd.transport.call import Metadata, Method, Stream, Unary, told_refusal
+from inferd.transport.call import Metadata, Method, Stream, Unary, closing, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
@@ -226,7 +225,7 @@ class GrpcCall(GrpcInput):
     async def _run_stream(self, method: Stream) -> None:
         answers = method.handler(self, self)
         try:
-            async with _closing(answers):
+            async with closing(answers):
                 async for buffers in answers:
                     await self._send(buffers)
         except asyncio.CancelledError:
@@ -398,16 +397,6 @@ class GrpcCall(GrpcInput):
                 self._task.cancel()
             self._task = None
         self._forget_input()
-
-
-@asynccontextmanager
-async def _closing(answers: Any) -> AsyncIterator[None]:
-    """Close `answers` at the end, if it is a generator."""
-    try:
-        yield
-    finally:
-        if hasattr(answers, "aclose"):
-            await answers.aclose()
 
 
 def _encoded(metadata: Metadata) -> list[Field]:

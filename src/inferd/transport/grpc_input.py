@@ -7,7 +7,7 @@ what comes beyond a few of them stays as it came; meanwhile the client's window 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from inferd.transport.http_body import is_too_slow
 from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
@@ -41,7 +41,7 @@ _READ_BYTES = 4096
 class GrpcInput(H2Stream):
     """The receiving side of one call, and what its handler iterates over. GrpcCall is the rest."""
 
-    takes_runs = True
+    takes_runs: ClassVar[bool] = True
     _reader: MessageReader | None = None
     _message: tuple[Any, bool] | None = None  # a unary call's, before the client ends its side
     _queue: deque[tuple[Any, bool]] | None = None  # a stream's

@@ -62,7 +62,6 @@ class WrongExchange(H2Stream):
 class RestExchange(H2Stream):
     """One request and its answer."""
 
-    drop_bytes = 1 << 22
     _body: memoryview | bytearray | None = None
     _filled = 0
     _held_bytes = 0
@@ -74,6 +73,7 @@ class RestExchange(H2Stream):
         self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
     ) -> None:
         H2Stream.__init__(self, connection, stream_id, head)
+        self.drop_bytes = 1 << 22
         self._port = port
         self._routes = cast("Routes", port.server.routes)
 

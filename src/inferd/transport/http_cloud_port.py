@@ -1,9 +1,8 @@
 """What the ports of cloud platforms share: calls of V2 under other URLs and Content-Types."""
 
 import re
+from copy import copy
 from urllib.parse import quote
-
-import msgspec
 
 from inferd.engine.engine import Engine
 from inferd.errors import InvalidRequest
@@ -41,15 +40,17 @@ class CloudCalls:
 
     async def infer(self, request: HttpRequest, model: str = "", verb: str = "infer") -> HttpAnswer:
         """Return what V2 answers to `verb` of `model`; none named means the default one."""
-        target = f"/v2/models/{quote(model or self.default_model(), safe='')}/{verb}"
-        return await self.of_v2(msgspec.structs.replace(request, target=target.encode()))
+        asked = copy(request)
+        asked.target = f"/v2/models/{quote(model or self.default_model(), safe='')}/{verb}".encode()
+        return await self.of_v2(asked)
 
     async def of_v2(self, request: HttpRequest) -> HttpAnswer:
         """Return what V2 answers to `request`, whose target is one of V2."""
         headers = request.headers
         size = self._binary_type.json_size(headers.get(b"content-type", b""))
         if size is not None:
-            request = msgspec.structs.replace(request, headers={**headers, _HEADER: size})
+            request = copy(request)
+            request.headers = {**headers, _HEADER: size}
         answer = await self._v2.answer(request)
         if found := _SIZE.search(answer.headers):
             answer.content_type = self._binary_type.with_size(found[1])

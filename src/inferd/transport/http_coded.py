@@ -1,9 +1,8 @@
 """CodedBodies: a compressed body is inflated before the call it is for (RFC 9110, section 8.4)."""
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
-
-import msgspec
 
 from inferd.engine.capacity import Capacity
 from inferd.errors import InvalidRequest
@@ -54,7 +53,8 @@ class CodedBodies:
 
     async def _answer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
         coding = request.headers[CODING]
-        plain = msgspec.structs.replace(request, headers={**request.headers, CODING: b""})
+        plain = copy(request)
+        plain.headers = {**request.headers, CODING: b""}
         if coding == b"identity":
             return await call(plain, *more)
         if coding not in WINDOW_BITS:

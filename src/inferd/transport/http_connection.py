@@ -14,11 +14,14 @@ from copy import copy
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
+from inferd.compiled import mypyc_attr
 from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.http_body import BodyReader
 from inferd.transport.http_head import HeadReader, unread_request
 from inferd.transport.http_message import (
+    NO_BODY,
+    NO_REQUEST,
     HttpAnswer,
     HttpError,
     HttpRequest,
@@ -42,12 +45,12 @@ _JOIN_BYTES = 16384
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
-_NO_BODY = memoryview(b"")
 
 PROBE_S = 0.25
 """How often a client that has said all it has to say is asked whether it still listens."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class HttpConnection(asyncio.BufferedProtocol):
     """One client's connection."""
 
@@ -67,7 +70,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body = BodyReader(server.capacity, options.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
         self._task: asyncio.Task[None] | Paused | None = None  # what answers the latest request
-        self._asked: HttpRequest = cast("HttpRequest", None)  # that request, while it is paused
+        self._asked: HttpRequest = NO_REQUEST  # that request, while it is paused
         self._outflow: Outflow | None = None  # the rest of an answer, which the task sends
         self._is_paused = False  # the client does not read; nothing more is answered till it does
         self._is_reading = True
@@ -375,7 +378,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             await answer.rest.aclose()
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        request.body = _NO_BODY  # the head is kept, an idle connection keeps nothing else
+        request.body = NO_BODY  # the head is kept, an idle connection keeps nothing else
         if self._body.held_bytes:
             self._body.release()
         if answer.rest is not None:

@@ -1,10 +1,10 @@
 """The heads of one HTTP/1.1 connection: parsed, or known from requests before."""
 
 import re
-from typing import cast
 
 from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_message import (
+    NO_REQUEST,
     ChangingHead,
     HttpError,
     HttpRequest,
@@ -59,7 +59,7 @@ class HeadReader:
         self._changing: list[tuple[ChangingHead, HttpRequest, int]] = []
         self.head = b""
         self.changing: ChangingHead | None = None
-        self.request = cast("HttpRequest", None)
+        self.request = NO_REQUEST
         self.length = 0
 
     def read(self, head: bytes) -> None:

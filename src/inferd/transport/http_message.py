@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any, Protocol, Self
 
 import httptools
-import msgspec
 
+from inferd.record import Record
 from inferd.transport.header_forward import HeaderForward, text_of
 
 _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
@@ -16,7 +16,10 @@ _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 
 
-class HttpRequest(msgspec.Struct, gc=False):
+NO_BODY = memoryview(b"")
+
+
+class HttpRequest(Record):
     """A request: header names in lower case, the whole body (chunks joined, still compressed).
 
     `began_ns` is when the first part of the body came, on the clock of time.perf_counter_ns; 0 when
@@ -24,14 +27,54 @@ class HttpRequest(msgspec.Struct, gc=False):
     `forwarded` are the headers that become parameters of an inference, None for none.
     """
 
-    method: bytes
-    target: bytes
-    headers: dict[bytes, bytes]
-    is_kept_alive: bool
-    is_http_10: bool
-    body: memoryview = memoryview(b"")
-    began_ns: int = 0
-    forwarded: dict[str, str] | None = None
+    _fields = (
+        "method",
+        "target",
+        "headers",
+        "is_kept_alive",
+        "is_http_10",
+        "body",
+        "began_ns",
+        "forwarded",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        method: bytes,
+        target: bytes,
+        headers: dict[bytes, bytes],
+        is_kept_alive: bool,
+        is_http_10: bool,
+        body: memoryview = NO_BODY,
+        began_ns: int = 0,
+        forwarded: dict[str, str] | None = None,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.is_kept_alive = is_kept_alive
+        self.is_http_10 = is_http_10
+        self.body = body
+        self.began_ns = began_ns
+        self.forwarded = forwarded
+
+    def __copy__(self) -> "HttpRequest":
+        """Return one of the same fields."""
+        return HttpRequest(
+            self.method,
+            self.target,
+            self.headers,
+            self.is_kept_alive,
+            self.is_http_10,
+            self.body,
+            self.began_ns,
+            self.forwarded,
+        )
+
+
+NO_REQUEST = HttpRequest(b"", b"", {}, is_kept_alive=False, is_http_10=False)
+"""Stands where there has been none yet."""
 
 
 class Pieces(Protocol):
@@ -56,17 +99,34 @@ class Pieces(Protocol):
         ...
 
 
-class HttpAnswer(msgspec.Struct, gc=False):
+class HttpAnswer(Record):
     """An answer: `headers` are whole lines ending in CR LF; lengths are added when it is sent.
 
     With `rest` the body goes on after `buffers`, as long as that has pieces.
     """
 
-    status: int
-    buffers: list[Any]
-    content_type: bytes = b"application/json"
-    headers: bytes = b""
-    rest: Pieces | None = None
+    _fields = (
+        "status",
+        "buffers",
+        "content_type",
+        "headers",
+        "rest",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        status: int,
+        buffers: list[Any],
+        content_type: bytes = b"application/json",
+        headers: bytes = b"",
+        rest: Pieces | None = None,
+    ) -> None:
+        self.status = status
+        self.buffers = buffers
+        self.content_type = content_type
+        self.headers = headers
+        self.rest = rest
 
 
 # A method of letters that nobody knows: "token SP request-target SP HTTP-version".

@@ -5,8 +5,7 @@ one URL for everything.
 """
 
 import logging
-
-import msgspec
+from copy import copy
 
 from inferd.engine.engine import Engine
 from inferd.errors import InferdError
@@ -77,7 +76,8 @@ class VertexAiRoutes(TableRoutes):
         verbs = self._v2.verbs(target)
         # The platform sends predictions by POST alone, also those that are to tell something.
         method = b"GET" if b"GET" in verbs and b"POST" not in verbs else request.method
-        asked = msgspec.structs.replace(request, target=target, method=method)
+        asked = copy(request)
+        asked.target, asked.method = target, method
         try:
             return await self._calls.of_v2(asked)
         except InferdError as error:

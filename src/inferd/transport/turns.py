@@ -14,6 +14,7 @@ import asyncio
 import logging
 from typing import Protocol
 
+from inferd.compiled import mypyc_attr
 from inferd.core.moment import Moment
 
 log = logging.getLogger("inferd.transport")
@@ -38,6 +39,7 @@ class Connection(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Turns:
     """The connections of one server that wait for their turn, or for their writing.
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from inferd.errors import InvalidRequest
+from inferd.record import Record
 from inferd.wire.coding import WINDOW_BITS
 from inferd.wire.h2_frames import DATA, END_HEADERS, END_STREAM, HEADERS
 from inferd.wire.h2_hpack import Field, encode_fields
@@ -65,7 +65,7 @@ _OURS = frozenset(
 )
 
 
-class GrpcHead(msgspec.Struct, gc=False):
+class GrpcHead(Record):
     """What a request's head says about the call, without its metadata.
 
     `timeout_s` None means that the client waits for ever. `fault`, the client's mistake, ends the
@@ -74,14 +74,50 @@ class GrpcHead(msgspec.Struct, gc=False):
     before its message is there.
     """
 
-    timeout_s: float | None = None
-    encoding: bytes = b"identity"
-    accepted: frozenset[bytes] = frozenset()
-    fault: GrpcFault | None = None
-    method: Any = None
-    handler: Any = None
-    is_plain: bool = False
-    check_access: Callable[[], None] | None = None
+    _fields = (
+        "timeout_s",
+        "encoding",
+        "accepted",
+        "fault",
+        "method",
+        "handler",
+        "is_plain",
+        "check_access",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        timeout_s: float | None = None,
+        encoding: bytes = b"identity",
+        accepted: frozenset[bytes] = frozenset(),
+        fault: GrpcFault | None = None,
+        method: Any = None,
+        handler: Any = None,
+        is_plain: bool = False,
+        check_access: Callable[[], None] | None = None,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.encoding = encoding
+        self.accepted = accepted
+        self.fault = fault
+        self.method = method
+        self.handler = handler
+        self.is_plain = is_plain
+        self.check_access = check_access
+
+    def __copy__(self) -> "GrpcHead":
+        """Return one of the same fields."""
+        return GrpcHead(
+            self.timeout_s,
+            self.encoding,
+            self.accepted,
+            self.fault,
+            self.method,
+            self.handler,
+            self.is_plain,
+            self.check_access,
+        )
 
 
 def is_grpc(head: RequestHead) -> bool:
@@ -116,7 +152,7 @@ def renew_grpc_head(grpc: GrpcHead, changed: list[Field]) -> GrpcHead | None:
 
     Those are a deadline, or metadata; None when there is anything else, to be decoded anew.
     """
-    fresh: GrpcHead = grpc.__copy__()  # type: ignore[attr-defined]
+    fresh = grpc.__copy__()
     for name, value in changed:
         if name == b"grpc-timeout":
             _take_timeout(fresh, value)

@@ -4,8 +4,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
+from inferd.record import Record
 from inferd.wire.h2_hpack import Field
 
 
@@ -13,7 +12,7 @@ class MalformedRequest(Exception):
     """The fields break a rule of RFC 9113, section 8: the stream ends with PROTOCOL_ERROR."""
 
 
-class RequestHead(msgspec.Struct, gc=False):
+class RequestHead(Record):
     """What a request's header block says; names are in lower case, as they came.
 
     One head serves every request of a connection that repeats its block, so it is never changed;
@@ -23,15 +22,40 @@ class RequestHead(msgspec.Struct, gc=False):
     both are only told where that is known.
     """
 
-    method: bytes
-    path: bytes
-    authority: bytes
-    fields: list[Field]
-    size: int
-    content_length: int = -1
-    use: Any = None
-    base: "RequestHead | None" = None
-    changed: list[Field] = []
+    _fields = (
+        "method",
+        "path",
+        "authority",
+        "fields",
+        "size",
+        "content_length",
+        "use",
+        "base",
+        "changed",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        method: bytes,
+        path: bytes,
+        authority: bytes,
+        fields: list[Field],
+        size: int,
+        content_length: int = -1,
+        use: Any = None,
+        base: "RequestHead | None" = None,
+        changed: list[Field] | None = None,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.authority = authority
+        self.fields = fields
+        self.size = size
+        self.content_length = content_length
+        self.use = use
+        self.base = base
+        self.changed = [] if changed is None else changed
 
 
 _PSEUDO = frozenset((b":method", b":path", b":scheme", b":authority"))

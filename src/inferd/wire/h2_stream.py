@@ -1,8 +1,9 @@
 """One HTTP/2 stream, where the connection and the application meet."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from inferd.compiled import mypyc_attr
 from inferd.wire.h2_request import RequestHead
 
 if TYPE_CHECKING:
@@ -17,25 +18,26 @@ STREAM_WINDOW = 1 << 22
 """SETTINGS_INITIAL_WINDOW_SIZE as we offer it."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class H2Stream:
     """One stream, as the connection knows it; the application subclasses it and is called."""
 
-    receive_window = STREAM_WINDOW
     uncredited = 0  # bytes taken, the peer not yet told
-    takes_runs = False  # whether `on_data_run` is there
+    takes_runs: ClassVar[bool] = False  # whether `on_data_run` is there
     pending: "deque[Buffer] | None" = None
     pending_bytes = 0
     sent_bytes = 0  # of what was pending
     received_bytes = 0  # counted only where the head declares a length
     drop_bytes = 0  # how much is taken and dropped once the answer is complete
     deadline_s: float | None = None  # when `expire` is due, on the application's clock
-    moved_bytes = -1  # `sent_bytes` when the application last looked and saw it move
-    moved_at = 0.0  # and when that was
+    moved_at = 0.0  # when the application last looked and saw `sent_bytes` move
 
     def __init__(self, connection: "H2Connection", stream_id: int, head: RequestHead) -> None:
         self.connection = connection
         self.id = stream_id
         self.head = head
+        self.receive_window = STREAM_WINDOW
+        self.moved_bytes = -1  # `sent_bytes` at `moved_at`
         self.send_window = self.full_window = connection.peer_stream_window
         # What every stream is asked for is its own: CPython finds that sooner than the class's.
         self.is_remote_done = False  # the peer has ended its side

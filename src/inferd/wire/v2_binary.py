@@ -3,10 +3,9 @@
 from math import prod
 from typing import Any
 
-import msgspec
-
 from inferd.core.request import InferRequest, Span
 from inferd.errors import InvalidRequest
+from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
@@ -41,7 +40,7 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
     return InferRequest(model, version, inputs=[data], binary_output=True, raw=True)
 
 
-class Blobs(msgspec.Struct, gc=False):
+class Blobs(Record):
     """The bytes of `body` behind its JSON part, handed out in the order of the inputs.
 
     `offset` is where the next ones begin. `on_loop`: others wait meanwhile, so BYTES of many
@@ -49,10 +48,25 @@ class Blobs(msgspec.Struct, gc=False):
     here, None while none has.
     """
 
-    body: memoryview
-    offset: int
-    on_loop: bool = False
-    spans: list[Span] | None = None
+    _fields = (
+        "body",
+        "offset",
+        "on_loop",
+        "spans",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        body: memoryview,
+        offset: int,
+        on_loop: bool = False,
+        spans: list[Span] | None = None,
+    ) -> None:
+        self.body = body
+        self.offset = offset
+        self.on_loop = on_loop
+        self.spans = spans
 
     def add_span(self, span: Span) -> Span:
         """Take note of a tensor's shared memory, and return it."""

@@ -8,10 +8,9 @@ from copy import copy
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from inferd.core.request import InferRequest, InferResponse, Resolve, Span, WantedOutput
 from inferd.errors import Code, InferdError, InvalidRequest
+from inferd.record import Record
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_STRINGS, INLINE_TYPED_BYTES, NotFast
@@ -237,14 +236,25 @@ def decode_infer_response(data: bytes) -> InferResponse:
 # --- requests ---
 
 
-class _Shared(msgspec.Struct):
+class _Shared(Record):
     """What of a request is in shared memory.
 
     The inputs come with their place among all inputs and without data; outputs by their number.
     """
 
-    inputs: list[tuple[int, Tensor, Reference]]
-    outputs: list[tuple[int, Reference]]
+    _fields = (
+        "inputs",
+        "outputs",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        inputs: list[tuple[int, Tensor, Reference]],
+        outputs: list[tuple[int, Reference]],
+    ) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
 
     def fill(self, request: InferRequest, resolve: Resolve, *, on_loop: bool) -> None:
         """Add the inputs to `request`, which has the others, and the places to its outputs."""
@@ -262,19 +272,38 @@ class _Shared(msgspec.Struct):
         take_spans(request, spans, on_loop=on_loop)
 
 
-class _Plan(msgspec.Struct):
+class _Plan(Record):
     """What a raw request says beside its data: `request` lacks id and data, never to be changed.
 
     `counts` are the numbers of elements of its inputs, `sizes` their bytes, -1 for BYTES. Inputs
     in shared memory are in `shared` alone, which is None when nothing is.
     """
 
-    request: InferRequest
-    counts: list[int]
-    sizes: list[int]
-    has_many_strings: bool
-    shared: _Shared | None
-    uses: int = 0
+    _fields = (
+        "request",
+        "counts",
+        "sizes",
+        "has_many_strings",
+        "shared",
+        "uses",
+    )
+    __slots__ = _fields
+
+    def __init__(
+        self,
+        request: InferRequest,
+        counts: list[int],
+        sizes: list[int],
+        has_many_strings: bool,
+        shared: _Shared | None,
+        uses: int = 0,
+    ) -> None:
+        self.request = request
+        self.counts = counts
+        self.sizes = sizes
+        self.has_many_strings = has_many_strings
+        self.shared = shared
+        self.uses = uses
 
     def may_be_known(self, raw_count: int) -> bool:
         """Tell whether to remember a layout too: from the second message on, and not of too many.
@@ -290,8 +319,7 @@ class _Plan(msgspec.Struct):
         """Return a request of one's own with the i-th entry of `raw` as the i-th input's data."""
         planned = self.request
         inputs: list[Tensor] = []
-        # copy.copy() would look for this method, in five times the time.
-        request: InferRequest = planned.__copy__()  # type: ignore[attr-defined]
+        request = planned.__copy__()  # copy.copy() would look for this method
         request.inputs = inputs
         if len(raw) != len(planned.inputs):
             check_entries(raw, planned.inputs)
@@ -467,7 +495,7 @@ def _head(model: str, version: str) -> bytes:
 
 
 @lru_cache(maxsize=2)
-def _final(final: bool) -> bytes:  # noqa: FBT001
+def _final(final: bool) -> bytes:
     message = message_class(_RESPONSE)()
     encode_parameters(message.parameters, {"triton_final_response": final})
     encoded: bytes = message.SerializeToString()

@@ -91,12 +91,15 @@ class Layout:
         return request_id, [view[span] for span in self._raw]
 
 
-class Field(NamedTuple):
+class Field:
     """One length-delimited field of a message: its one-byte tag, its bytes, and where it ends."""
 
-    tag: int
-    value: memoryview
-    end: int
+    __slots__ = ("end", "tag", "value")
+
+    def __init__(self, tag: int, value: memoryview, end: int) -> None:
+        self.tag = tag
+        self.value = value
+        self.end = end
 
 
 def read_field(view: memoryview, at: int) -> Field | None:

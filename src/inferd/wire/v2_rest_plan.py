@@ -26,6 +26,7 @@ import msgspec
 
 from inferd.core.request import InferRequest
 from inferd.errors import InferdError
+from inferd.record import Record
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import NotFast
@@ -51,20 +52,41 @@ _NOTHING = memoryview(b"")
 _ARRAY = re.compile(rb'(?<!\\)"data": ?(\[[^\[\]"]*\])')
 
 
-class _Part(msgspec.Struct, gc=False, frozen=True):
+class _Part(Record):
     """What is known of an input beside its data.
 
     Those are `size_bytes` of the body, or written as an array, which `read` reads and `pack`
     packs; `after` is the text behind that array, up to the next one or the end.
     """
 
-    name: str
-    datatype: DataType
-    shape: tuple[int, ...]
-    size_bytes: int = 0
-    read: Callable[[bytes], list[Any]] | None = None
-    pack: Callable[..., bytes] = bytes
-    after: bytes = b""
+    _fields = (
+        "name",
+        "datatype",
+        "shape",
+        "size_bytes",
+        "read",
+        "pack",
+        "after",
+    )
+    __slots__ = _fields
+
+    def __init__(  # noqa: PLR0913
+        self,
+        name: str,
+        datatype: DataType,
+        shape: tuple[int, ...],
+        size_bytes: int = 0,
+        read: Callable[[bytes], list[Any]] | None = None,
+        pack: Callable[..., bytes] = bytes,
+        after: bytes = b"",
+    ) -> None:
+        self.name = name
+        self.datatype = datatype
+        self.shape = shape
+        self.size_bytes = size_bytes
+        self.read = read
+        self.pack = pack
+        self.after = after
 
 
 class _Plan:
@@ -106,8 +128,7 @@ class _Plan:
         if at != len(text):
             return None
         planned = self._request
-        # copy.copy() would look for this method, in five times the time.
-        request: InferRequest = planned.__copy__()  # type: ignore[attr-defined]
+        request = planned.__copy__()  # copy.copy() would look for this method
         request.inputs = inputs
         if planned.parameters:
             request.parameters = planned.parameters.copy()

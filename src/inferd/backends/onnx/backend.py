@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from inferd.backends.onnx.instance import Loaded, OnnxInstance, error_text, failures
+from inferd.backends.onnx.instance import OnnxInstance, error_text, failures
+from inferd.backends.onnx.loaded import Loaded
 from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from inferd.backends.onnx.bound import Bindings, Bound, bound_run
+from inferd.backends.onnx.loaded import Loaded
 from inferd.backends.onnx.places import Places
 from inferd.backends.onnx.settings import onnxruntime, run_options
-from inferd.backends.onnx.signature import read_signature
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.request import InferRequest, InferResponse
 from inferd.core.signature import Signature
@@ -34,14 +34,6 @@ _NOISE = re.compile(
 )
 
 
-class Loaded:
-    """A session and its signature, alive as long as an instance, or a coming one, needs it."""
-
-    def __init__(self, session: Any) -> None:
-        self.session = session
-        self.signature: Signature = read_signature(session)
-
-
 class OnnxInstance:
     """One instance of a model version, over a session it may share with others.
 
@@ -51,6 +43,8 @@ class OnnxInstance:
     """
 
     bounded = True
+
+    __deletable__ = ("_answer", "_bindings", "_places", "_run")  # compiled, no others are
 
     def __init__(self, loaded: Loaded, config: ModelConfig, version: int) -> None:
         signature = loaded.signature
@@ -198,7 +192,7 @@ def _runner(session: Any, config: ModelConfig) -> Run:
         wrap = onnxruntime().OrtValue.ortvalue_from_numpy_with_onnx_type
         return lambda names, feed, options: run(
             names,
-            feed | {name: wrap(feed[name], _ONNX_BFLOAT16) for name in brain & feed.keys()},
+            feed | {name: wrap(feed[name], _ONNX_BFLOAT16) for name in feed if name in brain},
             options,
         )
     return run

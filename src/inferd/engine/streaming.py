@@ -1,0 +1,72 @@
+"""The answers of one request as a stream."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.capacity import Capacity
+from inferd.engine.served import Served
+from inferd.observe.stats import AnswerCount
+from inferd.shm.placing import place_outputs
+
+if TYPE_CHECKING:
+    from inferd.engine.engine import Engine
+    from inferd.errors import InferdError
+
+
+async def one_answer(
+    engine: "Engine", request: InferRequest
+) -> AsyncGenerator[InferResponse, None]:
+    """Yield the only answer of a model that is not decoupled."""
+    yield await engine.infer(request)
+
+
+async def all_answers(
+    served: Served, request: InferRequest, capacity: Capacity
+) -> AsyncGenerator[InferResponse, None]:
+    """Yield what a decoupled model answers; `capacity` counts the request meanwhile."""
+    answers = AnswerCount(served.counts, request)
+    is_final = False
+    failure: InferdError | None = None
+    capacity.request_count += 1
+    capacity.held_bytes += request.copied_bytes
+    try:
+        async with aclosing(served.scheduler.stream(request)) as responses:
+            async for response in responses:
+                answers.come()
+                failure = response.error or failure
+                await _finish(served, request, response)
+                is_final = response.final
+                yield response
+                answers.gone(is_empty=not response.outputs, error=response.error)
+    except BaseException as error:
+        if is_final and isinstance(error, GeneratorExit):  # nothing was given up
+            answers.gone(is_empty=False)
+            served.counts.add_outcome(request, failure)
+        else:
+            answers.fail(error)
+            served.counts.add_failure(request, error)
+        raise
+    finally:
+        capacity.request_count -= 1
+        capacity.held_bytes -= request.copied_bytes
+    served.counts.add_outcome(request, failure)
+
+
+async def _finish(served: Served, request: InferRequest, response: InferResponse) -> None:
+    """Check one answer of a decoupled model, and make of it what the client wants.
+
+    Raises as `Engine.infer` does, and the error it is, if the request does not take errors.
+    """
+    if response.error is None:
+        served.check_response(request, response)
+        if request.has_top_k:
+            await served.classify(request, response)
+        if request.spans is not None:
+            await place_outputs(request, response)
+    elif not request.takes_errors:
+        raise response.error
+    response.model = served.name
+    response.version = served.version
+    response.id = request.id

@@ -1,0 +1,34 @@
+"""The answers of a decoupled model as its reader takes them, wherever it runs."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+from inferd.core.request import InferResponse
+from inferd.errors import InferdError
+from inferd.schedulers.job import StreamJob
+
+
+async def answers_of(
+    job: StreamJob,
+    submit: Callable[[], asyncio.TimerHandle | None],
+    end: Callable[[asyncio.TimerHandle | None], None],
+) -> AsyncGenerator[InferResponse, None]:
+    """Yield the answers of `job`, which `submit` starts; it is ended, with its timer, by `end`.
+
+    Raises InferdError while iterating.
+    """
+    timer = submit()
+    try:
+        while True:
+            answer, share = await job.answers.get()
+            if answer is None:
+                return
+            job.give_room(share)
+            if isinstance(answer, InferdError):
+                try:
+                    raise answer
+                finally:
+                    del answer  # its traceback holds this frame
+            yield answer
+    finally:
+        end(timer)

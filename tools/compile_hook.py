@@ -1,0 +1,66 @@
+"""Compiles the request path into the wheel, where INFERD_COMPILED=1 asks for it.
+
+The sources stay beside the compiled modules; without the variable nothing here is needed, and no
+compiler either (docs/decisions/0010-compiled.md).
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+NEEDED = ["mypy==2.4.1", "setuptools>=70", "msgspec", "numpy", "orjson"]  # the last for their types
+MODULES = Path(__file__).with_name("compiled_modules.txt")
+
+
+class CompileHook(BuildHookInterface):
+    """Adds compiled modules to a wheel; editable installs and source archives stay plain."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Return what compiling needs, beside a C compiler."""
+        return NEEDED if self._is_wanted() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and have the wheel take the results and the tag of this interpreter."""
+        if not self._is_wanted() or version == "editable":
+            return
+        self._folder = Path(tempfile.mkdtemp(prefix="inferd-compiled-"))
+        compile_into(self._folder, Path(self.root))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        for made in self._folder.rglob("*.so"):
+            build_data["force_include"][str(made)] = str(made.relative_to(self._folder))
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Forget what was compiled, which is in the wheel now."""
+        del version, build_data, artifact_path
+        if hasattr(self, "_folder"):
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_wanted(self) -> bool:
+        return self.target_name == "wheel" and os.environ.get("INFERD_COMPILED") == "1"
+
+
+def compile_into(folder: Path, root: Path) -> None:
+    """Compile the modules of the tree `root` into `folder`, laid out as the package is."""
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+
+    modules = MODULES.read_text().split()
+    with contextlib.chdir(root / "src"):
+        extensions = mypycify(
+            [f"--config-file={root / 'tools' / 'compile.ini'}", *modules],
+            opt_level="3",
+            debug_level="0",
+            target_dir=str(folder / "c"),
+        )
+        command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
+        command.build_lib, command.build_temp = str(folder), str(folder / "objects")
+        command.ensure_finalized()
+        command.run()
