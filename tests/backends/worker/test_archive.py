@@ -131,3 +131,9 @@ def test_an_archive_that_was_cut_is_told(archive, target):
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(InvalidConfig, match="here cannot be unpacked"):
         unpack(path, target, Limits(), "here")
+
+
+def test_a_python_that_cannot_unpack_safely_says_so(archive, target, monkeypatch):
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(InvalidConfig, match="nothing before Python"):
+        unpack(archive("a"), target, Limits(), "here")

@@ -28,6 +28,9 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str) -> None:
     Raises InvalidConfig for what is no archive, has too much in it, or files that would lie
     outside. What was unpacked until then is left behind.
     """
+    if not hasattr(tarfile, "data_filter"):
+        msg = f"{place} cannot be unpacked: nothing before Python 3.11.4 does that safely"
+        raise InvalidConfig(msg)
     deadline_s = time.monotonic() + limits.timeout_s
     free_bytes = shutil.disk_usage(target.parent).free
     most = min(limits.max_bytes, free_bytes)
