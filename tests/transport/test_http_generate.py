@@ -123,6 +123,18 @@ async def test_a_decoupled_model_may_answer_once(talking, asking, scripted):
         assert scripted.requests[0].parameters == {"n": 3}
 
 
+async def test_what_means_something_to_infer_goes_to_the_model(talking, asking, scripted):
+    given = {"priority": "high", "timeout": 2.5, "sequence_id": 7, "sequence_start": "no"}
+    async with talking() as site:
+        scripted.say.put_nowait(2.5)
+        scripted.say.put_nowait(None)
+        found = await site.ask(asking(GENERATE, {"T": 1, "parameters": given}))
+        assert found.status == 200
+        [request] = scripted.requests
+        assert request.parameters == given
+        assert (request.priority, request.timeout_us, request.sequence) == (0, 0, None)
+
+
 @pytest.mark.parametrize(("said", "count"), [([None], "none"), ([1, 2, 3], "more")])
 async def test_another_number_of_answers_fails(talking, asking, scripted, said, count):
     async with talking() as site:
