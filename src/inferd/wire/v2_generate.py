@@ -52,11 +52,13 @@ class V2Generate:
         body: memoryview,
         inputs: Sequence[TensorMetadata],
         *,
+        as_infer: bool = False,
         on_loop: bool = False,
     ) -> Asked:
         """Return what `body` asks of a model that has `inputs`.
 
-        Raises InvalidRequest; NotFast, if `on_loop`, for what should be done in a thread.
+        With `as_infer` it can only be an inference request. Raises InvalidRequest; NotFast, if
+        `on_loop`, for what should be done in a thread.
         """
         limit = min(MAX_EXACT_BYTES, self._rules.max_json_bytes)
         if len(body) > limit:
@@ -70,7 +72,7 @@ class V2Generate:
             msg = "the request body is JSON, but not an object"
             raise InvalidRequest(msg)
         by_name = {one.name: one for one in inputs}
-        if type(values.get("inputs")) is list and "inputs" not in by_name:
+        if as_infer or (type(values.get("inputs")) is list and "inputs" not in by_name):
             request = self._rest.request_of(model, version, values)
             request.binary_output = False
             for wanted in request.outputs:
