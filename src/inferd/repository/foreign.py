@@ -77,14 +77,11 @@ def nested_foreign(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
     Nothing is looked for in models, nor below them, nor where links lead. Raises OSError.
     """
     found: list[Path] = []
-    children = [
-        child
-        for child in sorted(folder.iterdir())
-        if not is_noise(child.name) and child.is_dir() and not child.is_symlink()
-    ]
-    if any(is_version(child.name) for child in children):
+    with os.scandir(folder) as entries:  # there may be very many files, none of which is looked at
+        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+    if any(map(is_version, names)):
         return found
-    for child in children:
+    for child in [folder / name for name in names if not is_noise(name)]:
         if (child / SETTINGS_FILE).is_file():
             found.append(child)
         elif depth > 1 and not (child / CONFIG_FILE).exists():
