@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 with suppress(ImportError):  # the environments of frameworks lack it
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
-    # How long an example takes says nothing of what it shows.
-    settings.register_profile("inferd", deadline=None)
+    # How long an example takes, or making one, says nothing of what it shows.
+    settings.register_profile("inferd", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("inferd")
 
 FOLDER = Path("/dev/shm")
