@@ -88,6 +88,16 @@ def test_a_slow_client_reads_what_was_answered_whatever_the_model_has_kept(serve
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+def test_a_stream_gets_what_the_model_gives_back(serve, place):
+    array = np.arange(50_000, dtype=np.int32)
+    with serve(same=(SAME.replace("KEEP", "pass"), config(place))) as asked:
+        for _ in range(2):
+            [answer] = asked.stream("same", IN=array)
+            assert np.array_equal(answer.as_numpy("OUT"), array)
+
+
+@pytest.mark.slow
 def test_a_slow_client_reads_what_was_answered_by_a_worker_that_is_killed(serve, eventually):
     source = """
         import os

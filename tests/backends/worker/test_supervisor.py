@@ -11,6 +11,8 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.supervisor import PATIENCE
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import BackendFailed, InferdError, Unavailable
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
 
 # --- the start ---
 
@@ -160,6 +162,9 @@ HOSTILE = {
     "an error that is a text": lambda n: result(n, [[n, None, "oh", None, True, 1]]),
     "an answer cut off": lambda n: packed(packet.ANSWER, [[], [[n, []]]]),
     "bytes": lambda n: b"\x00" * 500,
+    "a block of the server's that it has not": lambda n: result(
+        n, [[n, [["X", "UINT8", [8], 0, 8, 0]], None, None, True, 1]]
+    ),
 }
 
 
@@ -249,6 +254,82 @@ def test_a_stream_that_is_read_goes_on(scene):
         one.peer.say(packed(packet.ANSWER, [[], [[number, None, None, None, True, 1]]]))
         await until(lambda: answers[-1] is None)
         assert len(answers) == 201
+
+    played(play, one)
+
+
+# --- answers that lie where their requests came ---
+
+LARGE = bytes(range(250)) * 200
+
+
+def asked(one, begin):
+    """Begin with a large input; return its number, and where its bytes lie for the worker."""
+    tensor = Tensor("X", DataType.UINT8, (len(LARGE),), LARGE)
+    begin(InferRequest("m", inputs=[tensor]))
+    data = None
+    while data is None:  # the first packet has none
+        _, _, data = one.peer.hear()
+    block, at = one.peer.line.find(data)
+    return one.instance._numbers, block.offset, at
+
+
+def named(number, block, at, more=0):
+    """Return the packet whose output lies in a block of the server's, which is released."""
+    size = len(LARGE) + more
+    outputs = [["Y", "UINT8", [size], at, size, block]]
+    document = [[block], [[0, outputs, None, None, True, 1]]]
+    return packed(packet.RESULT, document, numbers=(number, 1, 2))
+
+
+def test_an_answer_may_lie_in_the_memory_that_its_request_came_in(scene):
+    one = scene()
+    one.instance.start()
+
+    async def play():
+        outcomes = []
+        place = asked(one, lambda request: one.instance.begin([request], outcomes.append))
+        one.peer.say(named(*place))
+        await until(lambda: outcomes)
+        [[answer]] = outcomes
+        assert bytes(answer.outputs[0].view()) == LARGE
+        assert one.peer.arena.taken_count == 1
+        del answer
+        outcomes.clear()
+        await until(lambda: one.peer.arena.taken_count == 0)
+
+    played(play, one)
+
+
+def test_a_streamed_answer_may_lie_there_too(scene):
+    one = scene()
+    one.instance.start()
+
+    async def play():
+        answers = []
+
+        def begin(request):
+            one.instance.begin_stream(request, lambda answer, _: answers.append(answer))
+
+        one.peer.say(named(*asked(one, begin)))
+        await until(lambda: len(answers) == 2)
+        assert bytes(answers[0].outputs[0].view()) == LARGE
+
+    played(play, one)
+
+
+@pytest.mark.parametrize("beyond", [1, 64, 1 << 62])
+def test_an_answer_lies_in_the_block_that_it_names_or_costs_the_process(scene, beyond):
+    one = scene()
+    one.instance.start()
+
+    async def play():
+        outcomes = []
+        place = asked(one, lambda request: one.instance.begin([request], outcomes.append))
+        one.peer.say(named(*place, more=64 + beyond))
+        await until(lambda: outcomes)
+        assert "it sent what no worker sends" in str(outcomes[0])
+        await until(lambda: one.instance.is_free)
 
     played(play, one)
 

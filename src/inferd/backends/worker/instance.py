@@ -344,7 +344,7 @@ class WorkerInstance(Supervisor):
     def _take_answer(self, number: int, answer: Answer, data: Any, loans: Loans = NO_LOANS) -> None:
         stream = self._streams.get(number)
         if stream is not None:
-            self._stream_answer(number, stream, answer, data)
+            self._stream_answer(number, stream, answer, data, loans)
             return
         place = self._places.get(number)
         if place is None:
@@ -368,11 +368,13 @@ class WorkerInstance(Supervisor):
                 del self._batches[number]
             batch.end()
 
-    def _stream_answer(self, number: int, stream: Stream, answer: Answer, data: Any) -> None:
+    def _stream_answer(
+        self, number: int, stream: Stream, answer: Answer, data: Any, loans: Loans
+    ) -> None:
         # Who streams from a model that wants the request again gives it no further round.
         is_final = answer.is_final or answer.is_again
         if answer.outputs is not None or answer.error is not None:
-            response = response_of(answer, data, stream.request, self._version)
+            response = response_of(answer, data, stream.request, self._version, loans)
             if isinstance(response, InferdError) and not is_final:
                 response = InferResponse("", "", final=False, error=response)
             is_nothing = is_final and not isinstance(response, InferdError)
