@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any
 
@@ -296,9 +297,10 @@ class HttpRoutes:
         if self._capacity.is_full:
             raise self._capacity.too_many_requests()
         decode = self._codec.decode_large
-        try:
+        request = None
+        with suppress(NotFast):
             request = await self._decoding.run(decode, model, version, body, json_size)
-        except NotFast:
+        if request is None:
             decode = self._codec.decode_slowly
             request = await self._slow_decoding.run(decode, model, version, body, json_size)
         request.copied_bytes = copied_bytes(request, body)
