@@ -70,14 +70,14 @@ class Twice(Echo):
             self.has_left.set()
 
 
-def served(name="m", version=1, instance=None, *, decoupled=False):
+def served(name="m", version=1, instance=None, *, decoupled=False, execution=None):
     config = ModelConfig(
         name,
         input=(ModelInput("X", INT32, (-1,)),),
         output=(ModelOutput("Y", INT32, (-1,)), ModelOutput("Z", INT32, (-1,))),
         decoupled=decoupled,
     )
-    execution = Execution(name, [instance or Echo()], may_run_inline=False)
+    execution = execution or Execution(name, [instance or Echo()], may_run_inline=False)
     return Served(config, version, "onnx_onnxv1", DirectScheduler(execution))
 
 
@@ -117,6 +117,62 @@ def test_wanted_outputs_are_given_alone():
     request = ask_for()
     request.outputs = [WantedOutput("Z")]
     assert [output.name for output in infer(engine_of(3), request).outputs] == ["Z"]
+
+
+MOST_RUNS = 1000
+
+
+async def begun_at_once(engine, request=ask_for):
+    """Ask until the model has come to the event loop; return what it says there, and the number."""
+    for number in range(1, MOST_RUNS):
+        begun = engine.begin(request())
+        if isinstance(begun, InferResponse):
+            return begun, number
+        await begun
+    msg = f"after {MOST_RUNS} runs the model is still in threads"
+    raise AssertionError(msg)
+
+
+def prompt_engine(instance):
+    engine = Engine()
+    execution = Execution("m", [instance], may_run_inline=True)
+    engine.add(served(instance=instance, execution=execution))
+    return engine
+
+
+def test_what_need_not_wait_has_its_answer_at_once():
+    async def go():
+        engine = prompt_engine(Echo())
+        answer, count = await begun_at_once(engine, lambda: ask_for(id="seven"))
+        [row] = engine.statistics()
+        await engine.close(PATIENCE_S)
+        return answer, count, row.inference_count
+
+    answer, asked_count, inference_count = asyncio.run(go())
+    assert (answer.model, answer.version, answer.id) == ("m", "1", "seven")
+    assert [output.name for output in answer.outputs] == ["Y", "Z"]
+    assert asked_count == inference_count > 1
+
+
+def test_a_wrong_answer_at_once_is_counted_as_failed():
+    class Worse(Echo):
+        is_bad = False
+
+        def _answer(self, request):
+            return BackendFailed("no") if self.is_bad else Echo._answer(self, request)
+
+    async def go():
+        instance = Worse()
+        engine = prompt_engine(instance)
+        await begun_at_once(engine)
+        instance.is_bad = True
+        with pytest.raises(BackendFailed):
+            engine.begin(ask_for())
+        [row] = engine.statistics()
+        await engine.close(PATIENCE_S)
+        return row
+
+    assert asyncio.run(go()).inference_stats.fail.count == 1
 
 
 def test_a_request_is_checked_before_it_runs():

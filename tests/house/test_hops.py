@@ -17,7 +17,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_server import Http2Server
-from inferd.transport.http_message import HttpRequest
+from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_routes import HttpRoutes
 from inferd.transport.trtis import Trtis
 from inferd.wire.grpc_messages import encode_message
@@ -38,10 +38,10 @@ from inferd.wire.v2_rest import JsonRules
 pytestmark = pytest.mark.plain
 
 TO_THE_ENGINE_AND_BACK = [
-    "engine.Engine.infer",
+    "engine.Engine.begin",
     "engine.Engine._find",
     "served.Served.check_request",
-    "dynamic.DynamicScheduler.run",  # or DirectScheduler.run, in a model that does not batch
+    "dynamic.DynamicScheduler.run_now",  # or DirectScheduler.run_now, without batching
     "execution.Execution.run_inline",
     "execution._size_class",
     "instance.OnnxInstance.execute",
@@ -49,10 +49,10 @@ TO_THE_ENGINE_AND_BACK = [
     "bound.Bindings.take",
     "instance.OnnxInstance._answer_bound",
     "bound.Bound.run",
-    "instance.OnnxInstance._plain_response",
     "bound.Bindings.give_back",
     "served.Served.check_response",
     "served._are_named",
+    "engine._settled",
     "stats.Counts.add_success",  # every statistic and metric of the request, in one call
 ]
 KNOWN_REQUEST = [  # says the same as one before but for its id and values
@@ -60,37 +60,42 @@ KNOWN_REQUEST = [  # says the same as one before but for its id and values
     "v2_rest_plan.Plans.request",
     "v2_rest_plan._Plan.filled",
 ]
+KNOWN_ANSWER = [  # which differs from one before in its id and values, too
+    "http_routes.HttpRoutes._encoded",
+    "v2_rest.V2Rest.encode_infer_response",
+    "v2_rest.V2Rest._known_answer",
+    "v2_rest_answer.KnownAnswer.fits",
+    "v2_rest_answer.KnownAnswer.encoded",
+]
+THE_ANSWER = ["http_routes._inferred", "http_routes.HttpRoutes._as_accepted"]
 JSON_HOPS = [
-    "http_routes.HttpRoutes.answer",
-    "http_routes.HttpRoutes.infer",
-    "http_routes.HttpRoutes._decode_now",  # where an error is handled, and nothing waited for
+    "http_routes.HttpRoutes.begin",
+    "http_routes.HttpRoutes._begin_infer",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
-    "http_routes.HttpRoutes._encode_now",
-    "v2_rest.V2Rest.encode_infer_response",
-    "v2_rest._same_choice",
+    *KNOWN_ANSWER,
     "json_data.encode_data",  # once for each output
     "json_data._flat",
     "json_data.encode_data",
     "json_data._flat",
+    *THE_ANSWER,
 ]
 BINARY_OUTPUT = ["tensor.Tensor.packed"]
 BINARY_HOPS = [
-    "http_routes.HttpRoutes.answer",
-    "http_routes.HttpRoutes.infer",
+    "http_routes.HttpRoutes.begin",
+    "http_routes.HttpRoutes._begin_infer",
     "v2_binary.json_length",
-    "http_routes.HttpRoutes._decode_now",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
-    "http_routes.HttpRoutes._encode_now",
-    "v2_rest.V2Rest.encode_infer_response",
-    "v2_rest._same_choice",
+    *KNOWN_ANSWER,
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
+    *THE_ANSWER,
 ]
 
 TRTIS_HOPS = [  # of a request like one before but for its id and values
-    "http_routes.HttpRoutes.answer",
+    "http_routes.HttpRoutes.begin",
+    "http_routes.HttpRoutes._walled",
     "http_trtis.TrtisRoutes.infer",
     "trtis.Trtis.next_number",
     "http_trtis._asked",
@@ -102,9 +107,7 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "trtis_infer.Form.decode_request",
     "trtis_http.Body.take_all",
     "engine.Engine.infer",
-    "engine.Engine._find",
-    "served.Served.check_request",
-    *TO_THE_ENGINE_AND_BACK[3:],
+    *TO_THE_ENGINE_AND_BACK,
     "trtis_infer.Form.encode_response",
     "trtis_infer.Form._answer_planned",
     *BINARY_OUTPUT,
@@ -136,6 +139,7 @@ GRPC_HOPS = [  # of a call like one before on the same connection
     "v2_grpc.decode_infer_request",
     "v2_grpc_fields.Layout.cut",
     "v2_grpc._Plan.filled",
+    "engine.Engine.infer",
     *TO_THE_ENGINE_AND_BACK,
     "v2_grpc.encode_infer_response",
     "v2_grpc_fields.with_raw",
@@ -240,12 +244,14 @@ async def answered_inline(engine, request):
     routes = HttpRoutes(engine, rules, not_ready_status=400, trtis=trtis)
 
     def answer():
-        answering = routes.answer(request)
+        begun = routes.begin(request)
+        if isinstance(begun, HttpAnswer):
+            return begun
         try:
-            answering.send(None)
+            begun.send(None)
         except StopIteration as done:
             return done.value
-        answering.close()
+        begun.close()
         return None  # it waited for a thread
 
     for _ in range(MOST_RUNS):

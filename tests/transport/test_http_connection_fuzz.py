@@ -298,7 +298,7 @@ class Story:
 
     def __init__(self, engine, held, stream):
         self.wire = Wire(engine)
-        self.wire.server.turns = Turns()  # the real ones, which write later
+        self.wire.connection._turns = Turns()  # the real ones, which write later
         self.held = held
         self.stream = stream
         self.is_lost = False
@@ -419,7 +419,7 @@ async def has_answered(wire):
 async def test_an_answer_is_not_lost_when_the_client_ends_before_it_is_written(models, infer):
     engine, held = models()
     wire = Wire(engine)
-    wire.server.turns = Turns()
+    wire.connection._turns = Turns()
     wire.send(infer([1.5], model="held"))
     await held.started.acquire()
     held.release.set()
@@ -434,7 +434,7 @@ async def test_an_answer_is_not_lost_when_the_client_ends_before_it_is_written(m
 
 async def test_a_request_is_answered_though_its_client_ends_before_its_turn(engine):
     wire = Wire(engine)
-    wire.server.turns = Turns()
+    wire.connection._turns = Turns()
     wire.send(b"GET /v2 HTTP/1.1\r\n\r\n")
     assert wire.answers() == []
     assert not wire.connection.eof_received()
@@ -448,7 +448,7 @@ async def test_an_answer_of_a_lost_connection_is_not_written(models, infer, capl
     engine, held = models()
     for lose in ("end", "abort"):
         wire = Wire(engine)
-        wire.server.turns = Turns()
+        wire.connection._turns = Turns()
         held.release.clear()
         wire.send(infer([1.5], model="held"))
         await held.started.acquire()

@@ -128,3 +128,15 @@ async def test_the_clock_is_swept_by_itself(serving):
         assert (await client.ask(LIVE)).status == 200
         site.now += 2.0
         assert await client.rest() == b""
+
+
+def test_the_event_loop_may_be_asyncios_own(serving, infer):
+    async def go():
+        async with serving() as site:
+            client = await site.connect()
+            large = await client.ask(infer([2.5] * 5000))
+            return large, await client.ask(infer([1.5]))
+
+    large, small = asyncio.run(go())
+    assert len(large.json["outputs"][0]["data"]) == 5000
+    assert small.json["outputs"][0]["data"] == [1.5]

@@ -282,3 +282,15 @@ def test_of_many_texts_only_some_are_remembered():
             with contextlib.suppress(NotFast):
                 decode(reader, text, b"1")
     assert reader._plans._known.cache_info().currsize <= 512
+
+
+def test_texts_with_and_without_an_id_take_turns():
+    reader, texts = codec(), []
+    for id_ in ("", "a", "", "b", "c", ""):
+        head = {"id": id_} if id_ else {}
+        texts += [
+            (text_of({**head, "inputs": [numbers()]}), b""),
+            (text_of({**head, "inputs": [binary()]}), b"12345678"),
+        ]
+    for text, tail in texts * TIMES:
+        assert outcome(reader, text, tail) == outcome(codec(), text, tail)

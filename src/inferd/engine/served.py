@@ -96,6 +96,7 @@ class Served:
         self.config = config
         self.name = config.name
         self.version = str(version)
+        self.is_decoupled = config.decoupled
         self.platform = platform
         self.run_by(scheduler)
         self.counts = counts or Counts()

@@ -4,9 +4,9 @@ A request that is not traced never meets this. One that is asks here instead of 
 and finds the same calls; its own times, which the statistics need as well, become its trace.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
@@ -110,6 +110,10 @@ class TracedEngine(TracedModels):
     def __init__(self, engine: "Engine", trace: Trace) -> None:
         super().__init__(engine, trace)
         self._engine = engine
+
+    def begin(self, request: InferRequest) -> Coroutine[Any, Any, InferResponse]:
+        """See Engine.begin."""
+        return self.infer(request)
 
     def check_model(self, name: str, version: str) -> None:
         """See Engine.check_model."""

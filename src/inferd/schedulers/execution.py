@@ -21,7 +21,6 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import ExitStack
-from math import prod
 
 from inferd.compiled import mypyc_attr
 from inferd.config.model import QueuePolicy
@@ -489,5 +488,8 @@ def _size_class(requests: Sequence[InferRequest]) -> int:
     elements = 0
     for request in requests:
         for tensor in request.inputs:
-            elements += prod(tensor.shape)
+            count = 1
+            for dim in tensor.shape:  # prod() is a call
+                count *= dim
+            elements += count
     return elements.bit_length()

@@ -81,6 +81,8 @@ class Tensor(Record):
         costs more than a copy of SMALL_BYTES.
         """
         data = self.data
+        if type(data) is bytes:
+            return data
         if type(data) is np.ndarray and data.nbytes <= SMALL_BYTES:
             return data.tobytes()
         return self.view()

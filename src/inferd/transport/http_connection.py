@@ -51,12 +51,18 @@ PROBE_S = 0.25
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class HttpConnection(asyncio.BufferedProtocol):
-    """One client's connection."""
+class HttpConnection:
+    """One client's connection: an asyncio.BufferedProtocol, but for the name.
+
+    Compiled, a class on top of an interpreted one would have its attributes in a dictionary. uvloop
+    asks what a protocol can do; for other event loops there is AsyncioConnection.
+    """
 
     def __init__(self, server: "HttpServer") -> None:
         self._server = server
         self._options = server.options
+        self._routes = server.routes
+        self._turns = server.turns
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         # What has come and is not yet used lies in _buffer[_start:_end].
         self._buffer = bytearray(_FIRST_BUFFER)
@@ -139,7 +145,7 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._advance()  # a large request: its body is to go where it stays
             elif not self._is_due:
                 self._is_due = True
-                self._server.turns.answer_read(self)
+                self._turns.answer_read(self)
         elif self._end == len(self._buffer):
             self._stop_reading()
 
@@ -281,7 +287,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return head_end
 
     def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
-        routes = self._server.routes
+        routes = self._routes
         if routes.tracer.is_on:
             request = copy(request)  # the next one with the same head begins at another time
             request.began_ns = perf_counter_ns()
@@ -327,13 +333,16 @@ class HttpConnection(asyncio.BufferedProtocol):
     # --- answering ---
 
     def _answer(self, request: HttpRequest) -> None:
-        answering = self._server.routes.answer(request)
+        begun = self._routes.begin(request)
+        if isinstance(begun, HttpAnswer):
+            self._send(request, begun)
+            return
         try:
-            waits_for = answering.send(None)
+            waits_for = begun.send(None)
         except StopIteration as done:
             self._send(request, done.value)
         else:
-            self._wait(request, answering, waits_for)
+            self._wait(request, begun, waits_for)
 
     def _wait(
         self, request: HttpRequest, answering: Coroutine[Any, Any, HttpAnswer], waits_for: Any
@@ -348,7 +357,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _take_turn_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._server.turns.answer_soon(self)
+            self._turns.answer_soon(self)
 
     def _go_on(self, paused: Paused) -> None:
         """Go on with an answer: what it has waited for is there."""
@@ -447,7 +456,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Write `data` when the connections that were read together have all been answered."""
         self._pending.append(data)
         if len(self._pending) == 1:
-            self._server.turns.write_soon(self)
+            self._turns.write_soon(self)
 
     def _refuse(self, error: HttpError | InferdError) -> None:
         """Answer and close; the rest of what the client sends is read and dropped for a while.
@@ -458,7 +467,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body.release()
         self._request = None
         self._start = self._end = 0
-        answer = self._server.routes.refusal(request, error)
+        answer = self._routes.refusal(request, error)
         answer.headers += _CLOSE
         body = b"".join(answer.buffers)
         self._pending.append(encode_head(answer, len(body)) + body)

@@ -5,6 +5,8 @@ server from clients: who is no browser is answered as ever.
 """
 
 import re
+from collections.abc import Coroutine
+from typing import Any
 
 from inferd.errors import Forbidden, InferdError
 from inferd.transport.access import Headers
@@ -58,6 +60,10 @@ class CorsRoutes:
             answer = await self._routes.answer(request)
         answer.headers += self._told(origin)
         return answer
+
+    def begin(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+        """See Routes.begin."""
+        return self.answer(request)
 
     def _told(self, origin: bytes | None) -> bytes:
         if b"*" in self._origins:

@@ -59,6 +59,10 @@ class Routes(Protocol):
         """Return the answer of `request`, whatever happens."""
         ...
 
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return what `answer` does, at once if nothing has to be waited for."""
+        ...
+
 
 class Target:
     """What one request target means: the calls by verb, their API group, the names in the path.

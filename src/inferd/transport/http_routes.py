@@ -2,6 +2,7 @@
 
 import functools
 import logging
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any
@@ -24,7 +25,7 @@ from inferd.transport.http_logging import LoggingRoutes
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_metadata import MetadataRoutes
 from inferd.transport.http_repository import RepositoryRoutes
-from inferd.transport.http_router import Route, Router, Target
+from inferd.transport.http_router import HttpCall, Route, Router, Target
 from inferd.transport.http_shared_memory import SharedMemoryRoutes
 from inferd.transport.http_statistics import StatisticsRoutes
 from inferd.transport.http_trace import TraceRoutes
@@ -77,6 +78,7 @@ class HttpRoutes:
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
+        self._infer: HttpCall = self.infer  # one object, to be known by
         self.table = self._routes(rules.max_json_bytes, not_ready_status)
         self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
         self._router = Router([*self.table, *(self._trtis.routes() if self._trtis else ())], access)
@@ -88,8 +90,8 @@ class HttpRoutes:
         return [
             *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
             *MetadataRoutes(self._engine, not_ready_status).routes(),
-            Route("POST", "/v2/models/{model}/infer", "inference", self.infer),
-            Route("POST", f"{_VERSION}/infer", "inference", self.infer),
+            Route("POST", "/v2/models/{model}/infer", "inference", self._infer),
+            Route("POST", f"{_VERSION}/infer", "inference", self._infer),
             *DocumentRoutes().routes(),
             *self._coded.routes(
                 [
@@ -104,6 +106,14 @@ class HttpRoutes:
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""
+        begun = self.begin(request)
+        return begun if isinstance(begun, HttpAnswer) else await begun
+
+    def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return what `answer` does: at once if nothing has to be waited for, else to be awaited.
+
+        An inference often need not wait, and coroutines would cost it a tenth.
+        """
         try:
             target = self._targets.get(request.target) or self._router.find(request.target)
             if target is None:
@@ -113,11 +123,25 @@ class HttpRoutes:
             if call is None:
                 old = self._old(request.target)
                 return old.wrong_method(request, target) if old else wrong_method(request, target)
-            return await call(request, *target.names)
+            names = target.names
+            if call is not self._infer or self.tracer.is_on or CODING in request.headers:
+                return self._walled(request, call(request, *names))
+            version = names[1] if len(names) > 1 else ""
+            begun = self._begin_infer(self._engine, request, names[0], version)
+            return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
         except Exception as error:  # noqa: BLE001  the wall
-            self._failures.note(request.target.decode("latin-1"), error)
-            old = self._old(request.target)
-            return old.refusal(error) if old else refusal(error)
+            return self._failed(request, error)
+
+    async def _walled(self, request: HttpRequest, answering: Awaitable[HttpAnswer]) -> HttpAnswer:
+        try:
+            return await answering
+        except Exception as error:  # noqa: BLE001  the wall
+            return self._failed(request, error)
+
+    def _failed(self, request: HttpRequest, error: Exception) -> HttpAnswer:
+        self._failures.note(request.target.decode("latin-1"), error)
+        old = self._old(request.target)
+        return old.refusal(error) if old else refusal(error)
 
     def _old(self, target: bytes) -> TrtisRoutes | None:
         """Return what words the answer to a request that no call of its own answers."""
@@ -167,32 +191,89 @@ class HttpRoutes:
         engine = engine or self._engine
         if headers.get(CODING):
             return await self._coded.infer(self.infer, request, model, version, engine)
+        begun = self._begin_infer(engine, request, model, version)
+        return begun if isinstance(begun, HttpAnswer) else await begun
+
+    def _begin_infer(
+        self, engine: Engine | TracedEngine, request: HttpRequest, model: str, version: str
+    ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return what `infer` does, at once if it can; the request is neither coded nor traced."""
+        headers = request.headers
         body = request.body
         json_size = len(body)
         if (declared := headers.get(_INFER_HEADER)) is not None:
             json_size = v2_binary.json_length(declared, json_size)
         try:
-            infer_request = self._decode_now(model, version, body, json_size)
-            if infer_request is None:
-                infer_request = await self._decode_in_thread(model, version, body, json_size)
+            asked = self._codec.decode_infer_request(model, version, body, json_size)
+        except NotFast:
+            return self._infer_long(engine, request, model, version, json_size)
         except InferdError:
             engine.check_model(model, version)  # a model that cannot be asked is worse
             raise
         if request.forwarded is not None:
-            add_forwarded(infer_request, request.forwarded)
-        response = await engine.infer(infer_request)
-        encoded = self._encode_now(infer_request, response)
-        if encoded is None:
-            encode = functools.partial(self._codec.encode_infer_response, in_thread=True)
-            encoded = await self._encoding.run(encode, infer_request, response)
-        buffers, json_size_out = encoded
-        answer = HttpAnswer(200, buffers)
-        if json_size_out is not None:
-            answer.content_type = _OCTETS
-            answer.headers = _INFER_HEADER_LINE % json_size_out
-        if accept := headers.get(b"accept-encoding"):
-            await self._compress(answer, accept)
+            add_forwarded(asked, request.forwarded)
+        response = engine.begin(asked)
+        if isinstance(response, InferResponse):
+            return self._encoded(headers, asked, response)
+        return self._infer_later(headers, asked, response)
+
+    def _encoded(
+        self, headers: Headers, asked: InferRequest, response: InferResponse
+    ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        try:
+            encoded = self._codec.encode_infer_response(asked, response)
+        except NotFast:
+            return self._encode_in_thread(headers, asked, response)
+        return self._as_accepted(headers, _inferred(encoded))
+
+    def _as_accepted(
+        self, headers: Headers, answer: HttpAnswer
+    ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+        """Return `answer`, or who will compress it if its client would have it so."""
+        accept = headers.get(b"accept-encoding")
+        if accept and sum(map(len, answer.buffers)) >= MIN_BYTES:
+            coding = choose_coding(accept)
+            if coding != b"identity":
+                return self._compressed(answer, coding)
         return answer
+
+    async def _compressed(self, answer: HttpAnswer, coding: bytes) -> HttpAnswer:
+        answer.buffers = [await self._coder.deflate(answer.buffers, coding)]
+        answer.headers += b"Content-Encoding: %b\r\n" % coding
+        return answer
+
+    async def _infer_long(
+        self,
+        engine: Engine | TracedEngine,
+        request: HttpRequest,
+        model: str,
+        version: str,
+        json_size: int,
+    ) -> HttpAnswer:
+        """Answer a request that is too long to be read on the event loop."""
+        try:
+            asked = await self._decode_in_thread(model, version, request.body, json_size)
+        except InferdError:
+            engine.check_model(model, version)
+            raise
+        if request.forwarded is not None:
+            add_forwarded(asked, request.forwarded)
+        return await self._infer_later(request.headers, asked, engine.infer(asked))
+
+    async def _infer_later(
+        self, headers: Headers, asked: InferRequest, answering: Awaitable[InferResponse]
+    ) -> HttpAnswer:
+        """Answer a request that waits for its model."""
+        begun = self._encoded(headers, asked, await answering)
+        return begun if isinstance(begun, HttpAnswer) else await begun
+
+    async def _encode_in_thread(
+        self, headers: Headers, asked: InferRequest, response: InferResponse
+    ) -> HttpAnswer:
+        encode = functools.partial(self._codec.encode_infer_response, in_thread=True)
+        encoded = await self._encoding.run(encode, asked, response)
+        begun = self._as_accepted(headers, _inferred(encoded))
+        return begun if isinstance(begun, HttpAnswer) else await begun
 
     async def _infer_traced(
         self, trace: Trace, request: HttpRequest, model: str, version: str
@@ -209,31 +290,6 @@ class HttpRoutes:
             trace.stamp(moments.HTTP_SEND_START)
             finish_when_sent(self.tracer, trace, moments.HTTP_SEND_END)
 
-    async def _compress(self, answer: HttpAnswer, accept: bytes) -> None:
-        coding = choose_coding(accept)
-        if coding != b"identity" and sum(map(len, answer.buffers)) >= MIN_BYTES:
-            answer.buffers = [await self._coder.deflate(answer.buffers, coding)]
-            answer.headers += b"Content-Encoding: %b\r\n" % coding
-
-    # Nothing is waited for while an error is handled: compiled, that would be everybody's error
-    # (decision 0010). So these two say None in the place of NotFast.
-
-    def _decode_now(
-        self, model: str, version: str, body: memoryview, json_size: int
-    ) -> InferRequest | None:
-        try:
-            return self._codec.decode_infer_request(model, version, body, json_size)
-        except NotFast:
-            return None
-
-    def _encode_now(
-        self, request: InferRequest, response: InferResponse
-    ) -> tuple[list[Any], int | None] | None:
-        try:
-            return self._codec.encode_infer_response(request, response)
-        except NotFast:
-            return None
-
     async def _decode_in_thread(
         self, model: str, version: str, body: memoryview, json_size: int
     ) -> InferRequest:
@@ -249,6 +305,13 @@ class HttpRoutes:
             request = await self._slow_decoding.run(decode, model, version, body, json_size)
         request.copied_bytes = copied_bytes(request, body)
         return request
+
+
+def _inferred(encoded: tuple[list[Any], int | None]) -> HttpAnswer:
+    buffers, json_size = encoded
+    if json_size is None:
+        return HttpAnswer(200, buffers)
+    return HttpAnswer(200, buffers, _OCTETS, _INFER_HEADER_LINE % json_size)
 
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:

@@ -54,6 +54,10 @@ class HttpOptions(msgspec.Struct, frozen=True):
     reuse_port: bool = False
 
 
+class AsyncioConnection(HttpConnection, asyncio.BufferedProtocol):
+    """A connection on asyncio's own event loop, which knows it by its class."""
+
+
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
@@ -74,7 +78,7 @@ class HttpServer:
         self.options = options
         self.capacity = capacity or engine.capacity
         self.routes: Routes = routes or _with_cors(v2_routes(engine, options), options.cors_origins)
-        self.connect: Callable[[], asyncio.BaseProtocol] = lambda: HttpConnection(self)
+        self.connect: Callable[[], HttpConnection] = self._connect
         self.connections: set[HttpConnection] = set()
         self.turned_away_count = 0
         self.turns = Turns(engine.regions.moment)
@@ -87,6 +91,10 @@ class HttpServer:
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
 
+    def _connect(self) -> HttpConnection:
+        is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
+        return AsyncioConnection(self) if is_asyncios else HttpConnection(self)
+
     async def start(self, address: str, port: int) -> int:
         """Listen on TCP and return the port, which the OS chose if `port` was 0.
 
@@ -94,7 +102,7 @@ class HttpServer:
         """
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            self.connect,
+            cast("Callable[[], asyncio.BaseProtocol]", self.connect),
             address,
             port,
             ssl=self.options.ssl_context,
@@ -110,7 +118,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._unix_socket = UnixSocket(path)
         server = await loop.create_unix_server(
-            self.connect,
+            cast("Callable[[], asyncio.BaseProtocol]", self.connect),
             sock=self._unix_socket.socket,
             ssl=self.options.ssl_context,
             backlog=1024,

@@ -1,6 +1,7 @@
 """TableRoutes: answers by a table of URLs of its own, on a port of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from inferd.errors import InferdError
 from inferd.observe.tracer import Tracer
@@ -44,6 +45,10 @@ class TableRoutes:
     def refusal(self, _request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
         """See Routes.refusal."""
         return refusal(error)
+
+    def begin(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
+        """See Routes.begin."""
+        return self.answer(request)
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer of `request`, whatever happens."""

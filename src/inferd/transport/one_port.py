@@ -6,8 +6,7 @@ knowledge). Over TLS, ALPN has agreed on it before; the preface comes all the sa
 
 from inferd.transport.http2_connection import Http2Connection
 from inferd.transport.http2_server import Http2Server
-from inferd.transport.http_connection import HttpConnection
-from inferd.transport.http_server import HttpServer
+from inferd.transport.http_server import AsyncioConnection, HttpServer
 from inferd.wire.h2_frames import PREFACE
 
 _PREFACE_HEAD = PREFACE[: PREFACE.index(b"\r\n\r\n") + 4]
@@ -20,7 +19,7 @@ def share_port(http: HttpServer, http2: Http2Server) -> None:
     http2.keep_sweeping()
 
 
-class OnePortConnection(HttpConnection):
+class OnePortConnection(AsyncioConnection):
     """An HTTP/1.1 connection, unless its first head is the one the preface of HTTP/2 begins with.
 
     That is so made that it looks like a head of HTTP/1.1, so a request of HTTP/1.1 costs nothing

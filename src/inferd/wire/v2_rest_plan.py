@@ -49,6 +49,7 @@ _ID = re.compile(rb'\{[ \n]?"id": ?"([ !#-\[\]-~]*)"')
 _DATA = b'"data"'
 _SIZE = "binary_data_size"
 _NOTHING = memoryview(b"")
+_NO_JSON = b"]"  # begins no text
 _ARRAY = re.compile(rb'(?<!\\)"data": ?(\[[^\[\]"]*\])')
 
 
@@ -92,10 +93,13 @@ class _Part(Record):
 class _Plan:
     """What one text says beside its id and its elements; `request` lacks them, and the model."""
 
-    __slots__ = ("_before", "_parts", "_request", "_size_bytes")
+    __slots__ = ("_before", "_parts", "_request", "_size_bytes", "has_id")
 
-    def __init__(self, request: InferRequest, before: bytes, parts: list[_Part]) -> None:
+    def __init__(
+        self, request: InferRequest, before: bytes, parts: list[_Part], *, has_id: bool
+    ) -> None:
         request.likeness = object()
+        self.has_id = has_id
         self._request = request
         self._before = before
         self._parts = parts
@@ -157,6 +161,7 @@ class Plans:
         self._describe = describe
         self._known = lru_cache(maxsize=_MOST_KEYS)(_known)
         self._reader = JsonReader()
+        self._last = _Plan(InferRequest(""), _NO_JSON, [], has_id=False)  # the next is often alike
 
     def request(
         self, model: str, version: str, body: memoryview, json_size: int
@@ -166,17 +171,23 @@ class Plans:
         None when nothing is known of such a text, or it has to be read for another reason.
         """
         text = bytes(body[:json_size])
-        found = _ID.match(text)
-        start = found.end() if found is not None else 0
-        stop = text.find(_DATA, start)
-        key = text[start:stop] if stop >= 0 else text[start:]
-        if len(key) > _MOST_KEPT_BYTES:
-            return None
-        known = self._known(key)
+        last = self._last
         try:
+            if not last.has_id:
+                request = last.filled(text, 0, body)
+                if request is not None:
+                    request.model = model
+                    request.version = version
+                    return request
+            found = _ID.match(text)
+            start = found.end() if found is not None else 0
+            known = self._alike(text, start)
+            if known is None:
+                return None
             for plan in known.plans:
                 request = plan.filled(text, start, body)
                 if request is not None:
+                    self._last = plan
                     request.model = model
                     request.version = version
                     if found is not None:
@@ -189,6 +200,12 @@ class Plans:
             if known.tries and (learned := self._learned(text, start)) is not None:
                 known.plans.append(learned)
         return None
+
+    def _alike(self, text: bytes, start: int) -> _Known | None:
+        """Return the plans of texts that begin as `text`, behind its id; None if that is long."""
+        stop = text.find(_DATA, start)
+        key = text[start:stop] if stop >= 0 else text[start:]
+        return self._known(key) if len(key) <= _MOST_KEPT_BYTES else None
 
     def _learned(self, text: bytes, start: int) -> _Plan | None:
         """Return the plan of a text whose id, if it begins with one, ends at `start`."""
@@ -213,7 +230,7 @@ class Plans:
         is_proved = parts is not None and document.id == (mark.decode() if start else None)
         if not is_proved or blobs.spans is not None:
             return None
-        return _Plan(request, pieces[0], parts or [])
+        return _Plan(request, pieces[0], parts or [], has_id=start > 0)
 
 
 def _known(_key: bytes) -> _Known:

@@ -44,7 +44,7 @@ class OnnxInstance:
 
     bounded = True
 
-    __deletable__ = ("_answer", "_bindings", "_places", "_run")  # compiled, no others are
+    __deletable__ = ("_bindings", "_places", "_run")  # compiled, no others are
 
     def __init__(self, loaded: Loaded, config: ModelConfig, version: int) -> None:
         signature = loaded.signature
@@ -63,21 +63,22 @@ class OnnxInstance:
         self._readers = {t.name: _reader(t, is_scalar=t.name in scalars) for t in config.input}
         self._writers = {t.name: _writer(t, is_scalar=t.name in scalars) for t in outputs}
         tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *outputs)
-        is_plain = not scalars and all(
+        self._is_plain = not scalars and all(
             tensor.datatype is not DataType.BYTES and tensor.reshape is None for tensor in tensors
         )
-        self._answer = self._answer_plain if is_plain else self._answer_any
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Requests run one after another, each by itself."""
+        if not self._is_plain:
+            return [self._answer_any(request) for request in requests]
         if len(requests) == 1:
-            return (self._answer(requests[0]),)
-        return [self._answer(request) for request in requests]
+            return (self._answer_plain(requests[0]),)
+        return [self._answer_plain(request) for request in requests]
 
     def close(self) -> None:
         """Let go of the session; the last instance that does so frees it."""
         self._loaded = None
-        del self._run, self._answer, self._places, self._bindings
+        del self._run, self._places, self._bindings
 
     def _answer_plain(self, request: InferRequest) -> InferResponse | InferdError:
         """Answer when every tensor's wire bytes are its array: this is the hot path."""
@@ -113,11 +114,15 @@ class OnnxInstance:
         """Answer by way of memory that is bound; None when that does not do for this request."""
         request.computing_ns = perf_counter_ns()
         try:
-            arrays = bound.run(request.inputs, self._run_options)
+            given = bound.run(request.inputs, self._run_options)
         except self._failed:
             return None
         request.computed_ns = perf_counter_ns()
-        return self._plain_response(request, bound.names, arrays)
+        datatypes, shapes = self._datatypes, bound.shapes
+        outputs = []
+        for index, name in enumerate(bound.names):  # zip() is dearer
+            outputs.append(Tensor(name, datatypes[name], shapes[index], given[index]))
+        return InferResponse(request.model, self._version, request.id, outputs)
 
     def _plain_response(
         self, request: InferRequest, names: list[str], arrays: Sequence[Array]

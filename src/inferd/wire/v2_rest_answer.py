@@ -1,0 +1,77 @@
+"""What the answers to requests that are alike have in common: made once, then only compared."""
+
+from math import prod
+from typing import Any
+
+import orjson
+
+from inferd.core.request import InferResponse
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.wire.inline import INLINE_ELEMENTS
+from inferd.wire.json_data import encode_data
+
+JOIN_BYTES = 65536
+"""A text with a last array of this length is not joined with what is around it."""
+
+
+class KnownAnswer:
+    """The JSON of an answer around what differs in the next one: an id, and arrays of numbers.
+
+    `texts` stand around those arrays; outputs that `are_binary` have none.
+    """
+
+    __slots__ = ("_are_binary", "_outputs", "_texts")
+
+    def __init__(self, outputs: list[Tensor], are_binary: list[bool], texts: list[bytes]) -> None:
+        self._outputs = [Tensor(one.name, one.datatype, one.shape, b"") for one in outputs]
+        self._are_binary = are_binary
+        self._texts = texts
+
+    def fits(self, response: InferResponse) -> bool:
+        """Tell whether `response` is the same but for its id and its data."""
+        known = self._outputs
+        outputs = response.outputs
+        if len(outputs) != len(known) or response.parameters:
+            return False
+        for index, tensor in enumerate(outputs):
+            one = known[index]
+            if (
+                tensor.datatype is not one.datatype
+                or tensor.shape != one.shape
+                or tensor.name != one.name
+                or tensor.parameters
+            ):
+                return False
+        return True
+
+    def encoded(self, response: InferResponse, non_finite: str) -> tuple[list[Any], int | None]:
+        """See V2Rest.encode_infer_response, for a response that fits."""
+        texts, are_binary = self._texts, self._are_binary
+        head = texts[0]
+        if response.id:
+            head = b'{"id":' + orjson.dumps(response.id) + b"," + head[1:]
+        buffers: list[Any] = [head]
+        if len(texts) == 1:
+            buffers += [tensor.packed() for tensor in response.outputs]
+            return buffers, len(head)
+        blobs: list[Any] = []
+        written = 0
+        for index, tensor in enumerate(response.outputs):
+            if are_binary[index]:
+                blobs.append(tensor.packed())
+                continue
+            written += 1
+            buffers.append(encode_data(tensor, non_finite))
+            buffers.append(texts[written])
+        if not blobs and len(buffers[-2]) >= JOIN_BYTES:
+            return buffers, None
+        text = b"".join(buffers)
+        return ([text, *blobs], len(text)) if blobs else ([text], None)
+
+
+def is_repeatable(tensor: Tensor) -> bool:
+    """Tell whether all that an output's text hangs on is its name, datatype and shape."""
+    if tensor.parameters or tensor.datatype is DataType.BYTES:
+        return False
+    return 0 < prod(tensor.shape) <= INLINE_ELEMENTS

@@ -1,0 +1,117 @@
+"""Answers that are only compared with one before: they say what all others say."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.errors import InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor
+from inferd.wire.v2_rest import MOST_ANSWERS, JsonRules, V2Rest
+
+ALIKE = object()
+SIZED = [datatype for datatype in DataType if datatype is not DataType.BYTES]
+
+
+def codec(**rules):
+    defaults = {"half_floats": True, "non_finite": "tokens", "max_json_bytes": 2**26}
+    return V2Rest(JsonRules(**(defaults | rules)))
+
+
+def output(name="y", values=(1, 2), datatype=DataType.INT32, shape=None):
+    array = np.array(values, datatype.numpy)
+    return Tensor(name, datatype, shape or array.shape, array.tobytes())
+
+
+def response(*outputs, model="m", version="1", id=""):
+    return InferResponse(model, version, id, list(outputs))
+
+
+def request(likeness, outputs=(), *, binary=False):
+    return InferRequest("m", outputs=list(outputs), binary_output=binary, likeness=likeness)
+
+
+def joined(encoded):
+    buffers, json_size = encoded
+    return b"".join(map(bytes, buffers)), json_size
+
+
+@st.composite
+def answers(draw):
+    """Outputs, and which of them are wanted as bytes."""
+    outputs, wanted = [], []
+    for index in range(draw(st.integers(1, 3))):
+        datatype = draw(st.sampled_from(SIZED))
+        values = draw(st.lists(st.integers(0, 1), min_size=0, max_size=70))
+        shape = draw(st.sampled_from([(len(values),), (1, len(values))]))
+        outputs.append(output(f"y{index}", values, datatype, shape))
+        wanted.append(WantedOutput(f"y{index}", draw(st.sampled_from([None, True, False]))))
+    return outputs, draw(st.sampled_from([[], wanted]))
+
+
+@given(st.lists(answers(), min_size=1, max_size=3), st.data())
+def test_an_answer_says_the_same_whatever_was_answered_before(some, data):
+    known, binary = codec(), data.draw(st.booleans())
+    _, wanted = some[0]
+    same = [outputs for outputs, _ in some if len(outputs) == len(some[0][0])]
+    for outputs in (*same, *same):
+        answer = response(
+            *outputs,
+            model=data.draw(st.sampled_from(["m", "n"])),
+            id=data.draw(st.sampled_from(["", "a", 'ä"\n'])),
+        )
+        got = known.encode_infer_response(request(ALIKE, wanted, binary=binary), answer)
+        expected = codec().encode_infer_response(request(None, wanted, binary=binary), answer)
+        assert joined(got) == joined(expected)
+
+
+def test_parameters_of_an_answer_are_its_own():
+    known = codec()
+    for parameters in ({}, {"a": 1}, {}, {"a": 2}):
+        answer = response(output())
+        answer.parameters = parameters
+        got = known.encode_infer_response(request(ALIKE), answer)
+        assert joined(got) == joined(codec().encode_infer_response(request(None), answer))
+    for parameters in (None, {"a": 1}, None):
+        answer = response(output())
+        answer.outputs[0].parameters = parameters
+        got = known.encode_infer_response(request(ALIKE), answer)
+        assert joined(got) == joined(codec().encode_infer_response(request(None), answer))
+
+
+def test_what_json_cannot_say_is_refused_in_known_answers_too():
+    strict = codec(non_finite="error")
+    for values in ((1.5,), (2.5,)):
+        strict.encode_infer_response(request(ALIKE), response(output("y", values, DataType.FP32)))
+    with pytest.raises(InvalidRequest, match="output 'y' holds nan"):
+        strict.encode_infer_response(
+            request(ALIKE), response(output("y", (np.nan,), DataType.FP32))
+        )
+
+
+def test_halves_as_numbers_are_refused_each_time_where_they_are_turned_off():
+    strict = codec(half_floats=False)
+    answer = response(output("y", (1,), DataType.FP16))
+    for _ in range(3):
+        with pytest.raises(InvalidRequest, match="turned off on this server"):
+            strict.encode_infer_response(request(ALIKE), answer)
+
+
+def test_a_long_array_is_not_joined_with_its_head():
+    known = codec()
+    answer = response(output("y", np.arange(30_000)))
+    sizes = set()
+    for _ in range(3):
+        buffers, json_size = known.encode_infer_response(request(ALIKE), answer)
+        assert json_size is None
+        sizes.add(len(buffers))
+    assert 1 not in sizes
+
+
+def test_of_many_likenesses_only_some_are_remembered():
+    known, answer = codec(), response(output())
+    for _ in range(2 * MOST_ANSWERS):
+        known.encode_infer_response(request(object()), answer)
+    assert len(known._answers) <= MOST_ANSWERS
