@@ -17,7 +17,7 @@ from inferd.transport.access import Guard, Secret
 from inferd.transport.call import Stream, Unary
 from inferd.transport.grpc_call import prepare
 from inferd.transport.http2_server import Http2Server
-from inferd.wire.h2_request import decode_request_head, renew_request_head
+from inferd.wire.h2_request import BaseHead, decode_request_head
 
 SIZES = [100, 100_000, 600_000]
 """Zeros that inflate on the loop to bytes, there to a view, and in a thread."""
@@ -199,7 +199,7 @@ class Heads:
     def open(self, size=100, **changes):
         told = {name.replace("_", "-").encode(): value for name, value in changes.items()}
         fields = [(name, told.get(name, value)) for name, value in CALL]
-        head = renew_request_head(fields, size, CALL, self._base)
+        head = BaseHead(CALL, self._base).renewed(fields, size)
         assert head.base is self._base
         return self._prepare(head)
 

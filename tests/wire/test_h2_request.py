@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferd.wire.h2_request import MalformedRequest, decode_request_head, renew_request_head
+from inferd.wire.h2_request import BaseHead, MalformedRequest, decode_request_head
 
 HEAD = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/p"), (b":authority", b"h")]
 
@@ -132,7 +132,7 @@ def test_a_renewed_head_is_what_decoding_it_would_give(pseudo, before, other, af
     if read(base_fields) is None or len(fields) != len(base_fields):
         return
     base = decode_request_head(base_fields, 1)
-    found = renew_request_head(fields, 7, base_fields, base)
+    found = BaseHead(base_fields, base).renewed(fields, 7)
     if found is not None:
         told = (found.method, found.path, found.authority, found.fields, found.size)
         assert (*told, found.content_length) == read(fields)
@@ -145,7 +145,7 @@ def test_metadata_that_change_renew_a_head():
     base_fields = [*HEAD, (b"te", b"trailers"), (b"id", b"1"), (b"at", b"x y")]
     base = decode_request_head(base_fields, 1)
     fields = [*HEAD, (b"te", b"trailers"), (b"id", b"2-3"), (b"at", b"x y")]
-    assert renew_request_head(fields, 7, base_fields, base).changed == [(b"id", b"2-3")]
+    assert BaseHead(base_fields, base).renewed(fields, 7).changed == [(b"id", b"2-3")]
 
 
 @pytest.mark.parametrize("field", [(b"te", b""), (b"te", b"gzip"), (b"id", b"a\n"), (b"di", b"1")])
@@ -153,4 +153,4 @@ def test_what_does_not_stand_alone_is_decoded(field):
     base_fields = [*HEAD, (b"te", b"trailers"), (b"id", b"1")]
     base = decode_request_head(base_fields, 1)
     fields = [*HEAD, *(base_fields[4:5] if field[0] != b"te" else []), field, (b"id", b"1")][:6]
-    assert renew_request_head(fields, 7, base_fields, base) is None
+    assert BaseHead(base_fields, base).renewed(fields, 7) is None

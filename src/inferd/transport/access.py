@@ -109,7 +109,7 @@ OPEN = Access()
 """Everybody may call everything."""
 
 
-def joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def joined(fields: Iterable[tuple[bytes, ...]]) -> dict[bytes, bytes]:
     """Return `fields` by name; those sent twice mean the list of both (RFC 9110, section 5.3)."""
     found: dict[bytes, bytes] = {}
     for name, value in fields:

@@ -11,7 +11,7 @@ import functools
 from collections import deque
 from collections.abc import Callable, Coroutine
 from time import monotonic
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
@@ -41,18 +41,18 @@ from inferd.wire.h2_frames import ErrorCode
 from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
 
-COMPRESS_BYTES = 1024
+COMPRESS_BYTES: Final = 1024
 """Answers below this size are not compressed."""
 
-QUEUED_BYTES = 65536
+QUEUED_BYTES: Final = 65536
 """Who streams an answer waits while more than this of it is unsent."""
 
-LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
+LEVELS: Final = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
 
-_SENT_IN_A_ROW = 16
-_read_prefix = PREFIX.unpack_from
-_LATE = "the deadline has passed"
+_SENT_IN_A_ROW: Final = 16
+_read_prefix: Final[Callable[[Any, int], tuple[int, int]]] = PREFIX.unpack_from
+_LATE: Final = "the deadline has passed"
 
 
 class GrpcCall(GrpcInput):
@@ -242,7 +242,9 @@ class GrpcCall(GrpcInput):
         """Send the one message of a unary call, and OK."""
         if self.is_local_done or self.ending is not None:
             return
-        length = sum(map(len, buffers))
+        length = 0
+        for buffer in buffers:
+            length += len(buffer)
         is_bare = self._is_bare
         if length <= self._port.small_answer_bytes and (
             is_bare or (self._initial is None and self._trailing is None)

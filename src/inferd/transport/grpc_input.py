@@ -7,7 +7,7 @@ what comes beyond a few of them stays as it came; meanwhile the client's window 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from inferd.transport.http_body import is_too_slow
 from inferd.wire.coding import WINDOW_BITS, BadCoding, InflatesTooFar
@@ -29,13 +29,13 @@ from inferd.wire.h2_stream import H2Stream
 if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
 
-SMALL_BYTES = 16384
+SMALL_BYTES: Final = 16384
 """Messages up to this size are copied rather than kept and sent as views, and coded on the loop."""
 
 CUT_SHORT = "the call ended inside a message"
 
-_READ_AHEAD = 64  # messages of a stream
-_READ_BYTES = 4096
+_READ_AHEAD: Final = 64  # messages of a stream
+_READ_BYTES: Final = 4096
 
 
 class GrpcInput(H2Stream):

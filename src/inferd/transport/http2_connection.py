@@ -7,7 +7,7 @@ straight into its own memory. What one read causes is written at once, in one ca
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from inferd.transport.grpc_call import LEVELS, QUEUED_BYTES, GrpcCall, prepare
 from inferd.transport.grpc_input import SMALL_BYTES
@@ -20,24 +20,24 @@ from inferd.wire.h2_stream import H2Stream
 if TYPE_CHECKING:
     from inferd.transport.http2_server import Http2Server
 
-JOIN_BYTES = 16384
+JOIN_BYTES: Final = 16384
 """What is written together is joined up to this size."""
 
-WRITE_BUFFER_BYTES = 1 << 20
+WRITE_BUFFER_BYTES: Final = 1 << 20
 """With more than this unsent, nothing more is read or put into frames."""
 
-LINGER_S = 2.0
+LINGER_S: Final = 2.0
 """How long a client that broke a rule may go on sending before the connection is cut."""
 
-LINGER_BYTES = 1 << 20
+LINGER_BYTES: Final = 1 << 20
 """How much it may send."""
 
-PING_WITHOUT_CALLS_S = 7200.0
+PING_WITHOUT_CALLS_S: Final = 7200.0
 """Least time between a client's pings while it has no call (gRPC's keepalive, ping strikes)."""
 
-_DRAIN_PING = b"draining"
-_KEEPALIVE_PING = b"areuhere"
-_NOT_REACHED = float("inf")
+_DRAIN_PING: Final = b"draining"
+_KEEPALIVE_PING: Final = b"areuhere"
+_NOT_REACHED: Final = float("inf")
 
 
 class Http2Connection(asyncio.BufferedProtocol):

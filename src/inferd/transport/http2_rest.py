@@ -198,7 +198,10 @@ class RestExchange(H2Stream):
         if self.is_local_done:
             return
         length = sum(map(len, answer.buffers))
-        fields = [(b":status", b"%d" % answer.status), (b"content-type", answer.content_type)]
+        fields: list[Field] = [
+            (b":status", b"%d" % answer.status),
+            (b"content-type", answer.content_type),
+        ]
         if answer.rest is None:
             fields.append((b"content-length", b"%d" % length))
         for line in answer.headers.split(b"\r\n"):

@@ -339,7 +339,7 @@ def known_head(head: bytes, request: HttpRequest) -> KnownHead:
 
 
 def forwarded_of(
-    fields: Iterable[tuple[bytes, bytes]], forward: HeaderForward
+    fields: Iterable[tuple[bytes, ...]], forward: HeaderForward
 ) -> dict[str, str] | None:
     """Return what `forward` chooses among header `fields`, None for nothing."""
     return forward.chosen((text_of(name), text_of(value)) for name, value in fields) or None

@@ -12,14 +12,14 @@ there is nobody to wait for, and a callback less of the event loop.
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 from inferd.compiled import mypyc_attr
 from inferd.core.moment import Moment
 
 log = logging.getLogger("inferd.transport")
 
-TURN_COUNT = 32
+TURN_COUNT: Final = 32
 """So many connections are answered before their answers are written."""
 
 

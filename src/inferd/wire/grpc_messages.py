@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,22 +21,22 @@ from inferd.wire.h2_frames import DATA, END_HEADERS, END_STREAM, HEADERS
 from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
 
-PREFIX = struct.Struct(">BL")
+PREFIX: Final = struct.Struct(">BL")
 """Before each message: whether it is compressed, and its length (Length-Prefixed-Message)."""
 
-PREFIX_BYTES = 5
+PREFIX_BYTES: Final = 5
 
-OK = 0
-CANCELLED = 1
-DEADLINE_EXCEEDED = 4
-RESOURCE_EXHAUSTED = 8
-UNIMPLEMENTED = 12
-INTERNAL = 13
-UNAVAILABLE = 14
+OK: Final = 0
+CANCELLED: Final = 1
+DEADLINE_EXCEEDED: Final = 4
+RESOURCE_EXHAUSTED: Final = 8
+UNIMPLEMENTED: Final = 12
+INTERNAL: Final = 13
+UNAVAILABLE: Final = 14
 
-ACCEPTED_ENCODINGS = b"identity,deflate,gzip"
+ACCEPTED_ENCODINGS: Final = b"identity,deflate,gzip"
 
-_SMALL_BYTES = 65536
+_SMALL_BYTES: Final = 65536
 
 
 class GrpcFault(Exception):
@@ -50,9 +50,9 @@ class GrpcFault(Exception):
 
 # --- heads ---
 
-_MOST_DIGITS = 8  # of a timeout
-_UNIT_S = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-_OURS = frozenset(
+_MOST_DIGITS: Final = 8  # of a timeout
+_UNIT_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_OURS: Final = frozenset(
     (
         b"content-type",
         b"content-length",
@@ -324,8 +324,8 @@ def choose_encoding(accepted: frozenset[bytes]) -> bytes:
 
 # --- answers ---
 
-_BASIC = ((b":status", b"200"), (b"content-type", b"application/grpc"))
-_UNSAFE = re.compile(rb"[^ -$&-~]|^ | $")
+_BASIC: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+_UNSAFE: Final = re.compile(rb"[^ -$&-~]|^ | $")
 """What is percent-encoded (Responses, Status-Message); no field begins or ends in a space."""
 
 
@@ -352,20 +352,20 @@ def encode_status_only(status: int, message: str) -> bytes:
 
 
 def _status_fields(status: int, message: str) -> list[Field]:
-    fields = [(b"grpc-status", b"%d" % status)]
+    fields: list[Field] = [(b"grpc-status", b"%d" % status)]
     if message:
         text = message.encode(errors="replace")
         fields.append((b"grpc-message", _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text)))
     return fields
 
 
-OK_TRAILERS = encode_status(OK, "")
+OK_TRAILERS: Final = encode_status(OK, "")
 
-_HEAD_BLOCK = encode_response_head()
-_HEAD_FRAME = struct.Struct(f">5sL{len(_HEAD_BLOCK)}sLxLxL")
-_HEAD_START = bytes((0, 0, len(_HEAD_BLOCK), HEADERS, END_HEADERS))
-_TAIL_FRAME = struct.Struct(f">5sL{len(OK_TRAILERS)}s")
-_TAIL_START = bytes((0, 0, len(OK_TRAILERS), HEADERS, END_HEADERS | END_STREAM))
+_HEAD_BLOCK: Final = encode_response_head()
+_pack_head: Final = struct.Struct(f">5sL{len(_HEAD_BLOCK)}sLxLxL").pack
+_HEAD_START: Final = bytes((0, 0, len(_HEAD_BLOCK), HEADERS, END_HEADERS))
+_pack_tail: Final = struct.Struct(f">5sL{len(OK_TRAILERS)}s").pack
+_TAIL_START: Final = bytes((0, 0, len(OK_TRAILERS), HEADERS, END_HEADERS | END_STREAM))
 
 
 def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> bytes:
@@ -374,8 +374,8 @@ def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> byte
     `length` is that of the message in `buffers`; with its prefix it must fit in one frame.
     """
     frame_start = length + PREFIX_BYTES << 8 | DATA  # no flags follow, and the prefix has none
-    head = _HEAD_FRAME.pack(_HEAD_START, stream_id, _HEAD_BLOCK, frame_start, stream_id, length)
-    return b"".join((head, *buffers, _TAIL_FRAME.pack(_TAIL_START, stream_id, OK_TRAILERS)))
+    head = _pack_head(_HEAD_START, stream_id, _HEAD_BLOCK, frame_start, stream_id, length)
+    return b"".join((head, *buffers, _pack_tail(_TAIL_START, stream_id, OK_TRAILERS)))
 
 
 def encode_message(buffers: list[Any], *, is_compressed: bool = False) -> list[Any]:

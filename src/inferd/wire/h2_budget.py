@@ -1,13 +1,15 @@
 """How much useless work a peer may make (RFC 9113, section 10.5)."""
 
+from typing import Final
+
 from inferd.wire.h2_frames import ConnectionFault, ErrorCode
 
-EMPTY_FRAMES = 1000
+EMPTY_FRAMES: Final = 1000
 """Frames without use that a peer may send between two ticks, beside some for each request."""
 
-EMPTY_FRAMES_PER_STREAM = 16
+EMPTY_FRAMES_PER_STREAM: Final = 16
 
-RESETS = 500
+RESETS: Final = 500
 """Streams a peer may open and have reset between two ticks, beside one for each that may end."""
 
 

@@ -8,6 +8,7 @@ others mean.
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from inferd.wire.h2_frames import (
     ACK,
@@ -48,13 +49,13 @@ from inferd.wire.h2_receiver import CONNECTION_WINDOW, H2Receiver, check_length
 from inferd.wire.h2_request import MalformedRequest, RequestHead, check_fields
 from inferd.wire.h2_stream import STREAM_WINDOW, Buffer, H2Stream
 
-FRAME_BYTES = 1 << 20
+FRAME_BYTES: Final = 1 << 20
 """SETTINGS_MAX_FRAME_SIZE as we offer it: a large message comes in few frames."""
 
-_SMALL_INCREMENT = 1024
-_REMEMBERED_GAPS = 100
-_LAST_DATA = DATA << 8 | END_STREAM
-_UNUSUAL = END_HEADERS | PADDED | WITH_PRIORITY
+_SMALL_INCREMENT: Final = 1024
+_REMEMBERED_GAPS: Final = 100
+_LAST_DATA: Final = DATA << 8 | END_STREAM
+_UNUSUAL: Final = END_HEADERS | PADDED | WITH_PRIORITY
 """The flags of HEADERS that tell whether they are usual: a whole block and nothing else."""
 
 
@@ -149,7 +150,8 @@ class H2Connection(H2Receiver):
         if self.data_left or self._skip_left:
             at = self._go_on_with_data(data, end)
         while at + HEADER_BYTES <= end:
-            high, low, kind, flags, stream_id = header = read_header(data, at)
+            header = read_header(data, at)
+            high, low, kind, flags, stream_id = header
             length = high << 8 | low
             start = at + HEADER_BYTES
             at = stop = start + length
@@ -258,11 +260,10 @@ class H2Connection(H2Receiver):
             return
         if stream_id != self._next_stream_id and not self.is_going_away:
             self._gaps.append((self.last_stream_id, stream_id))
-        self._request(stream_id, block, flags)
+        self._request(stream_id, self._blocks.head(block), flags)
 
-    def _request(self, stream_id: int, block: bytes, flags: int) -> None:
+    def _request(self, stream_id: int, head: RequestHead | MalformedRequest, flags: int) -> None:
         """Open a stream (section 5.1.1)."""
-        head = self._blocks.head(block)
         if self.is_going_away:
             return  # section 6.8: what we said we would not answer is ignored
         self.last_stream_id = stream_id
@@ -286,14 +287,16 @@ class H2Connection(H2Receiver):
     ) -> int:
         """Open a stream in order; return where the next frame begins, data[at] or the one behind.
 
-        Nearly all small requests have a known head, and one frame of DATA that ends them and has
-        come with it: these are taken together.
+        Nearly all small requests have one frame of DATA that ends them and has come with the head:
+        these are taken together.
         """
-        head = self._blocks.known.get(block)
+        head: RequestHead | MalformedRequest | None = self._blocks.known.get(block)
+        if head is None:
+            head = self._blocks.head(block)
         start = at + HEADER_BYTES
-        if head is not None and flags == END_HEADERS and start <= len(data):
+        if flags == END_HEADERS and start <= len(data) and not isinstance(head, MalformedRequest):
             high, low, kind, same_id = read_kind(data, at)
-            size: int = high << 8 | low
+            size = high << 8 | low
             window = self._receive_window - size
             if (
                 kind == _LAST_DATA
@@ -314,7 +317,7 @@ class H2Connection(H2Receiver):
                 stream.is_remote_done = True
                 stream.on_data(data, start, start + size, ends=True)
                 return start + size
-        self._request(stream_id, block, flags)
+        self._request(stream_id, head, flags)
         return at
 
     def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:

@@ -2,47 +2,53 @@
 
 import enum
 import struct
+from collections.abc import Callable
+from typing import Any, Final
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client sends first (RFC 9113, section 3.4)."""
 
-FRAME_HEADER = struct.Struct(">HBBBL")
+FRAME_HEADER: Final = struct.Struct(">HBBBL")
 """Length (its high 16 and low 8 bits), type, flags, stream; the stream's top bit is reserved."""
 
-read_header = FRAME_HEADER.unpack_from
+Header = tuple[int, int, int, int, int]
 
-read_kind = struct.Struct(">HBHL").unpack_from
+read_header: Final[Callable[[Any, int], Header]] = FRAME_HEADER.unpack_from
+
+read_kind: Final[Callable[[Any, int], tuple[int, int, int, int]]] = struct.Struct(
+    ">HBHL"
+).unpack_from
 """As `read_header`, type and flags in one number."""
 
-HEADER_BYTES = 9
+HEADER_BYTES: Final = 9
 
 # Frame types, RFC 9113, section 6. Plain integers: they are compared for each frame.
-DATA = 0
-HEADERS = 1
-PRIORITY = 2
-RST_STREAM = 3
-SETTINGS = 4
-PUSH_PROMISE = 5
-PING = 6
-GOAWAY = 7
-WINDOW_UPDATE = 8
-CONTINUATION = 9
+DATA: Final = 0
+HEADERS: Final = 1
+PRIORITY: Final = 2
+RST_STREAM: Final = 3
+SETTINGS: Final = 4
+PUSH_PROMISE: Final = 5
+PING: Final = 6
+GOAWAY: Final = 7
+WINDOW_UPDATE: Final = 8
+CONTINUATION: Final = 9
 
 # Flags.
-ACK = 0x1
-END_STREAM = 0x1
-END_HEADERS = 0x4
-PADDED = 0x8
-WITH_PRIORITY = 0x20
+ACK: Final = 0x1
+END_STREAM: Final = 0x1
+END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+WITH_PRIORITY: Final = 0x20
 
-MAX_WINDOW = 2**31 - 1
-DEFAULT_WINDOW = 65535
-DEFAULT_FRAME_BYTES = 16384
-CONTROL_FRAME_BYTES = 16384  # no frame but DATA may be larger: it is kept until it is whole
-MAX_FRAME_BYTES = 2**24 - 1
-STREAM_MASK = 2**31 - 1
+MAX_WINDOW: Final = 2147483647
+DEFAULT_WINDOW: Final = 65535
+DEFAULT_FRAME_BYTES: Final = 16384
+CONTROL_FRAME_BYTES: Final = 16384  # no frame but DATA may be larger: it is kept until it is whole
+MAX_FRAME_BYTES: Final = 16777215
+STREAM_MASK: Final = 0x7FFFFFFF
 
-_SETTING = struct.Struct(">HL")
+_SETTING: Final = struct.Struct(">HL")
 
 
 class Setting(enum.IntEnum):

@@ -1,19 +1,16 @@
 """Header blocks of one connection: put together, decoded, and remembered while they repeat."""
 
+from typing import Final
+
 from inferd.wire.h2_frames import CONTROL_FRAME_BYTES, ConnectionFault, ErrorCode
 from inferd.wire.h2_hpack import Field, HeaderDecoder
-from inferd.wire.h2_request import (
-    MalformedRequest,
-    RequestHead,
-    decode_request_head,
-    renew_request_head,
-)
+from inferd.wire.h2_request import BaseHead, MalformedRequest, RequestHead, decode_request_head
 
-_REMEMBERED_BYTES = 32768  # of heads, as SETTINGS_MAX_HEADER_LIST_SIZE counts
-_LARGEST_REMEMBERED = 4096
-_REMEMBERED_BASES = 4
-_DECODED_LISTS = 8  # times the limit: so much is decoded, to refuse the one stream alone
-_UNDECODED_BLOCKS = 4  # times the limit
+_REMEMBERED_BYTES: Final = 32768  # of heads, as SETTINGS_MAX_HEADER_LIST_SIZE counts
+_LARGEST_REMEMBERED: Final = 4096
+_REMEMBERED_BASES: Final = 4
+_DECODED_LISTS: Final = 8  # times the limit: so much is decoded, to refuse the one stream alone
+_UNDECODED_BLOCKS: Final = 4  # times the limit
 
 
 class HeaderBlocks:
@@ -30,7 +27,7 @@ class HeaderBlocks:
         self._decoder = HeaderDecoder(_DECODED_LISTS * max_bytes)
         self.known: dict[bytes, RequestHead] = {}
         self._heads_bytes = 0
-        self._bases: dict[tuple[object, ...], tuple[list[Field], RequestHead]] = {}
+        self._bases: list[BaseHead] = []
         self._block = bytearray()
         self._frame_count = 0
 
@@ -80,17 +77,15 @@ class HeaderBlocks:
         self.known[block] = head
 
     def _head(self, fields: list[Field], size: int) -> RequestHead:
-        key = (len(fields), *fields[:4])  # as many, and the same pseudo-header fields: worth a try
-        known = self._bases.get(key)
-        if known is not None:
-            head = renew_request_head(fields, size, *known)
-            if head is not None:
-                return head
+        for base in self._bases:
+            renewed = base.renewed(fields, size)
+            if renewed is not None:
+                return renewed
         head = decode_request_head(fields, size)
-        if size <= _LARGEST_REMEMBERED and len({name for name, _ in fields}) == len(fields):
+        if size <= _LARGEST_REMEMBERED and len({field[0] for field in fields}) == len(fields):
             if len(self._bases) >= _REMEMBERED_BASES:
                 self._bases.clear()
-            self._bases[key] = fields, head
+            self._bases.append(BaseHead(fields, head))
         return head
 
     def trailers(self, block: bytes) -> list[Field]:

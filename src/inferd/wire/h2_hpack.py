@@ -1,6 +1,6 @@
 """HPACK: header blocks to fields and back (RFC 7541).
 
-The static table and long integers are the hpack library's. The walk over a block and the dynamic
+The static table and the Huffman codes are the hpack library's. The walk over a block and the dynamic
 table are ours: we must know whether a block touched the table, and a client that sends other
 metadata with each call touches it each time. Tests hold every step against the library.
 
@@ -8,18 +8,19 @@ The encoder never touches the peer's dynamic table, so a block it makes means th
 connection and can be made once.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
 from hpack.exceptions import HPACKError
-from hpack.hpack import decode_integer, encode_integer
+from hpack.hpack import encode_integer
 from hpack.table import HeaderTable
 
 from inferd.wire.h2_frames import ConnectionFault, ErrorCode
 from inferd.wire.h2_huffman import decode_huffman
 
-Field = tuple[bytes, bytes]
+Field = tuple[bytes, ...]
+"""A name and a value. Compiled, a pair by its type would be taken apart and made anew each time."""
 
 TABLE_BYTES = 4096
 """The dynamic table's size: SETTINGS_HEADER_TABLE_SIZE as it is when nobody sets it."""
@@ -30,9 +31,10 @@ NO_TABLE = b"\x20"
 It stands before our first block on a connection whose peer wants a smaller table than usual.
 """
 
-_FIELD_OVERHEAD = 32  # RFC 7541, section 4.1
-_STATIC = HeaderTable.STATIC_TABLE
-_STATIC_COUNT = HeaderTable.STATIC_TABLE_LENGTH
+_FIELD_OVERHEAD: Final = 32  # RFC 7541, section 4.1
+_MORE_BYTES: Final = 7  # of an integer, behind its prefix
+_STATIC: Final[list[Field]] = list(HeaderTable.STATIC_TABLE)
+_STATIC_COUNT: Final = 61  # RFC 7541, appendix A
 
 
 class HeaderDecoder:
@@ -40,7 +42,7 @@ class HeaderDecoder:
 
     def __init__(self, max_list_bytes: int) -> None:
         self._max_list_bytes = max_list_bytes
-        self._table: deque[Field] = deque()  # the newest first
+        self._table: list[Field] = []  # the newest last: index 62 is table[-1]
         self._table_bytes = 0
         self._max_table_bytes = TABLE_BYTES
         self.is_table_changed = False
@@ -60,7 +62,6 @@ class HeaderDecoder:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, msg) from error
 
     def _decode(self, block: bytes) -> tuple[list[Field], int]:
-        table = self._table
         fields: list[Field] = []
         at, size, end = 0, 0, len(block)
         while at < end:
@@ -70,10 +71,7 @@ class HeaderDecoder:
                     index, at = _integer(block, at, 7)
                 else:
                     index, at = first & 0x7F, at + 1
-                if 0 < index <= _STATIC_COUNT:
-                    field = _STATIC[index - 1]
-                else:
-                    field = table[index - _STATIC_COUNT - 1] if index else _no_field()
+                field = self._field(index)
             elif first & 0x60 == 0x20:  # dynamic table size update, section 6.3
                 at = self._resize(block, at, is_first=not fields)
                 continue
@@ -88,6 +86,15 @@ class HeaderDecoder:
             fields.append(field)
         return fields, size
 
+    def _field(self, index: int) -> Field:
+        """Return what an index means (section 2.3.3). Raises IndexError beyond the table."""
+        if index > _STATIC_COUNT:
+            return self._table[_STATIC_COUNT - index]
+        if not index:
+            msg = "there is no field 0"
+            raise HPACKError(msg)
+        return _STATIC[index - 1]
+
     def _literal(self, block: bytes, at: int, end: int) -> tuple[Field, int]:
         """Read a literal.
 
@@ -99,12 +106,10 @@ class HeaderDecoder:
             index, at = _integer(block, at, bits)
         else:
             at += 1
-        if not index:
-            name, at = _text(block, at)
-        elif index <= _STATIC_COUNT:
-            name = _STATIC[index - 1][0]
+        if index:
+            name = self._field(index)[0]
         else:
-            name = self._table[index - _STATIC_COUNT - 1][0]
+            name, at = _text(block, at)
         length = block[at]
         stop = at + 1 + length
         if length < 0x7F and stop <= end:  # short, and without Huffman codes
@@ -114,7 +119,7 @@ class HeaderDecoder:
 
     def _insert(self, field: Field) -> None:
         self.is_table_changed = True
-        self._table.appendleft(field)
+        self._table.append(field)
         self._table_bytes += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD
         if self._table_bytes > self._max_table_bytes:
             self._evict()
@@ -134,23 +139,26 @@ class HeaderDecoder:
         table, room = self._table, self._max_table_bytes
         used = self._table_bytes
         while used > room:
-            name, value = table.pop()
+            name, value = table.pop(0)
             used -= len(name) + len(value) + _FIELD_OVERHEAD
         self._table_bytes = used
 
 
-def _no_field() -> Field:
-    msg = "there is no field 0"
-    raise HPACKError(msg)
-
-
 def _integer(block: bytes, at: int, prefix_bits: int) -> tuple[int, int]:
+    """Read an integer (section 5.1): one that is longer than any that means something is refused."""
     mask = (1 << prefix_bits) - 1
     value = block[at] & mask
-    if value != mask:
-        return value, at + 1
-    value, used = decode_integer(block[at : at + 8], prefix_bits)
-    return value, at + used
+    at += 1
+    if value == mask:
+        for shift in range(0, 7 * _MORE_BYTES, 7):
+            byte = block[at]
+            at += 1
+            value += (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, at
+        msg = "an integer is too long"
+        raise HPACKError(msg)
+    return value, at
 
 
 def _text(block: bytes, at: int) -> tuple[bytes, int]:

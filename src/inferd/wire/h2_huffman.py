@@ -5,7 +5,7 @@ one of ours, put down when a byte first comes in a state: several times as fast 
 long texts of a client would otherwise hold up all others.
 """
 
-from functools import cache
+from typing import Final
 
 from hpack.exceptions import HPACKError
 from hpack.huffman_table import (
@@ -22,12 +22,17 @@ _Step = tuple[int, bytes, bool]
 """The state after a byte, what the byte brought to an end, and whether the text may end here."""
 
 
+_ROWS: Final[list[list[_Step]]] = [[] for _ in range(_FAILED + 1)]
+"""The steps from each state that was ever met, one for each byte."""
+
+
 def decode_huffman(text: bytes) -> bytes:
     """Return what `text` means. Raises HPACKError."""
     out: list[bytes] = []
     state, is_whole = 0, True
     for byte in text:
-        state, symbols, is_whole = _row(state)[byte]
+        row = _ROWS[state] or _add_row(state)
+        state, symbols, is_whole = row[byte]
         out.append(symbols)
     if not is_whole:
         msg = "a text is no Huffman code, or ends inside one"
@@ -35,12 +40,13 @@ def decode_huffman(text: bytes) -> bytes:
     return b"".join(out)
 
 
-@cache
-def _row(state: int) -> list[_Step]:
-    """Return the steps from `state`, one for each byte."""
+def _add_row(state: int) -> list[_Step]:
     if state == _FAILED:
-        return [(_FAILED, b"", False)] * 256
-    return [_step(state, byte) for byte in range(256)]
+        row = [(_FAILED, b"", False)] * 256
+    else:
+        row = [_step(state, byte) for byte in range(256)]
+    _ROWS[state] = row
+    return row
 
 
 def _step(state: int, byte: int) -> _Step:

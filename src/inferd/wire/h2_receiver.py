@@ -5,6 +5,8 @@ connection's window is opened again as soon as DATA has come; a stream's only wh
 has taken it, so a reader that is slow holds up its own stream and nothing else.
 """
 
+from typing import Final
+
 from inferd.wire.h2_budget import FloodBudget
 from inferd.wire.h2_frames import (
     DEFAULT_FRAME_BYTES,
@@ -14,6 +16,7 @@ from inferd.wire.h2_frames import (
     STREAM_MASK,
     ConnectionFault,
     ErrorCode,
+    Header,
     StreamFault,
     encode_window_update,
     read_header,
@@ -21,7 +24,7 @@ from inferd.wire.h2_frames import (
 from inferd.wire.h2_sender import H2Sender
 from inferd.wire.h2_stream import Buffer, H2Stream
 
-CONNECTION_WINDOW = 1 << 30
+CONNECTION_WINDOW: Final = 1 << 30
 
 
 class H2Receiver(H2Sender):
@@ -60,13 +63,13 @@ class H2Receiver(H2Sender):
         if is_last:
             self._data_stream = None
 
-    def _data(self, header: tuple[int, ...], data: Buffer, start: int, stop: int) -> int:
+    def _data(self, header: Header, data: Buffer, start: int, stop: int) -> int:
         """Take a whole DATA frame, its payload data[start:stop]; return where the next one begins.
 
         A large message comes in many frames of the largest size its sender uses. Those right
         behind each other are taken together.
         """
-        flags, stream_id = header[-2], header[-1] & STREAM_MASK
+        flags, stream_id = header[3], header[4] & STREAM_MASK
         if not flags and stop > start:
             starts = self._run(stream_id, header, data, start, stop)
             if starts is not None:
@@ -98,7 +101,7 @@ class H2Receiver(H2Sender):
         return end
 
     def _run(
-        self, stream_id: int, header: tuple[int, ...], data: Buffer, start: int, stop: int
+        self, stream_id: int, header: Header, data: Buffer, start: int, stop: int
     ) -> range | None:
         """Take the frame data[start:stop], and those behind it that have the same header.
 

@@ -2,7 +2,7 @@
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from inferd.record import Record
 from inferd.wire.h2_hpack import Field
@@ -58,16 +58,15 @@ class RequestHead(Record):
         self.changed = [] if changed is None else changed
 
 
-_PSEUDO = frozenset((b":method", b":path", b":scheme", b":authority"))
-_HOP_BY_HOP = frozenset(
+_PSEUDO: Final = frozenset((b":method", b":path", b":scheme", b":authority"))
+_HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-_SPACE = b" \t"  # no value begins or ends in it
-_FORBIDDEN = re.compile(rb"[\0\r\n]")
+_SPACE: Final = b" \t"  # no value begins or ends in it
 _LENGTH = re.compile(rb"[0-9]+")
-_MOST_REMEMBERED = 64  # bytes of a name
-_MOST_DIGITS = 18  # more are no length anybody has: as good as the largest of these
+_MOST_REMEMBERED: Final = 64  # bytes of a name
+_MOST_DIGITS: Final = 18  # more are no length anybody has: as good as the largest of these
 
 
 def decode_request_head(fields: list[Field], size: int) -> RequestHead:
@@ -97,39 +96,53 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
     return RequestHead(method, path, pseudo.get(b":authority", b""), ordinary, size, length)
 
 
-def renew_request_head(
-    fields: list[Field], size: int, base_fields: list[Field], base: RequestHead
-) -> RequestHead | None:
-    """Return the head of `fields`, if it says the same as `base` but for values that stand alone.
+class BaseHead:
+    """A head that others are like, but for values: its fields as they came, and what they make.
 
-    `base_fields` are those `base` was decoded from. A client that sends deadlines, ids and traces
-    changes nothing else. None for any other list, malformed ones among them: it is to be decoded.
+    A client that sends deadlines, ids and traces changes nothing else.
     """
-    changed: list[Field] = []
-    for field, known in zip(fields, base_fields, strict=True):
-        if field is known or field == known:
-            continue
-        name, value = field
-        if (
-            name != known[0]
-            or len(name) > _MOST_REMEMBERED
-            or not _is_plain(name)
-            or not (value.isalnum() or _is_clean(value))
-        ):
+
+    __slots__ = ("_are_plain", "fields", "head")
+
+    def __init__(self, fields: list[Field], head: RequestHead) -> None:
+        self.fields = fields
+        self.head = head
+        self._are_plain = [len(name) <= _MOST_REMEMBERED and _is_plain(name) for name, _ in fields]
+
+    def renewed(self, fields: list[Field], size: int) -> RequestHead | None:
+        """Return the head of `fields`, if it says the same but for values that stand alone.
+
+        None for any other list, malformed ones among them: it is to be decoded.
+        """
+        ours, base = self.fields, self.head
+        count = len(fields)
+        if count != len(ours):
             return None
-        changed.append(field)
-    ordinary = fields[len(fields) - len(base.fields) :]
-    return RequestHead(
-        base.method,
-        base.path,
-        base.authority,
-        ordinary,
-        size,
-        base.content_length,
-        None,
-        base,
-        changed,
-    )
+        changed: list[Field] = []
+        for at in range(count):
+            field, known = fields[at], ours[at]
+            if field is known:
+                continue
+            name, value = field[0], field[1]
+            if name is not known[0] and name != known[0]:
+                return None
+            if value == known[1]:
+                continue
+            if not (self._are_plain[at] and (value.isalnum() or _is_clean(value))):
+                return None
+            changed.append(field)
+        ordinary = fields[count - len(base.fields) :]
+        return RequestHead(
+            base.method,
+            base.path,
+            base.authority,
+            ordinary,
+            size,
+            base.content_length,
+            None,
+            base,
+            changed,
+        )
 
 
 def check_fields(fields: list[Field]) -> int:
@@ -157,7 +170,9 @@ def check_fields(fields: list[Field]) -> int:
 
 
 def _is_clean(value: bytes) -> bool:
-    return value.strip(_SPACE) == value and not _FORBIDDEN.search(value)
+    if 0 in value or 13 in value or 10 in value:  # NUL, CR, LF
+        return False
+    return value.strip(_SPACE) == value
 
 
 @lru_cache(maxsize=1024)

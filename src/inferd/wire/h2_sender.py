@@ -6,6 +6,7 @@ the peer's windows and our own output limit allow, the streams by turns.
 """
 
 from collections import deque
+from typing import Final
 
 from inferd.wire.h2_frames import (
     DATA,
@@ -26,10 +27,10 @@ from inferd.wire.h2_frames import (
 )
 from inferd.wire.h2_stream import STREAM_WINDOW, Buffer, H2Stream
 
-OUTPUT_BYTES = 1 << 20
+OUTPUT_BYTES: Final = 1 << 20
 """About how much is put into `out` before the socket takes it."""
 
-_REMEMBERED_RESETS = 2000
+_REMEMBERED_RESETS: Final = 2000
 
 
 class H2Sender:
@@ -199,7 +200,8 @@ class H2Sender:
         """Take note that our side of the stream has ended."""
         stream.is_local_done = True
         if stream.is_remote_done:
-            self.streams.pop(stream.id, None)
+            if stream.id in self.streams:
+                del self.streams[stream.id]
         elif stream.drop_bytes <= 0:
             # Section 8.1: the answer is complete, the rest of the request is not needed.
             self.reset(stream.id, ErrorCode.NO_ERROR)

@@ -1,7 +1,7 @@
 """One HTTP/2 stream, where the connection and the application meet."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from inferd.compiled import mypyc_attr
 from inferd.wire.h2_request import RequestHead
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Buffer = Any
 """bytes, or a memoryview of bytes."""
 
-STREAM_WINDOW = 1 << 22
+STREAM_WINDOW: Final = 1 << 22
 """SETTINGS_INITIAL_WINDOW_SIZE as we offer it."""
 
 
