@@ -41,7 +41,7 @@ TO_THE_ENGINE_AND_BACK = [
     "engine.Engine.infer",
     "engine.Engine._find",
     "served.Served.check_request",
-    "dynamic.DynamicScheduler.run",  # or DirectScheduler.run, in a model that does not batch
+    "dynamic.DynamicScheduler.run_now",  # or DirectScheduler.run_now, without batching
     "execution.Execution.run_inline",
     "execution._size_class",
     "instance.OnnxInstance.execute",

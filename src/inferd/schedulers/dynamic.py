@@ -60,6 +60,7 @@ class DynamicScheduler(QueueingScheduler):
         self._gathers = False  # a batch waits for more
         self._handed: list[Sequence[Waiting]] = []  # batches whose instance may wait for its turn
         self._runs_at_once = False  # a request that comes now waits for nobody
+        self.may_be_prompt = execution.may_run_inline
         self._settle()
 
     @property
@@ -67,20 +68,29 @@ class DynamicScheduler(QueueingScheduler):
         """See Scheduler.pending_count."""
         return self._queue.count
 
+    def run_now(self, request: InferRequest) -> InferResponse | None:
+        """See PromptScheduler.run_now."""
+        if not self._runs_at_once:
+            return None
+        answers = self._execution.run_inline((request,))
+        if answers is None:
+            return None
+        [answer] = answers
+        if isinstance(answer, InferdError):
+            try:
+                raise answer
+            finally:
+                del answer, answers  # its traceback holds this frame, and that the request
+        self._until_look -= 1
+        if not self._until_look:
+            self._look(request)
+        return answer
+
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run. Raises Unavailable, Overloaded when the queue is full."""
         if self._runs_at_once:
-            answers = self._execution.run_inline((request,))
-            if answers is not None:
-                [answer] = answers
-                if isinstance(answer, InferdError):
-                    try:
-                        raise answer
-                    finally:
-                        del answer, answers  # its traceback holds this frame, and that the request
-                self._until_look -= 1
-                if not self._until_look:
-                    self._look(request)
+            answer = self.run_now(request)
+            if answer is not None:
                 return answer
         # As in QueueingScheduler.run, but for a coroutine on top of another.
         done: Done = Later(loop=self._loop or self._own_loop())
