@@ -1,6 +1,6 @@
 """Runs the tests of other projects' clients, each in an environment of its own.
 
-    python clients/run.py [NAME...]
+    python clients/run.py [--install] [NAME...]
 
 A folder with requirements.txt is tested by pytest in a virtual environment, one with package.json
 by Node's own test runner. All environments stay in .venv-clients/ and are made anew when what they
@@ -180,16 +180,20 @@ def make_node(name: str) -> list[str]:
     return ["node", "--test", "--test-reporter=spec"]
 
 
+def command_for(name: str) -> list[str]:
+    """Make the environment of a client; return the command that tests it."""
+    folder = HERE / name
+    if (folder / "package.json").exists():
+        return [*make_node(name), *sorted(map(str, folder.glob("*.test.js")))]
+    return [*make_python(name), str(folder)]
+
+
 def run_tests(name: str, servers: dict[str, dict[str, str]]) -> bool:
     """Run the tests of one client; tell whether all is well."""
-    folder = HERE / name
     environ = {**os.environ, "SERVERS": json.dumps(servers)}
-    if (folder / "package.json").exists():
-        command = [*make_node(name), *sorted(map(str, folder.glob("*.test.js")))]
-        environ["NODE_PATH"] = str(ENVIRONMENTS / name / "node_modules")
-        environ["PROTOS"] = os.pathsep.join(map(str, PROTOS))
-    else:
-        command = [*make_python(name), str(folder)]
+    environ["NODE_PATH"] = str(ENVIRONMENTS / name / "node_modules")  # these two are for Node
+    environ["PROTOS"] = os.pathsep.join(map(str, PROTOS))
+    command = command_for(name)
     print(f"--- {name}", flush=True)
     return not subprocess.run(command, env=environ, timeout=TESTS_WITHIN_S, check=False).returncode
 
@@ -208,14 +212,19 @@ def missing(name: str) -> str | None:
 
 
 def main() -> int:
-    """Test the clients named, or all; return 1 when one of them fails."""
+    """Test the clients named, or all, or only install them; return 1 when one of them fails."""
     known = sorted(file.parent.name for file in HERE.glob("*/requirements.txt"))
     known += sorted(file.parent.name for file in HERE.glob("*/package.json"))
-    names = sys.argv[1:] or known
+    words = sys.argv[1:]
+    names = [word for word in words if word != "--install"] or known
     if unknown := set(names) - set(known):
         sys.exit(f"there is no client {', '.join(unknown)}, expected of {', '.join(known)}")
     skipped = {name: reason for name in names if (reason := missing(name))}
     names = [name for name in names if name not in skipped]
+    if "--install" in words:
+        for name in names:
+            command_for(name)
+        return 0
     with tempfile.TemporaryDirectory() as folder, all_servers(Path(folder)) as servers:
         failed = [name for name in names if not run_tests(name, servers)]
     for name, reason in skipped.items():

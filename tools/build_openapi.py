@@ -126,7 +126,13 @@ def answer(operation: Operation) -> dict[str, Any]:
     if not operation.gives:
         return {"description": "Done."}
     events = {"description": "The data of each event is a GenerateResponse, or an Error."}
-    plain = {"Anything": {"type": "object"}, "Text": _TEXT, "Events": events}
+    infers = {"description": "The data of each event is an InferResponse, or an Error."}
+    plain = {
+        "Anything": {"type": "object"},
+        "Text": _TEXT,
+        "Events": events,
+        "InferEvents": infers,
+    }
     schema = plain.get(operation.gives) or ref(operation.gives)
     if operation.gives == "InferResponse":
         content = {JSON: {"schema": schema}, OCTETS: {"schema": {}}}

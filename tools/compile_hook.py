@@ -56,7 +56,7 @@ def compile_into(folder: Path, root: Path) -> None:
     with contextlib.chdir(root / "src"):
         extensions = mypycify(
             [f"--config-file={root / 'tools' / 'compile.ini'}", *modules],
-            opt_level="3",
+            opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"),  # mypyc's own name for it
             debug_level="0",
             target_dir=str(folder / "c"),
         )

@@ -71,6 +71,15 @@ _SHORT = {
         may_be_empty=False,
         type=EVENTS,
     ),
+    ("POST", f"{_MODEL}/infer_stream"): Operation(
+        "inferStream",
+        "Run a model that answers any number of times: an event for each answer.",
+        "InferEvents",
+        "InferRequest",
+        (400, 404, 500, 501, 503),
+        may_be_empty=False,
+        type=EVENTS,
+    ),
     ("GET", f"{_MODEL}/config"): Operation(
         "modelConfig", "The configuration in force.", "ModelConfig", errors=(404, 503)
     ),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 
 class Record:
-    """Fields that compare and show themselves; `_fields` names them."""
+    """Fields that compare and show themselves; `_fields` names them, in the order of `__init__`."""
 
     __slots__ = ()
 
@@ -23,6 +23,10 @@ class Record:
         return type(self) is type(other) and self.asdict() == other.asdict()
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type["Record"], tuple[Any, ...]]:
+        """Return what makes a copy: compiled objects cannot be filled from outside."""
+        return type(self), tuple(getattr(self, name) for name in self._fields)
 
     def __repr__(self) -> str:
         """Show the fields as arguments."""

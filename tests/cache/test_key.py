@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inferd.cache.key import key_of, private
-from inferd.core.request import InferRequest, WantedOutput
+from inferd.core.request import InferRequest, Sequence, WantedOutput
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -53,6 +53,7 @@ def test_a_buffer_of_another_kind_is_the_same_data(ask):
         lambda request: setattr(request, "parameters", {"a": "1"}),
         lambda request: setattr(request, "parameters", {"a": 1.0}),
         lambda request: setattr(request, "outputs", [WantedOutput("Y")]),
+        lambda request: setattr(request, "sequence", Sequence(0, start=True)),
     ],
 )
 def test_all_that_a_model_can_see_matters(ask, change):
@@ -60,6 +61,12 @@ def test_all_that_a_model_can_see_matters(ask, change):
     changed = ask(parameters={})
     change(changed)
     assert key_of(changed, ME) not in keys
+
+
+def test_each_flag_of_a_request_without_a_sequence_matters(ask):
+    flags = [(False, True), (True, False), (True, True)]
+    keys = {key_of(ask(sequence=Sequence(0, *one)), ME) for one in flags}
+    assert len(keys | {key_of(ask(), ME)}) == 4
 
 
 def test_values_of_parameters_are_told_apart_by_type(ask):

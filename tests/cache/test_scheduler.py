@@ -189,6 +189,15 @@ async def test_the_same_request_may_run_twice_at_once(model, ask):
 
 
 @run
+async def test_flags_without_a_sequence_are_a_part_of_the_question(model, ask):
+    it = model()
+    for start in (True, True, False):
+        await it.ask(ask(sequence=Sequence(0, start, end=True)))
+    assert len(it.inner.seen) == 2
+    assert it.store.entry_count == 2
+
+
+@run
 async def test_requests_of_a_sequence_go_past_the_cache(model, ask):
     it = model()
     for _ in range(2):

@@ -54,8 +54,8 @@ def run(test):
 
 
 @contextlib.asynccontextmanager
-async def engine_on(root, cache=CACHE, mode="explicit", models=("*",)):
-    options = LoadOptions(model_control_mode=mode, load_model=models, cache=cache)
+async def engine_on(root, cache=CACHE, mode="explicit", models=("*",), **more):
+    options = LoadOptions(model_control_mode=mode, load_model=models, cache=cache, **more)
     engine = Engine(load_options=options)
     try:
         await engine.load_all([root])
@@ -306,6 +306,37 @@ async def test_a_changed_model_finds_nothing_that_was_kept(repository, ask, shar
         await engine.load(LoadRequest("m"))
         await engine.infer(ask("m", X=ROWS))
         assert Numbers(engine).hits == 0
+
+
+TIMES = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        rows = [pb_utils.get_input_tensor_by_name(one, "X").as_numpy() for one in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", one * FACTOR)]) for one in rows]
+"""
+
+
+@pytest.mark.slow
+@run
+async def test_a_model_of_another_python_based_backend_finds_nothing_that_was_kept(
+    repository, ask, shared_cache, tmp_path
+):
+    root = repository(m=identity(KEPT, backend="times"))
+    for folder, factor in (("two", 2), ("three", 3)):
+        (tmp_path / folder / "times").mkdir(parents=True)
+        text = TIMES.replace("FACTOR", str(factor))
+        (tmp_path / folder / "times" / "model.py").write_text(text)
+    places = [str(tmp_path / folder) for folder in ("two", "three", "two")]
+    answers, hits = [], []
+    for place in places:
+        async with engine_on(root, shared_cache, backend_directory=place) as engine:
+            answer = await stored(engine, ask("m", X=ROWS))
+            answers.append(answer.outputs[0].numpy().tolist()[0])
+            hits.append(Numbers(engine).hits)
+    assert answers == [[2, 4], [3, 6], [2, 4]]
+    assert hits == [0, 0, 1]
 
 
 @run

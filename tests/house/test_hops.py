@@ -63,8 +63,10 @@ KNOWN_REQUEST = [  # says the same as one before but for its id and values
 JSON_HOPS = [
     "http_routes.HttpRoutes.answer",
     "http_routes.HttpRoutes.infer",
+    "http_routes.HttpRoutes._decode_now",  # where an error is handled, and nothing waited for
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
+    "http_routes.HttpRoutes._encode_now",
     "v2_rest.V2Rest.encode_infer_response",
     "v2_rest._same_choice",
     "json_data.encode_data",  # once for each output
@@ -77,8 +79,10 @@ BINARY_HOPS = [
     "http_routes.HttpRoutes.answer",
     "http_routes.HttpRoutes.infer",
     "v2_binary.json_length",
+    "http_routes.HttpRoutes._decode_now",
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
+    "http_routes.HttpRoutes._encode_now",
     "v2_rest.V2Rest.encode_infer_response",
     "v2_rest._same_choice",
     *BINARY_OUTPUT,

@@ -32,6 +32,12 @@ from raw_http2 import (
 
 pytestmark = pytest.mark.slow
 
+QUICK_PINGS = [
+    "--grpc-keepalive-time=200",
+    "--grpc-keepalive-permit-without-calls=true",
+    "--grpc-http2-max-pings-without-data=0",
+]
+
 
 def is_refused(port):
     """Whether a new connection is not taken, or closed without a word."""
@@ -97,18 +103,22 @@ def test_a_stopping_server_takes_no_new_connections(connect, start):
 
 @point("gRPC keepalive", "MUST", "a quiet client is pinged; one that does not answer is dropped")
 def test_a_client_that_does_not_answer_pings_is_dropped(connect, start):
-    flags = ["--grpc-keepalive-time=200", "--grpc-keepalive-timeout=300"]
-    flags += ["--grpc-keepalive-permit-without-calls=true", "--grpc-http2-max-pings-without-data=0"]
-    with start(*flags) as server:
-        awake, gone = connect(port=server.port), connect(port=server.port, polite=False)
-        awake.send(call(1, WATCH))
+    with start(*QUICK_PINGS, "--grpc-keepalive-timeout=300") as server:
+        gone = connect(port=server.port, polite=False)
         gone.send(call(1, WATCH))
-        for turn in range(1, 4):
+        gone.wait_end()
+        assert [f for f in gone.find(Type.PING) if not f.flags & ACK]
+
+
+@point("gRPC keepalive", "MUST", "a quiet client that answers its pings stays, and is pinged again")
+def test_a_client_that_answers_pings_stays(connect, start):
+    with start(*QUICK_PINGS, "--grpc-keepalive-timeout=20000") as server:
+        awake = connect(port=server.port)
+        awake.send(call(1, WATCH))
+        for turn in range(1, 4):  # there is no second ping before the first was answered
             awake.wait_for(
                 lambda f, n=turn: len([p for p in awake.find(Type.PING) if not p.flags & ACK]) >= n
             )
-        gone.wait_end()
-        assert [f for f in gone.find(Type.PING) if not f.flags & ACK]
         awake.send(call(3))
         awake.expect_ok(3)
 

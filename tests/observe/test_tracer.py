@@ -223,14 +223,21 @@ def test_without_an_allowed_folder_the_file_stays_where_it_is():
         tracer.change(TraceChange(file="x"))
 
 
-def test_a_level_needs_a_file_unless_spans_are_sent():
-    tracer = tracer_of(levels=(), file=None)
-    with pytest.raises(InvalidRequest, match="trace_level TIMESTAMPS needs a trace file"):
-        tracer.change(TraceChange(levels=ON))
-    tracer.change(TraceChange(levels=ON, file="x"), "m")
-    with pytest.raises(InvalidRequest, match="needs a trace file"):
-        tracer.change(TraceChange(cleared=frozenset({"file"})), "m")
-    assert tracer.settings("m").file == FOLDER / "x"
+def test_without_a_file_nothing_is_traced_and_nothing_counted(caplog):
+    tracer = tracer_of(levels=(), file=None, rate=1, count=2)
+    tracer.change(TraceChange(levels=ON))
+    assert "no trace file: nothing is traced" in caplog.text
+    assert (tracer.is_on, tracer.settings().levels) == (False, ON)
+    assert tracer.begin("m") is None
+    tracer.change(TraceChange(file="x"), "m")
+    assert tracer.is_on
+    assert (tracer.begin("other"), tracer.begin("m") is not None) == (None, True)
+    tracer.change(TraceChange(cleared=frozenset({"file"})), "m")
+    assert (tracer.is_on, tracer.begin("m")) == (False, None)
+    assert tracer.settings().count == 2
+
+
+def test_tensors_are_not_for_spans():
     spans = tracer_of(levels=(), file=None, mode="opentelemetry")
     spans.change(TraceChange(levels=ON))
     assert spans.is_on

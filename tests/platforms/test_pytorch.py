@@ -372,6 +372,7 @@ def test_compiled_code_has_to_be_allowed(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the compiler itself
+@pytest.mark.timeout(600)  # a C++ compiler runs, and others may have the processors
 def test_compiled_code_runs_where_it_is_allowed(tmp_path):
     count = torch.export.Dim("count", min=1, max=9)
     pair = torch.ones(2), torch.ones(2)

@@ -1,5 +1,6 @@
 """Where models are found: repositories, single model folders, bare model files."""
 
+import json
 import os
 
 import pytest
@@ -27,6 +28,65 @@ def test_every_folder_is_a_model_and_the_rest_is_passed_over(add_model, tmp_path
     assert a.config.version_policy == VersionPolicy(latest=1)
     assert (b.name, b.config.default_model_filename) == ("b", "model.onnx")
     assert files_of(a, 1, a.config).file == tmp_path / "a" / "1" / "model.onnx"
+
+
+@pytest.fixture
+def add_settings(tmp_path):
+    """add_settings(path, ...) writes a model as MLServer has them; {} has no name."""
+
+    def add(path, content=None):
+        folder = tmp_path / path
+        folder.mkdir(parents=True)
+        told = {"implementation": "mlserver_xgboost.XGBoostModel"} if content is None else content
+        (folder / "model-settings.json").write_text(json.dumps(told))
+        (folder / "model.json").touch()
+        return folder
+
+    return add
+
+
+def test_settings_of_mlserver_may_lie_in_folders_below(add_model, add_settings, tmp_path):
+    add_model(tmp_path, "plain")
+    a, b = add_settings("group/a"), add_settings("group/more/b")
+    add_settings("group/a/below_a_model/c")
+    add_settings("plain/1/d")
+    add_settings("deep/1/2/3/4/5/6/e")
+    found = {model.name: model for model in find_models([tmp_path])}
+    assert sorted(found) == ["a", "b", "deep", "plain"]
+    assert (found["a"].folder, found["a"].file) == (a, a / "model.json")
+    assert (found["b"].folder, found["b"].config.name) == (b, "b")
+    assert found["a"].error is found["b"].error is found["plain"].error is None
+    assert "nothing says which backend" in found["deep"].error.message
+
+
+def test_links_to_settings_are_not_followed(add_settings, tmp_path):
+    (tmp_path / "one" / "group").mkdir(parents=True)
+    (tmp_path / "one" / "group" / "a").symlink_to(add_settings("elsewhere/a"))
+    (tmp_path / "one" / "group" / "loop").symlink_to(tmp_path / "one")
+    assert [model.name for model in find_models([tmp_path / "one"])] == ["group"]
+
+
+@pytest.mark.parametrize(
+    "beside", [None, "", "parameters { key: 'a' value: { string_value: '1' } }"]
+)
+def test_settings_of_mlserver_name_their_model(add_settings, tmp_path, beside):
+    folder = add_settings("folder", {"name": "iris", "implementation": "mlserver_xgboost.X"})
+    if beside is not None:
+        (folder / "config.pbtxt").write_text(beside)
+    repositories = Repositories([tmp_path])
+    assert list(repositories.places()) == ["iris"]
+    model = repositories.find("iris")
+    assert (model.name, model.config.name, model.folder) == ("iris", "iris", folder)
+
+
+@pytest.mark.parametrize(
+    "content", [{"name": "a/b"}, {"name": ""}, {"name": 3}, [], {"name": ".."}]
+)
+def test_a_name_that_is_none_is_that_of_the_folder(add_settings, tmp_path, content):
+    add_settings("folder", content)
+    [model] = find_models([tmp_path])
+    assert model.name == "folder"
+    assert model.error is not None
 
 
 def test_models_of_several_repositories_are_found_together(add_model, tmp_path):

@@ -35,6 +35,7 @@ class Methods:
             "/t.T/Echo": Unary(self.echo),
             "/t.T/Hold": Unary(self.hold),
             "/t.T/Chat": Stream(self.chat),
+            "/t.T/Linger": Stream(self.linger),
         }
 
     async def echo(self, data, call):
@@ -49,6 +50,15 @@ class Methods:
         async for data in messages:
             yield [data]
 
+    async def linger(self, messages, call):
+        """Do as `chat`, and end when it is let."""
+        try:
+            async for data in messages:
+                yield [data]
+        finally:
+            self.started.release()
+            await self.release.wait()
+
 
 class Site:
     """A server, its methods, and a client that compresses."""
@@ -61,8 +71,8 @@ class Site:
     def call(self, name, data, **more):
         return self._channel.unary_unary(f"/t.T/{name}")(data, **more)
 
-    def chat(self, messages):
-        return self._channel.stream_stream("/t.T/Chat")(iter(messages))
+    def chat(self, messages, name="Chat"):
+        return self._channel.stream_stream(f"/t.T/{name}")(iter(messages))
 
 
 @asynccontextmanager
@@ -135,6 +145,18 @@ async def test_what_is_inflated_counts_as_request_data_until_its_answer():
 async def test_a_stream_lets_go_of_each_message_before_the_next():
     async with serving(max_inflight_bytes=1 << 20) as site:
         assert [data async for data in site.chat([bytes(600_000)] * 5)] == [bytes(600_000)] * 5
+
+
+async def test_streams_that_fail_together_are_told_each_its_own_error():
+    async with serving(max_send_bytes=10) as site:
+        calls = {size: site.chat([bytes(size)], "Linger") for size in (20, 30, 40)}
+        for call in calls.values():
+            call.add_done_callback(lambda _: None)
+            await site.methods.started.acquire()
+        site.methods.release.set()
+        for size, call in calls.items():
+            assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert f"an answer has {size} bytes" in await call.details()
 
 
 async def test_a_client_that_leaves_takes_its_inflated_message_along():

@@ -436,6 +436,23 @@ async def test_a_decoupled_model_is_not_for_model_infer():
 
 
 @in_loop
+@pytest.mark.parametrize("version", ["", "1"])
+async def test_a_decoupled_model_is_not_for_model_infer_whatever_the_message(version):
+    engine = engine_with(served("gen", Identity(), decoupled=True))
+    empty = pb.ModelInferRequest.InferInputTensor(name="T", datatype="FP32", shape=[-1])
+    request = pb.ModelInferRequest(model_name="gen", model_version=version, inputs=[empty])
+    async with (
+        serving(engine) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        call = raw_call(channel, "/inference.GRPCInferenceService/ModelInfer")
+        for garbage in (b"", b"\x3a\xff"):
+            code, text = await failure(call(request.SerializeToString() + garbage))
+            assert code is grpc.StatusCode.UNIMPLEMENTED
+            assert text.startswith("model 'gen' is decoupled")
+
+
+@in_loop
 async def test_what_is_not_raised_on_purpose_is_logged_and_stays_here(caplog):
     engine = engine_with(served("bad", Failing(ZeroDivisionError("secret"))))
     with caplog.at_level(logging.ERROR, "inferd.grpc"):

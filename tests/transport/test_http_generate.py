@@ -12,6 +12,7 @@ from inferd.errors import BackendFailed, InvalidRequest, Unavailable
 
 GENERATE = "/v2/models/{}/generate"
 STREAM = "/v2/models/{}/generate_stream"
+INFER_STREAM = "/v2/models/{}/infer_stream"
 EVENTS = "text/event-stream; charset=utf-8"
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: there\r\n\r\n"
 
@@ -121,6 +122,39 @@ async def test_a_decoupled_model_may_answer_once(talking, asking, scripted):
         found = await site.ask(asking(GENERATE, {"T": 1, "n": 3}))
         assert (found.status, found.json) == (200, answer(2.5))
         assert scripted.requests[0].parameters == {"n": 3}
+
+
+async def test_what_means_something_to_infer_goes_to_the_model(talking, asking, scripted):
+    given = {"priority": "high", "timeout": 2.5, "sequence_id": 7, "sequence_start": "no"}
+    async with talking() as site:
+        scripted.say.put_nowait(2.5)
+        scripted.say.put_nowait(None)
+        found = await site.ask(asking(GENERATE, {"T": 1, "parameters": given}))
+        assert found.status == 200
+        [request] = scripted.requests
+        assert request.parameters == given
+        assert (request.priority, request.timeout_us, request.sequence) == (0, 0, None)
+
+
+@pytest.mark.parametrize("path", [INFER_STREAM, "/v2/models/{}/versions/1/infer_stream"])
+async def test_infer_stream_takes_inference_requests(talking, asking, scripted, path):
+    tensor = {"name": "T", "datatype": "FP32", "shape": [1], "data": [1.5]}
+    async with talking() as site:
+        stream = await opened(site, asking(path, {"id": "7", "inputs": [tensor]}))
+        for value in (2.5, 3.5, None):
+            scripted.say.put_nowait(value)
+        assert (await stream.head(), stream.headers["content-type"]) == (200, EVENTS)
+        events = [await stream.event() for _ in range(2)]
+        assert [event["outputs"][0]["data"] for event in events] == [[2.5], [3.5]]
+        assert {event["id"] for event in events} == {"7"}
+        assert await stream.event() is None
+
+
+async def test_infer_stream_takes_nothing_else(talking, asking):
+    async with talking() as site:
+        found = await site.ask(asking(INFER_STREAM, {"T": 1.5}))
+        assert (found.status, "inputs" in found.error) == (400, True)
+        assert (await site.ask(asking(INFER_STREAM, model="none"))).status == 404
 
 
 @pytest.mark.parametrize(("said", "count"), [([None], "none"), ([1, 2, 3], "more")])

@@ -33,7 +33,7 @@ async def test_the_index_has_a_row_for_each_version(serving, post, path):
         answer = await site.ask(post(path))
         assert answer.status == 200
         rows = {(row["name"], row["version"]): row for row in answer.json}
-        assert rows["id", "1"] == {"name": "id", "version": "1", "state": "READY"}
+        assert rows["id", "1"] == {"name": "id", "version": "1", "state": "READY", "reason": ""}
         assert ("id", "3") in rows
         assert rows["broken", "1"] == {
             "name": "broken",

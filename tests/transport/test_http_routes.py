@@ -3,13 +3,17 @@
 import gzip
 import json
 import re
+import sys
 import zlib
 
 import pytest
 
 from inferd.config.restriction import API_GROUPS
+from inferd.core.later import resumed
 from inferd.engine.engine import Engine
+from inferd.transport.http_message import HttpRequest
 from inferd.transport.http_routes import HttpRoutes
+from inferd.wire.inline import INLINE_JSON_BYTES
 from inferd.wire.v2_rest import JsonRules
 
 DIGITS_20 = "99999999999999999999"
@@ -71,6 +75,18 @@ def test_every_route_belongs_to_an_api_group():
     assert {route.api for route in table} <= set(API_GROUPS)
     groups = {(route.path, route.api) for route in table}
     assert len(groups) == len({route.path for route in table})  # a path has one guard
+
+
+async def test_what_is_read_in_a_thread_leaves_no_error_behind():
+    rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
+    routes = HttpRoutes(Engine(), rules, not_ready_status=400)
+    one = {"name": "a", "datatype": "FP32", "shape": [INLINE_JSON_BYTES]}
+    one["data"] = [1] * INLINE_JSON_BYTES
+    body = memoryview(json.dumps({"inputs": [one]}).encode())
+    answering = routes.answer(HttpRequest(b"POST", b"/v2/models/none/infer", {}, True, False, body))
+    waits_for = answering.send(None)
+    assert sys.exc_info()[1] is None
+    assert (await resumed(answering, waits_for)).status == 404
 
 
 VERBS = ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "GET", "HEAD"]

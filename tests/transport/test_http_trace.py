@@ -34,7 +34,10 @@ async def test_settings_are_told_changed_and_cleared(serving, post):
         ("/v2/trace/setting", b"", 400, "not JSON"),
         ("/v2/trace/setting", b'{"trace_rate":5}', 400, "trace_rate is 5"),
         ("/v2/trace/setting", b'{"trace_level":["OFF","TENSORS"]}', 400, "OFF"),
-        ("/v2/trace/setting", b'{"trace_level":["TENSORS"]}', 400, "needs a trace file"),
+        *(
+            ("/v2/trace/setting", b'{"trace_rate":"%b"}' % text, 400, "expected a whole number")
+            for text in (b"1.5", b" 5", b"-1", b"")
+        ),
         ("/v2/trace/setting", b'{"trace_file":"x"}', 501, "trace_file cannot be changed"),
         ("/v2/trace/setting", b'{"trace_mode":"opentelemetry"}', 501, "trace_mode cannot be"),
         ("/v2/models/nope/trace/setting", b"{}", 400, "there is no model 'nope'"),
@@ -47,6 +50,14 @@ async def test_what_is_wrong_is_said_and_changes_nothing(serving, post, path, bo
         assert answer.status == status
         assert text in answer.error
         assert (await site.ask(GET)).json == OFF
+
+
+async def test_a_level_without_a_trace_file_is_taken_and_has_no_effect(serving, post, infer):
+    async with serving() as site:
+        answer = await site.ask(post("/v2/trace/setting", b'{"trace_level":["TIMESTAMPS"]}'))
+        assert (answer.status, answer.json) == (200, OFF | {"trace_level": ["TIMESTAMPS"]})
+        assert not site.engine.tracer.is_on
+        assert (await site.ask(infer())).status == 200
 
 
 async def test_the_settings_of_an_unknown_model_are_not_told(serving):

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,6 +107,17 @@ def test_a_model_that_failed_makes_a_strict_server_not_ready(
     [version] = told.model_status["bad"].version_status.values()
     assert version.ready_state == 2
     assert version.ready_state_reason.message
+
+
+def test_a_model_without_known_versions_says_why(serve, connect, messages, broken):
+    Path(broken, "bad", "config.pbtxt").write_text('backend: "identity" max_batch_size: -1')
+    with serve(model_repository=(broken,)) as server:
+        told = status_of(connect(server), messages)
+        assert told.model_status["bad"].config.name == "bad"
+        [(number, version)] = told.model_status["bad"].version_status.items()
+        assert (number, version.ready_state) == (-1, 2)
+        assert "max_batch_size" in version.ready_state_reason.message
+        assert connect(server).get("/api/health/ready").code == 400
 
 
 @pytest.mark.parametrize("version", ["", "/1"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inferd.core.metadata import TensorMetadata
-from inferd.core.request import InferResponse, Sequence, WantedOutput
+from inferd.core.request import InferResponse, WantedOutput
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -68,12 +68,13 @@ def test_a_models_inputs_may_have_any_name():
     assert (asked.request.id, asked.request.parameters, asked.is_v2) == ("", {}, False)
 
 
-def test_parameters_that_mean_something_are_put_where_they_belong():
-    request = decode({"priority": 2, "timeout": 5, "sequence_id": "a", "sequence_start": True})
-    request = request.request
-    assert (request.priority, request.timeout_us) == (2, 5)
-    assert request.sequence == Sequence("a", start=True)
-    assert request.parameters == {}
+def test_parameters_that_mean_something_to_infer_are_the_models():
+    given = {"priority": "high", "timeout": 2.5, "sequence_id": "a", "sequence_start": True}
+    given |= {"sequence_end": 1, "binary_data_output": True}
+    request = decode(given | {"triton_enable_empty_final_response": True}).request
+    assert (request.priority, request.timeout_us, request.sequence) == (0, 0, None)
+    assert (request.binary_output, request.empty_final) == (False, True)
+    assert request.parameters == given
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,6 @@ def test_values_of_another_kind_are_refused_by_name(datatype, value):
         (b'{"text_input":"a","p":Inf,"p":1}', "has 'p' twice"),
         ({"id": 1}, "id must be a string"),
         ({"triton_x": 1}, "'triton_x'"),
-        ({"priority": "1"}, "'priority'"),
     ],
 )
 def test_other_bodies_are_refused(body, words):

@@ -78,7 +78,7 @@ def test_an_index_request_of_another_shape_is_refused(body, text):
 
 def test_an_index_row_leaves_out_what_it_does_not_know():
     assert orjson.loads(wire.encode_index(ROWS)) == [
-        {"name": "a", "version": "1", "state": "READY"},
+        {"name": "a", "version": "1", "state": "READY", "reason": ""},
         {"name": "a", "version": "2", "state": "UNAVAILABLE", "reason": "it is broken"},
         {"name": "never loaded"},
     ]

@@ -1,10 +1,11 @@
 """Keys: what an answer hangs on, as 32 bytes.
 
 A key is the SHA-256 of the identity of what answers, and of all of the request that a model can
-see: names, datatypes, shapes and bytes of the inputs in the order of their names, parameters, and
-the outputs that are wanted. Two requests with one key are the same request; nobody can make
-another one with it, so a client cannot put its answers into the place of somebody else's. How
-outputs travel, and which classes are wanted of them, is left out: that happens to the answer later.
+see: names, datatypes, shapes and bytes of the inputs in the order of their names, parameters, flags
+of sequences, and the outputs that are wanted. Two requests with one key are the same request;
+nobody can make another one with it, so a client cannot put its answers into the place of somebody
+else's. How outputs travel, and which classes are wanted of them, is left out: that happens to the
+answer later.
 """
 
 import hashlib
@@ -34,6 +35,7 @@ def key_of(request: InferRequest, identity: bytes) -> bytes | None:
         ],
         _in_order(request.parameters),
         [wanted.name for wanted in request.outputs],
+        (sequence.start, sequence.end) if (sequence := request.sequence) is not None else None,
     )
     try:
         head = msgspec.msgpack.encode(words)

@@ -70,7 +70,8 @@ class CachingScheduler:
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
         shelf, identity = self._shelf, self._identity()
-        if shelf is None or identity is None or request.sequence is not None:
+        sequence = request.sequence
+        if shelf is None or identity is None or (sequence is not None and sequence.id):
             return await self._scheduler.run(request)
         began_ns = self._clock()
         key = await _key(request, identity)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from inferd.cache.local import LocalStore
 from inferd.cache.scheduler import CachingScheduler
@@ -15,6 +16,7 @@ from inferd.engine.identity import (
     random_identity,
     shared_identity,
 )
+from inferd.engine.lookup import code_folder
 from inferd.engine.served import Served
 from inferd.repository.digest import content_digest
 from inferd.repository.layout import FoundModel
@@ -22,6 +24,12 @@ from inferd.repository.watch import NO_MARKS, Marks, marks_of
 
 Find = Callable[[str, str], Served]
 """Tells what serves a model's version now (Catalog.find)."""
+
+Look = tuple[Marks, Marks]
+"""How the files of a model looked, and those of the Python-based backend that runs it."""
+
+NOT_LOOKED: Look = (NO_MARKS, NO_MARKS)
+"""Of a model whose files do not matter."""
 
 
 def open_store(settings: CacheSettings | None) -> Store | None:
@@ -36,24 +44,31 @@ def open_store(settings: CacheSettings | None) -> Store | None:
 
 
 class Keeper:
-    """Has the answers of versions kept in `store`; `find` finds the steps of ensembles."""
+    """Has the answers of versions kept in `store`; `find` finds the steps of ensembles.
 
-    def __init__(self, store: Store, find: Find | None) -> None:
+    `directory` is where Python-based backends are: answers hang on their code, too.
+    """
+
+    def __init__(self, store: Store, find: Find | None, directory: Path | None = None) -> None:
         self._store = store
         self._find = find
+        self._directory = directory
 
-    def look(self, model: FoundModel) -> Marks:
+    def look(self, model: FoundModel) -> Look:
         """Return how the files of `model` look, which is about to be loaded."""
-        return marks_of(model.folder, model.file) if self._store.is_shared else NO_MARKS
+        if not self._store.is_shared:
+            return NOT_LOOKED
+        code = self._code(model)
+        return marks_of(model.folder, model.file), marks_of(code) if code else NO_MARKS
 
     def take(
-        self, served: Served, model: FoundModel, marks: Marks, steps: Sequence[Served] = ()
+        self, served: Served, model: FoundModel, looked: Look, steps: Sequence[Served] = ()
     ) -> None:
         """Keep the answers of `served`, just made from `model`, if it wants that.
 
-        `marks` are what `look` said before; `steps` serve those of an ensemble.
+        `looked` is what `look` said before; `steps` serve those of an ensemble.
         """
-        served.identity = self._identity(served, model, marks, steps)
+        served.identity = self._identity(served, model, looked, steps)
         if not served.config.response_cache:
             return
         served.identity.settle()
@@ -69,10 +84,10 @@ class Keeper:
         served.is_cached = True
 
     def _identity(
-        self, served: Served, model: FoundModel, marks: Marks, steps: Sequence[Served]
+        self, served: Served, model: FoundModel, looked: Look, steps: Sequence[Served]
     ) -> Identity:
         if self._store.is_shared:
-            own = OwnIdentity(served.name, partial(self._read, served, model, marks))
+            own = OwnIdentity(served.name, partial(self._read, served, model, looked))
         else:
             own = OwnIdentity(served.name, random_identity)
             own.settle()
@@ -85,11 +100,18 @@ class Keeper:
             lambda: [step.identity for step in find_steps(config, find)],
         )
 
-    def _read(self, served: Served, model: FoundModel, marks: Marks) -> bytes | None:
+    def _read(self, served: Served, model: FoundModel, looked: Look) -> bytes | None:
         config, version = served.config, int(served.version)
         if config.ensemble_scheduling is not None:
             return shared_identity(config, version, b"")
         files = content_digest(model.folder, version, model.file)
+        if (code := self._code(model)) is not None:
+            files += content_digest(code, version, code)
         # Files that have changed since the model was made of them are not what it is.
-        is_same = self.look(model) == marks
+        is_same = self.look(model) == looked
         return shared_identity(config, version, files) if is_same else None
+
+    def _code(self, model: FoundModel) -> Path | None:
+        if model.config is None or self._directory is None:
+            return None
+        return code_folder(model.config, self._directory)

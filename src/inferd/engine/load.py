@@ -36,7 +36,7 @@ from inferd.core.interfaces import (
     Surroundings,
 )
 from inferd.engine.attempt import Attempt, Attempts
-from inferd.engine.caching import Keeper
+from inferd.engine.caching import NOT_LOOKED, Keeper
 from inferd.engine.ensemble import build_ensemble, find_steps
 from inferd.engine.instances import Instances, Machine, Resize, remote_of
 from inferd.engine.lookup import backend_named, python_based
@@ -63,7 +63,6 @@ from inferd.repository.layout import FoundModel, check_model_name, files_of
 from inferd.repository.local import find_model, renamed_model
 from inferd.repository.repositories import Repositories
 from inferd.repository.upload import Upload
-from inferd.repository.watch import NO_MARKS
 from inferd.schedulers.limiter import RateLimiter, limited
 
 log = logging.getLogger("inferd.engine")
@@ -125,7 +124,8 @@ class Loader:
         metrics: CustomMetrics | None = None,
     ) -> None:
         self._options = options
-        self._keeper = Keeper(store, find) if store is not None else None
+        code = Path(options.backend_directory) if options.backend_directory else None
+        self._keeper = Keeper(store, find, code) if store is not None else None
         self._models = models
         self._model_control = control
         self._metrics = metrics
@@ -199,13 +199,13 @@ class Loader:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
         run_agents(model.folder, config)
         keeper = self._keeper
-        marks = keeper.look(model) if keeper is not None else NO_MARKS
+        looked = keeper.look(model) if keeper is not None else NOT_LOOKED
         if config.ensemble_scheduling is not None:
             served = self._ensemble(model, config, version, steps)
         else:
             served = self._model(model, config, version, attempt or Attempt())
         if keeper is not None:
-            keeper.take(served, model, marks, steps)
+            keeper.take(served, model, looked, steps)
         served.load_s = time.monotonic() - began_s
         return served
 

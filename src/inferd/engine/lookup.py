@@ -65,6 +65,9 @@ _HOSTED = {"pytorch": "torch", "tensorflow": "tensorflow"}
 
 _PYTHON_BASED = "inferd.backends.python.based:PythonBasedBackend"
 
+_OWN_PYTHON_BASED = {"pytorch": Path(__file__).parents[1] / "backends/based/pytorch/model.py"}
+"""The Python-based backends that --backend-directory need not have."""
+
 _BACKEND_NAME = re.compile(r"[\w-][\w.-]*")
 """What can be the name of a folder with a backend, and leads nowhere else."""
 
@@ -108,8 +111,11 @@ def _hosted(entry: EntryPoint, package: str) -> Backend:
 
 
 def python_based(name: str, directory: Path | None) -> Backend:
-    """Return a new backend that runs <directory>/<name>/model.py. Raises InvalidConfig."""
-    code = _code_of(name, directory)
+    """Return a new backend that runs <directory>/<name>/model.py, or our own of that name.
+
+    Raises InvalidConfig.
+    """
+    code = _code_of(name, directory) or _OWN_PYTHON_BASED.get(name)
     if code is None:
         msg = (
             f"runtime '{PYTHON_RUNTIME}' asks for a Python-based backend, but "

@@ -6,6 +6,7 @@ for a model is the global one, and a global field nobody has set is what the ser
 """
 
 import asyncio
+import logging
 from collections.abc import Set
 from dataclasses import fields, replace
 from itertools import count
@@ -17,6 +18,8 @@ from inferd.errors import InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder
 from inferd.observe.parent import Parent
 from inferd.observe.trace import Budget, Trace
+
+log = logging.getLogger("inferd.trace")
 
 GLOBAL = ""
 """Stands for the name of the model whose settings are those of all others."""
@@ -63,7 +66,9 @@ class _Sampling:
         settings = self.settings
         if not settings.levels:
             return False
-        return settings.mode == OPENTELEMETRY or (settings.rate > 0 and self.left_count != 0)
+        if settings.mode == OPENTELEMETRY:
+            return True
+        return settings.file is not None and settings.rate > 0 and self.left_count != 0
 
     def takes(self) -> bool:
         """Tell whether the next request is one to be traced, and count it."""
@@ -106,7 +111,7 @@ class Tracer:
         """
         sampling = self._samplings.get(model) or self._samplings[GLOBAL]
         settings = sampling.settings
-        if not settings.levels:
+        if not settings.levels or (settings.file is None and settings.mode != OPENTELEMETRY):
             return None
         if not (parent and parent.is_sampled) and not sampling.takes():
             return None
@@ -144,6 +149,13 @@ class Tracer:
         given = self._given.get(model, {}) | new
         given = {name: value for name, value in given.items() if name not in change.cleared}
         self._apply({**self._given, model: given}, model, new.keys() | change.cleared)
+        now = self.settings(model)
+        if now.levels and now.file is None and now.mode != OPENTELEMETRY:
+            log.warning(
+                "trace_level is %s, but there is no trace file: nothing is traced until one is "
+                "named, by --trace-config triton,file=FILE or, with --trace-directory, by clients",
+                now.levels[0],
+            )
 
     def _check_mode(self, mode: str) -> None:
         if mode != self._start.mode:
@@ -198,15 +210,8 @@ class Tracer:
 
 def _check(settings: TraceSettings) -> None:
     """Raise InvalidRequest when `settings` contradict each other."""
-    if settings.mode == OPENTELEMETRY:
-        if TENSORS in settings.levels:
-            msg = f"trace_level {TENSORS} is not for trace_mode {OPENTELEMETRY}"
-            raise InvalidRequest(msg)
-    elif settings.levels and settings.file is None:
-        msg = (
-            f"trace_level {settings.levels[0]} needs a trace file; the server's option "
-            f"--trace-config triton,file=FILE names one"
-        )
+    if settings.mode == OPENTELEMETRY and TENSORS in settings.levels:
+        msg = f"trace_level {TENSORS} is not for trace_mode {OPENTELEMETRY}"
         raise InvalidRequest(msg)
 
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import orjson
 
-from inferd.config.checks import is_inside
+from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
 from inferd.errors import InvalidConfig, Unsupported
+from inferd.repository.layout import is_version
+from inferd.repository.tree import is_noise
 from inferd.tensor.dtype import DATATYPES
 
 SETTINGS_FILE = "model-settings.json"
@@ -27,6 +29,9 @@ IMPLEMENTATION_VARIABLE = "MLSERVER_MODEL_IMPLEMENTATION"
 
 MAX_BYTES = 1 << 20
 """A larger file is refused unread."""
+
+MAX_DEPTH = 4
+"""So many folders below one that is no model may hold MLServer's settings."""
 
 _RUNTIMES = {
     "mlserver_sklearn": ("sklearn", ("model.skops", "model.joblib", "model.pickle", "model.pkl")),
@@ -51,6 +56,37 @@ _LINE = re.compile(r"( *)([\w.-]+):(?: +(.*))?")
 def is_foreign(folder: Path) -> bool:
     """Tell whether `folder` is a model of another server."""
     return any((folder / name).is_file() for name in (SETTINGS_FILE, MLFLOW_FILE))
+
+
+def foreign_name(folder: Path) -> str:
+    """Return the name that MLServer's settings in `folder` give their model, "" if they give none.
+
+    Settings that cannot be read give none: `read_foreign` says what is wrong. Raises OSError.
+    """
+    try:
+        settings = orjson.loads(_content(folder / SETTINGS_FILE))
+    except (FileNotFoundError, InvalidConfig, orjson.JSONDecodeError):
+        return ""
+    name = settings.get("name") if isinstance(settings, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def nested_foreign(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
+    """Return the folders below `folder` that hold MLServer's settings, which looks for them so.
+
+    Nothing is looked for in models, nor below them, nor where links lead. Raises OSError.
+    """
+    found: list[Path] = []
+    with os.scandir(folder) as entries:  # there may be very many files, none of which is looked at
+        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+    if any(map(is_version, names)):
+        return found
+    for child in [folder / name for name in names if not is_noise(name)]:
+        if (child / SETTINGS_FILE).is_file():
+            found.append(child)
+        elif depth > 1 and not (child / CONFIG_FILE).exists():
+            found += nested_foreign(child, depth - 1)
+    return found
 
 
 def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, int]:

@@ -2,19 +2,22 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
-from inferd.errors import InferdError, InvalidConfig, NotLoadable
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest, NotLoadable
 from inferd.repository.bucket import Bucket
 from inferd.repository.cloud_url import CloudUrl
-from inferd.repository.layout import FoundModel
+from inferd.repository.foreign import foreign_name, is_foreign, nested_foreign
+from inferd.repository.layout import FoundModel, check_model_name
 from inferd.repository.local import find_model, folder_name, is_model, single_model
 from inferd.repository.mirror import Mirror, folder_for
 
@@ -76,12 +79,15 @@ class Repositories:
             try:
                 if root in self._mirrors:
                     self._mirrors[root].look()
-                folders = _model_folders(root)
+                    # Its files are here when they are needed: only the names of folders are known.
+                    here = [Place(folder_name(one), one, root) for one in _model_folders(root)]
+                else:
+                    here = list(_places_in(root))
             except OSError as error:
                 msg = f"a model repository cannot be read: {error.strerror}"
                 raise NotLoadable(msg) from error
-            for folder in folders:
-                found[folder_name(folder)].append(Place(folder_name(folder), folder, root))
+            for place in here:
+                found[place.name].append(place)
         return dict(sorted(found.items()))
 
     def find_all(self) -> list[FoundModel]:
@@ -156,7 +162,7 @@ class Repositories:
         model = find_model(
             place.path,
             self._config_name,
-            name=None if place.root else place.name,
+            name=None if place.root and not is_foreign(place.path) else place.name,
             override=override,
             gpu_count=self._gpu_count,
             strict=self._strict,
@@ -176,6 +182,27 @@ def model_in(folder: Path) -> Path:
         msg = f"there are {len(found)} models in the folder '{folder.name}', expected one"
         raise NotLoadable(msg)
     return found[0]
+
+
+def _places_in(repository: Path) -> Iterator[Place]:
+    """Yield where the models of a repository lie: in its folders, or MLServer's further below."""
+    for folder in _model_folders(repository):
+        models = [folder]
+        if not (folder / CONFIG_FILE).exists() and not is_foreign(folder):
+            with suppress(OSError):  # one that cannot be read is told of when it is
+                models = nested_foreign(folder) or models
+        for model in models:
+            yield Place(_foreign_name(model) or folder_name(model), model, repository)
+
+
+def _foreign_name(folder: Path) -> str:
+    """Return what MLServer would call the model in `folder`, "" where that is for the folder."""
+    try:
+        name = foreign_name(folder)
+        check_model_name(name)
+    except (OSError, InvalidRequest):
+        return ""
+    return name
 
 
 def _model_folders(repository: Path) -> list[Path]:

@@ -4,7 +4,6 @@ Handlers see bytes and a Call, never grpcio: what carries them can be exchanged.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
 from inferd.errors import InferdError, Overloaded, TooLarge
@@ -99,11 +98,13 @@ def told_refusal(method: Method, error: Exception) -> list[Any] | None:
     return None
 
 
-@asynccontextmanager
-async def closing(answers: Any) -> AsyncIterator[None]:
-    """Close `answers` at the end, if it is a generator."""
+async def send_all(
+    answers: AsyncIterator[list[Any]], send: Callable[[list[Any]], Awaitable[None]]
+) -> None:
+    """Have `send` send all `answers`; at the end they are closed, if that is a generator."""
     try:
-        yield
+        async for buffers in answers:
+            await send(buffers)
     finally:
         if hasattr(answers, "aclose"):
             await answers.aclose()

@@ -16,7 +16,7 @@ from typing import Any, cast
 from inferd.core.later import Later, Paused, resume
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import Guard, joined
-from inferd.transport.call import Metadata, Method, Stream, Unary, closing, told_refusal
+from inferd.transport.call import Metadata, Method, Stream, Unary, send_all, told_refusal
 from inferd.transport.grpc_input import CUT_SHORT, SMALL_BYTES, GrpcInput
 from inferd.transport.grpc_status import status_of
 from inferd.transport.overload import RETRY_PUSHBACK
@@ -223,11 +223,8 @@ class GrpcCall(GrpcInput):
         self._port.flush()
 
     async def _run_stream(self, method: Stream) -> None:
-        answers = method.handler(self, self)
         try:
-            async with closing(answers):
-                async for buffers in answers:
-                    await self._send(buffers)
+            await send_all(method.handler(self, self), self._send)
         except asyncio.CancelledError:
             self._end_cancelled()
             raise

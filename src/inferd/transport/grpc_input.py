@@ -216,7 +216,7 @@ class GrpcInput(H2Stream):
     async def _inflate(self, message: Any) -> Any:
         encoding, server = self._grpc.encoding, self._port.server
         if encoding not in WINDOW_BITS:
-            msg = "a message is marked as compressed, but grpc-encoding is not set"
+            msg = "a message is marked as compressed, but grpc-encoding names no compression"
             raise GrpcFault(INTERNAL, msg)
         try:
             inflated = await server.coder.inflate(message, encoding)

@@ -12,6 +12,7 @@ from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import (
+    InferdError,
     InvalidRequest,
     ModelNotFound,
     ServiceNotFound,
@@ -176,11 +177,17 @@ class _V2:
 
     async def model_infer(self, data: bytes, call: Call) -> list[Any]:
         try:
-            request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
-        except NotFast:
-            decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
-            request = await self._decoding.run(decode, data)
-            request.copied_bytes = copied_bytes(request, data)
+            try:
+                request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
+            except NotFast:
+                decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
+                request = await self._decoding.run(decode, data)
+                request.copied_bytes = copied_bytes(request, data)
+        except InferdError:
+            model, version = v2_grpc.asked_model(data)
+            if model:  # one that cannot be asked is worse
+                self._engine.check_model(model, version)
+            raise
         request.arrived_ns = monotonic_ns()
         if self._forward is not None:
             add_forwarded(request, self._forward.chosen(call.metadata))

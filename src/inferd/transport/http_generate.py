@@ -1,5 +1,7 @@
 """The URLs of the generate extension: one answer as an object, or any number as a stream of events.
 
+MLServer's infer_stream is the last one for inference requests alone.
+
 Events are Server-sent events (HTML Standard), each with one object.
 """
 
@@ -56,7 +58,11 @@ class GenerateRoutes:
         return [
             Route("POST", f"{path}/{name}", "inference", call)
             for path in (_MODEL, _VERSION)
-            for name, call in (("generate", self.generate), ("generate_stream", self.stream))
+            for name, call in (
+                ("generate", self.generate),
+                ("generate_stream", self.stream),
+                ("infer_stream", self.infer_stream),
+            )
         ]
 
     async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
@@ -78,7 +84,15 @@ class GenerateRoutes:
 
         The first event is awaited, because the status depends on it.
         """
-        asked = await self._decoded(request, model, version)
+        return await self._stream(await self._decoded(request, model, version), request)
+
+    async def infer_stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
+        """Answer an inference request as `stream` does; no other body is one of it."""
+        return await self._stream(
+            await self._decoded(request, model, version, as_infer=True), request
+        )
+
+    async def _stream(self, asked: Asked, request: HttpRequest) -> HttpAnswer:
         asked.request.takes_errors = True
         responses = self._responses(asked, request)
         events = Events(self, asked, responses, request.target.decode("latin-1"))
@@ -89,9 +103,13 @@ class GenerateRoutes:
             raise
         return HttpAnswer(events.status, [first], EVENT_STREAM, _NOT_KEPT + events.headers, events)
 
-    async def _decoded(self, request: HttpRequest, model: str, version: str) -> Asked:
+    async def _decoded(
+        self, request: HttpRequest, model: str, version: str, *, as_infer: bool = False
+    ) -> Asked:
         inputs = self._engine.model_metadata(model, version).inputs
-        decode = functools.partial(self._codec.decode_request, model, version, request.body, inputs)
+        decode = functools.partial(
+            self._codec.decode_request, model, version, request.body, inputs, as_infer=as_infer
+        )
         asked = await self._run(decode)
         asked.request.copied_bytes = copied_bytes(asked.request, request.body)
         return asked

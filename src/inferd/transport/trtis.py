@@ -29,7 +29,7 @@ from inferd.wire.trtis_answer import Answer
 from inferd.wire.trtis_header import InferHeader
 from inferd.wire.trtis_http import StatusLine
 from inferd.wire.trtis_infer import Form, Source
-from inferd.wire.trtis_status import ModelRow, ServerRow, VersionRow
+from inferd.wire.trtis_status import NO_VERSION, ModelRow, ServerRow, VersionRow
 
 STATUS, HEALTH, CONTROL = "status_stats", "health_stats", "model_control_stats"
 SHARED_MEMORY, REPOSITORY = "shm_control_stats", "repository_stats"
@@ -133,12 +133,12 @@ class Trtis:
             config = self.engine.model_config(name, "")
         except InferdError:  # no version of it serves
             config = None
-        # An entry without a version is of a model that broke before its versions were known.
-        return ModelRow(name, config, [self._version_row(one) for one in entries if one.version])
+        return ModelRow(name, config, [self._version_row(one) for one in entries])
 
     def _version_row(self, entry: IndexEntry) -> VersionRow:
         state = entry.state or ModelState.UNKNOWN
-        row = VersionRow(int(entry.version), state, entry.reason)
+        version = int(entry.version) if entry.version else NO_VERSION
+        row = VersionRow(version, state, entry.reason)
         if state is ModelState.READY:
             [row.statistics] = self.engine.statistics(entry.name, entry.version)
             row.by_batch_size = self.engine.statistics_by_batch_size(entry.name, entry.version)

@@ -33,6 +33,13 @@ _MODEL_STATES = {
 }
 
 
+NO_VERSION = -1
+"""Stands in a status for the versions of a model that broke before these were known.
+
+Only what is told of a version has a reason.
+"""
+
+
 class VersionRow(msgspec.Struct):
     """One version of a model; `statistics` and `by_batch_size` are of one that serves."""
 

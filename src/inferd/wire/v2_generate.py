@@ -20,7 +20,7 @@ from inferd.wire.inline import INLINE_EXACT_BYTES, NotFast
 from inferd.wire.json_data import decode_data, encode_data, flatten
 from inferd.wire.json_document import MAX_EXACT_BYTES, loads_exact
 from inferd.wire.v2_rest import JsonRules, V2Rest, encode_error, is_long, no_halves
-from inferd.wire.v2_rest_parameters import set_parameters
+from inferd.wire.v2_rest_parameters import RESERVED, parameter, set_parameters
 
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 """The content type of a stream of events."""
@@ -52,11 +52,13 @@ class V2Generate:
         body: memoryview,
         inputs: Sequence[TensorMetadata],
         *,
+        as_infer: bool = False,
         on_loop: bool = False,
     ) -> Asked:
         """Return what `body` asks of a model that has `inputs`.
 
-        Raises InvalidRequest; NotFast, if `on_loop`, for what should be done in a thread.
+        With `as_infer` it can only be an inference request. Raises InvalidRequest; NotFast, if
+        `on_loop`, for what should be done in a thread.
         """
         limit = min(MAX_EXACT_BYTES, self._rules.max_json_bytes)
         if len(body) > limit:
@@ -70,7 +72,7 @@ class V2Generate:
             msg = "the request body is JSON, but not an object"
             raise InvalidRequest(msg)
         by_name = {one.name: one for one in inputs}
-        if type(values.get("inputs")) is list and "inputs" not in by_name:
+        if as_infer or (type(values.get("inputs")) is list and "inputs" not in by_name):
             request = self._rest.request_of(model, version, values)
             request.binary_output = False
             for wanted in request.outputs:
@@ -96,7 +98,10 @@ class V2Generate:
                 raise InvalidRequest(msg)
             else:
                 parameters[key] = value
-        set_parameters(request, parameters)
+        # What is infer's own, such as priority, is here the model's: Triton hands it on.
+        own = {key: parameters.pop(key) for key in list(parameters) if key.startswith(RESERVED)}
+        set_parameters(request, own)
+        request.parameters = {key: parameter(key, value) for key, value in parameters.items()}
         if "id" not in inputs and (identifier := values.get("id")) is not None:
             if type(identifier) is not str:
                 msg = "the request's id must be a string"

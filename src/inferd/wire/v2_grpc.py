@@ -23,6 +23,7 @@ from inferd.wire.v2_grpc_fields import (
     decode_text,
     encode_field,
     encode_varint,
+    read_field,
     split_message,
     with_raw,
 )
@@ -113,6 +114,22 @@ def request_id(data: Any) -> str:
     """Return the id of a ModelInferRequest that may be malformed, "" when it cannot be told."""
     split = split_message(data, _RAW_INPUT[0])
     return "" if split is None else split.id.decode(errors="replace")
+
+
+def asked_model(data: Any) -> tuple[str, str]:
+    """Return model and version of a ModelInferRequest that may be malformed.
+
+    "" is what cannot be told, or does not stand where serializers put it: first.
+    """
+    view = memoryview(data)
+    names = ["", ""]
+    at = 0
+    for place, tag in enumerate((_NAME, _VERSION)):
+        field = read_field(view, at)
+        if field is not None and field.tag == tag[0]:
+            names[place] = bytes(field.value).decode(errors="replace")
+            at = field.end
+    return names[0], names[1]
 
 
 def encode_stream_response(

@@ -50,7 +50,10 @@ def decode_index_request(body: memoryview) -> bool:
 
 
 def encode_index(rows: Iterable[IndexEntry]) -> bytes:
-    """Return $repository_index_response: an array; what a row does not know it leaves out."""
+    """Return $repository_index_response: an array; what a row does not know it leaves out.
+
+    Each row of a version has a reason, "" when there is nothing to tell.
+    """
     return orjson.dumps([_index_row(row) for row in rows])
 
 
@@ -99,7 +102,7 @@ def _index_row(row: IndexEntry) -> dict[str, str]:
         told["version"] = row.version
     if row.state is not None:
         told["state"] = row.state.value
-    if row.reason:
+    if row.reason or row.version:  # clients of MLServer want it there, with nothing to tell too
         told["reason"] = _text(row.reason)
     return told
 

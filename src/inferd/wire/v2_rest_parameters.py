@@ -13,6 +13,9 @@ from inferd.wire.v2_shared_memory import PARAMETERS
 MAX_SHOWN = 200
 """Values of parameters in error texts are cut to this length."""
 
+RESERVED = "triton_"
+"""Names of request parameters that begin so are the server's."""
+
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -27,8 +30,8 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
             continue
         if check := _RESERVED.get(key):
             check(request, key, value)
-        elif key.startswith("triton_"):
-            msg = f"parameter '{key}': names that begin with 'triton_' are reserved"
+        elif key.startswith(RESERVED):
+            msg = f"parameter '{key}': names that begin with '{RESERVED}' are reserved"
             raise InvalidRequest(msg)
         else:
             kept[key] = parameter(key, value)

@@ -121,7 +121,7 @@ def test_what_is_no_python_based_backend_is_named(repository, backends):
 
 
 def test_without_a_backend_directory_the_option_is_named(repository):
-    root = repository(net=('backend: "pytorch"\nruntime: "model.py"\n', 5))
+    root = repository(net=('backend: "onnxruntime"\nruntime: "model.py"\n', 5))
     with running(root) as asked:
         assert reasons(asked)["net"].endswith("but no --backend-directory is given, where such are")
 

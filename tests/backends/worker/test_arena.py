@@ -1,6 +1,7 @@
 """Blocks of shared memory: taken by one side, read by the other, released by being forgotten."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -115,3 +116,122 @@ def test_a_block_that_is_in_use_cannot_come_again(pair):
     with pytest.raises(ValueError, match="there is no block"):
         received.block(offset, 6)
     assert len(kept) == 6
+
+
+# --- blocks that are lent ---
+
+
+@pytest.mark.parametrize("first", ["give", "forget"])
+def test_a_lent_block_is_taken_again_when_both_sides_have_let_go(pair, first):
+    arena, _ = pair
+    offset = write(arena, b"tensor")
+    lent = [arena.lend(offset), arena.lend(offset)[2:4]]
+    ways = {"give": lambda: arena.give(offset), "forget": lent.clear}
+    ways.pop(first)()
+    assert arena.taken_count == 1
+    assert arena.take(1)[0] != offset
+    [last] = ways.values()
+    last()
+    assert arena.taken_count == 1
+    assert arena.take(1)[0] == offset
+
+
+def test_each_who_reads_a_lent_block_keeps_it(pair):
+    arena, _ = pair
+    offset = write(arena, b"tensor")
+    lent = [arena.lend(offset) for _ in range(3)]
+    arena.give(offset)
+    arena.give(offset)
+    while lent:
+        assert lent[-1].tobytes()[:6] == b"tensor"
+        assert arena.take(1)[0] != offset
+        lent.pop()
+    assert arena.take(1)[0] == offset
+
+
+def test_a_lent_block_may_be_forgotten_in_another_thread(pair):
+    arena, _ = pair
+    offset = write(arena, b"tensor")
+    lent = [arena.lend(offset)]
+    arena.give(offset)
+    thread = threading.Thread(target=lent.clear)
+    thread.start()
+    thread.join()
+    assert arena.taken_count == 0
+
+
+def test_a_lent_block_may_outlive_its_arena(pair):
+    arena, _ = pair
+    lent = arena.lend(write(arena, b"tensor"))
+    del arena
+    assert lent.tobytes()[:6] == b"tensor"
+
+
+def test_a_lent_block_may_not_be_written(pair):
+    arena, _ = pair
+    with pytest.raises(ValueError, match="read-only"):
+        arena.lend(write(arena, b"tensor"))[0] = 1
+
+
+def test_what_the_other_side_does_not_have_is_not_lent(pair):
+    arena, _ = pair
+    given, lent, region = write(arena, b"a"), write(arena, b"b"), write(arena, bytes(2 * SIZE))
+    arena.give(given)
+    reader = arena.lend(lent)
+    arena.give(lent)
+    for offset in (given, lent, lent + 1, region, -64, 1 << 70):
+        with pytest.raises(ValueError, match="no block to be lent"):
+            arena.lend(offset)
+    del reader
+
+
+def test_what_lies_in_a_block_is_found_there(pair):
+    arena, received = pair
+    offset = write(arena, bytes(64))
+    offset = write(arena, bytes(4096))
+    whole = received.block(offset, 4096)
+    part = np.ndarray((8, 4), np.float32, whole[64:], 128)
+    for array, at in (
+        (whole[:], 0),
+        (whole[64:], 64),
+        (part, 192),
+        (part[2:], 224),
+        (part.T.T, 192),
+    ):
+        block, found = received.find(array)
+        assert (block.offset, found) == (offset, at)
+
+
+def test_what_lies_elsewhere_is_not_found(pair):
+    arena, received = pair
+    block = received.block(write(arena, bytes(64)), 64)
+    region = received.block(write(arena, bytes(2 * SIZE)), 2 * SIZE)
+    beyond = np.lib.stride_tricks.as_strided(block, (4096,), (1,))
+    apart = np.frombuffer(memoryview(block), np.uint8)
+    for array in (np.zeros(64), np.zeros(64)[8:], block.copy(), region, region[64:], beyond, apart):
+        assert received.find(array) is None
+
+
+def test_a_claimed_block_is_told_by_who_claims_it_alone(pair):
+    arena, received = pair
+    arrays = [received.block(write(arena, bytes(64)), 64)[8:], "another"]
+    block, _ = received.find(arrays[0])
+    assert received.claim(block, arrays, [0]) is None
+    assert arrays == [None, "another"]
+    assert received.released() == []
+    received.block(0, 64)  # it may come again
+
+
+@pytest.mark.parametrize("keep", [np.asarray, memoryview, lambda a: a[:1], lambda a: [a]])
+def test_a_block_that_somebody_has_kept_cannot_be_claimed(pair, keep):
+    arena, received = pair
+    arrays = [received.block(write(arena, b"tensor"), 6)[1:]]
+    kept = keep(arrays[0])
+    block, _ = received.find(arrays[0])
+    array = received.claim(block, arrays, [0])
+    assert array.tobytes() == b"tensor"
+    del array
+    assert arrays == [None]
+    assert received.released() == []
+    del kept
+    assert received.released() == [0]

@@ -1,13 +1,28 @@
 """The worker's own code, where a server with models cannot bring about what happens."""
 
+import threading
+
 import msgspec
+import numpy as np
 import pytest
-from line_peer import Peer
+from line_peer import PATIENCE_S, Peer
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.bootstrap.inferd_worker.response import InferenceResponse
+from inferd.backends.worker.bootstrap.inferd_worker.tensor import Tensor
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
-from inferd.backends.worker.link import Link
-from inferd.backends.worker.message import Answers, Logged
+from inferd.backends.worker.link import Link, Payload
+from inferd.backends.worker.message import (
+    Answers,
+    Logged,
+    Reading,
+    Result,
+    describe_request,
+    tensors_of,
+)
+from inferd.core.request import InferRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Tensor as CoreTensor
 
 
 @pytest.fixture
@@ -66,3 +81,68 @@ def test_what_logs_when_it_is_collected_while_a_packet_is_sent_is_heard_behind_i
     (first, _), (kind, document) = said(peer)
     assert (first, kind) == (packet.RELEASE, packet.LOG)
     assert msgspec.json.decode(document, type=Logged).text == "gone"
+
+
+class Same:
+    """A model whose answer is what it was asked; it keeps what begins with a 1."""
+
+    def __init__(self):
+        self.kept = None
+
+    def execute(self, requests):
+        [tensor] = requests[0].inputs()
+        array = tensor.as_numpy()
+        if array[0]:
+            self.kept = array
+        return [InferenceResponse([Tensor("OUT", array)])]
+
+
+SETTINGS = {
+    "task": "serve",
+    "file": "model.py",
+    "code_folders": ["", ""],
+    "version_folder": "",
+    "args": {"model_name": "m", "model_config": "{}"},
+}
+
+
+def results_of(peer, worker, *inputs):
+    """Return the document of the answer to each of `inputs`, and its bytes as the server reads."""
+    told = []
+
+    def receive(kind, document, data, _):
+        if kind == packet.RESULT:
+            result = msgspec.json.decode(document, type=Result)
+            loans = link.lend(Reading(result).blocks)
+            link.give(result.released)
+            [tensor] = tensors_of(result.answers[0].outputs, data, loans)
+            told.append((result.answers[0].outputs[0], tensor.numpy()))
+
+    link = Link(peer.socket, peer.arena, peer.received, receive, told.append)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    link.send(packet.START, [SETTINGS])
+    for number, array in enumerate(inputs, 1):
+        payload = Payload()
+        request = InferRequest("m", inputs=[CoreTensor("IN", DataType.UINT8, array.shape, array)])
+        asked = describe_request(request, payload)
+        link.send(packet.EXECUTE, [[asked], []], payload, (number, 0, 0))
+        while len(told) < number:
+            assert link.wait(PATIENCE_S)
+    link.send(packet.FINALIZE, [])
+    thread.join()
+    return told
+
+
+def test_what_lies_where_the_server_reads_it_is_only_named_unless_the_model_has_kept_it(peer):
+    large = np.zeros(50_000, np.uint8)
+    kept = np.ones(50_000, np.uint8)
+    small = np.zeros(5_000, np.uint8)
+    worker = Worker(peer.other, peer.workers_arena, peer.line._received, lambda *_: Same)
+    inputs = (large, kept, large, small, large)
+    told = results_of(peer, worker, *inputs)
+    for array, (_, got) in zip(inputs, told, strict=True):
+        assert np.array_equal(got, array)
+    assert [described.block >= 0 for described, _ in told] == [True, False, True, False, True]
+    del told, got, worker
+    assert peer.workers_arena.taken_count == 1  # nobody has told the worker that it was read

@@ -18,7 +18,7 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
-from inferd.backends.worker.link import Payload
+from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.backends.worker.loads import Loads
 from inferd.backends.worker.message import (
     ERRORS,
@@ -29,6 +29,7 @@ from inferd.backends.worker.message import (
     Command,
     Metered,
     Note,
+    blocks_of,
     described,
     tensors_of,
 )
@@ -95,10 +96,11 @@ class WorkerCalls:
             if call is None:
                 call = msgspec.json.decode(document, type=Call)
                 packet.keep(self._calls, document, call, len(document))
+            loans = self._lent(call)
             if call.released:
                 self._give(call.released)
             room = asyncio.Semaphore(AHEAD) if call.is_decoupled else None
-            self._begin(numbers[0], self._call(numbers, call, data, room), room)
+            self._begin(numbers[0], self._call(numbers, call, data, loans, room), room)
         elif kind == packet.COMMAND:
             command = msgspec.json.decode(document, type=Command)
             self._give(command.released)
@@ -112,6 +114,11 @@ class WorkerCalls:
             note = msgspec.json.decode(document, type=Note)
             self._give(note.released)
             self._note(kind, note.number)
+
+    def _lent(self, call: Call) -> Loans:
+        """Return what a call names of our own memory, which the model has, and waits with."""
+        blocks = blocks_of(call.request.inputs)
+        return self.instance.lend(blocks) if blocks and self.instance is not None else NO_LOANS
 
     def _give(self, offsets: list[int]) -> None:
         if offsets and self.instance is not None:
@@ -195,7 +202,12 @@ class WorkerCalls:
     # --- requests ---
 
     async def _call(
-        self, numbers: tuple[int, ...], call: Call, data: Any, room: asyncio.Semaphore | None
+        self,
+        numbers: tuple[int, ...],
+        call: Call,
+        data: Any,
+        loans: Loans,
+        room: asyncio.Semaphore | None,
     ) -> None:
         number, made_for, _ = numbers
         try:
@@ -203,7 +215,8 @@ class WorkerCalls:
             if models is None:
                 msg = "there are no models here that could be called"
                 raise Unsupported(msg)
-            request = self._request(call, data)
+            request = self._request(call, data, loans)
+            del data, loans  # what the request shows of them keeps them
             if made_for and self.instance is not None:
                 request.trace = self.instance.trace_of(made_for)
             if room is not None:
@@ -233,7 +246,7 @@ class WorkerCalls:
                     return
         self._answer(number, InferResponse("", ""), is_last=True)
 
-    def _request(self, call: Call, data: Any) -> InferRequest:
+    def _request(self, call: Call, data: Any, loans: Loans) -> InferRequest:
         asked = call.request
         callers = (*call.callers, self._model)
         if len(callers) > MAX_NESTING:
@@ -245,7 +258,7 @@ class WorkerCalls:
             asked.model,
             "" if version in ("-1", "") else version,
             asked.id,
-            tensors_of(asked.inputs, data),
+            tensors_of(asked.inputs, data, loans),
             [WantedOutput(name) for name in asked.outputs] if asked.outputs else [],
             dict(asked.parameters) if asked.parameters else {},
             priority=max(0, asked.priority),

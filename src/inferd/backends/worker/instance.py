@@ -8,7 +8,7 @@ import asyncio
 import concurrent.futures
 import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
-from inferd.backends.worker.link import LinkClosed, Payload
+from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
 from inferd.backends.worker.message import (
     Answer,
     Answers,
@@ -25,9 +25,9 @@ from inferd.backends.worker.message import (
     Result,
     Said,
     Started,
-    check_places,
     describe_request,
     response_of,
+    tensors_of,
 )
 from inferd.backends.worker.readiness import Readiness
 from inferd.backends.worker.supervisor import Plan, Supervisor
@@ -225,9 +225,11 @@ class WorkerInstance(Supervisor):
             if result is None:
                 result = Reading(self._result(document))
                 packet.keep(self._results, document, result, len(document))
+            loans = link.lend(result.blocks) if result.blocks else NO_LOANS
             if result.released:
                 link.give(result.released)
-            self._take_result(result, data, numbers)
+            self._take_result(result, data, loans, numbers)
+            del loans  # what is shown of them keeps them
             link.expects = self.running_count > 1  # of one it is not known that it is there
         elif kind == packet.ANSWER:
             answers = msgspec.json.decode(document, type=Answers)
@@ -273,7 +275,9 @@ class WorkerInstance(Supervisor):
         executing = {number: one for number, one in batches.items() if one.is_executing}
         return dict(islice(executing.items(), 1, None))
 
-    def _take_result(self, result: Reading, data: Any, numbers: tuple[int, ...]) -> None:
+    def _take_result(
+        self, result: Reading, data: Any, loans: Loans, numbers: tuple[int, ...]
+    ) -> None:
         number, began_ns, ended_ns = numbers
         batch = self._batches.get(number)
         if batch is None or not batch.is_executing:
@@ -293,7 +297,7 @@ class WorkerInstance(Supervisor):
         self.is_free = self.running_count < self._room and not self._is_going
         is_plain = result.plain is not None and batch.answers == [None]
         take = self._answer_plainly if is_plain else self._answer_each
-        take(number, batch, result, data)
+        take(number, batch, result, data, loans)
         batch.is_executing = False
         if not batch.missing:
             del self._batches[number]
@@ -303,22 +307,27 @@ class WorkerInstance(Supervisor):
         if self._waiting:
             self._change()
 
-    def _answer_each(self, number: int, _batch: Batch, result: Reading, data: Any) -> None:
+    def _answer_each(
+        self, number: int, _batch: Batch, result: Reading, data: Any, loans: Loans
+    ) -> None:
         for answer in result.answers:
-            self._take_answer(number - answer.number, answer, data)
+            self._take_answer(number - answer.number, answer, data, loans)
 
-    def _answer_plainly(self, number: int, batch: Batch, result: Reading, data: Any) -> None:
+    def _answer_plainly(
+        self, number: int, batch: Batch, result: Reading, data: Any, loans: Loans
+    ) -> None:
         """Take the answer to the only request of a batch, which has come as one piece."""
         if self._places.pop(number, None) is None:
             return
         assert result.plain is not None
-        if result.size > len(data):
-            check_places(result.answers[0].outputs or [], len(data))
         request = batch.requests[0]
-        outputs = [
-            Tensor(name, datatype, shape, data[begin:end])
-            for name, datatype, shape, begin, end in result.plain
-        ]
+        if result.size > len(data):
+            outputs = tensors_of(result.answers[0].outputs or (), data, loans)
+        else:
+            outputs = [
+                Tensor(name, datatype, shape, data[begin:end])
+                for name, datatype, shape, begin, end in result.plain
+            ]
         batch.answers[0] = InferResponse(request.model, self._version, request.id, outputs)
         batch.missing = 0
 
@@ -332,7 +341,7 @@ class WorkerInstance(Supervisor):
         """Choose, after an execution of `took_ns`, how many may be sent ahead."""
         self._room = min(self._ahead, AHEAD_NS // (took_ns + 1)) or 1
 
-    def _take_answer(self, number: int, answer: Answer, data: Any) -> None:
+    def _take_answer(self, number: int, answer: Answer, data: Any, loans: Loans = NO_LOANS) -> None:
         stream = self._streams.get(number)
         if stream is not None:
             self._stream_answer(number, stream, answer, data)
@@ -341,7 +350,7 @@ class WorkerInstance(Supervisor):
         if place is None:
             return
         batch, index = place
-        response = response_of(answer, data, batch.requests[index], self._version)
+        response = response_of(answer, data, batch.requests[index], self._version, loans)
         before = batch.answers[index]
         if before is not None or not answer.is_final or answer.outputs is None:
             response = joined(before, answer, response)
@@ -386,6 +395,10 @@ class WorkerInstance(Supervisor):
                 self._link.send(kind, document, payload, (number, 0, 0))
             except LinkClosed:
                 return
+
+    def lend(self, offsets: Collection[int]) -> Loans:
+        """Return the blocks of our memory that a packet names. Raises ValueError."""
+        return self._link.lend(offsets) if self._link is not None else NO_LOANS
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that a packet says are released."""

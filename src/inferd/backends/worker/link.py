@@ -5,7 +5,7 @@ import logging
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +31,11 @@ MAX_BACKLOG_BYTES = 64 << 20
 """So much may wait for a worker that does not read."""
 
 _PACKET_BYTES = 128  # that one that waits takes beside its own
+
+Loans = Mapping[int, Any]
+"""The blocks of our own memory that a packet names: arrays of their bytes, by their offsets."""
+
+NO_LOANS: Loans = {}
 
 CLOSED = "closed its socket"
 GARBLED = "was killed: it sent what no worker sends"
@@ -204,6 +209,10 @@ class Link:
                 data = block[start:]
                 del block
             self._receive(kind, document, data, header[4:])
+
+    def lend(self, offsets: Collection[int]) -> Loans:
+        """Return the blocks of our memory that a packet names. Raises ValueError."""
+        return {offset: self._arena.lend(offset) for offset in offsets}
 
     def give(self, offsets: list[int]) -> None:
         """Take back the blocks that the worker has released."""

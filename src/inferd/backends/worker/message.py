@@ -1,13 +1,15 @@
 """Messages: requests and answers as the documents of packets say them."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from math import isfinite, prod
 from typing import Any
 
 import msgspec
 
+from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN
-from inferd.backends.worker.link import Payload
+from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import (
     AlreadyExists,
@@ -25,8 +27,16 @@ from inferd.tensor.tensor import Parameters, Tensor
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
 
-Described = tuple[str, DataType, tuple[int, ...], int, int]
-"""A tensor: name, datatype, shape, and where its bytes lie in the data of the packet."""
+
+class Described(msgspec.Struct, array_like=True, gc=False):
+    """A tensor, and where its bytes lie: in the data of the packet, or in a `block` it names."""
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+    block: int = packet.NO_BLOCK
 
 
 class UnknownFailure(InferdError):
@@ -241,44 +251,65 @@ def _odd_numbers(parameters: Parameters) -> dict[str, str] | None:
     return odd
 
 
-def tensors_of(outputs: list[Described], data: Any) -> list[Tensor]:
-    """Return the tensors that a packet describes: views of its data. See check_places."""
-    check_places(outputs, len(data))
-    return [
-        Tensor(name, datatype, shape, data[offset : offset + size] if size else b"")
-        for name, datatype, shape, offset, size in outputs
-    ]
+def tensors_of(outputs: Sequence[Described], data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
+    """Return the tensors that a packet describes: views of its data, or of the blocks it names.
+
+    See check_place.
+    """
+    tensors = []
+    for one in outputs:
+        name, datatype, shape, offset, size = (
+            one.name,
+            one.datatype,
+            one.shape,
+            one.offset,
+            one.size,
+        )
+        there = data if one.block < 0 else loans.get(one.block, b"")
+        check_place(one, len(there))
+        tensors.append(
+            Tensor(name, datatype, shape, there[offset : offset + size] if size else b"")
+        )
+    return tensors
 
 
-def check_places(outputs: list[Described], most: int) -> None:
-    """Check where the bytes of tensors are said to lie in data of `most` bytes.
+def check_place(one: Described, most: int) -> None:
+    """Check where the bytes of a tensor are said to lie in data of `most` bytes.
 
     Raises ValueError for what a worker cannot have meant: bytes that are not there, or are not as
     many as the shape takes.
     """
-    for name, datatype, shape, offset, size in outputs:
-        data_size = datatype.size_bytes * prod(shape)
-        is_odd = size != data_size if datatype.size_bytes else size < 0
-        if is_odd or offset < 0 or (size and offset + size > most) or min(shape, default=0) < 0:
-            msg = f"tensor '{name}' {list(shape)} has {size} bytes at {offset}"
-            raise ValueError(msg)
+    shape, offset, size = one.shape, one.offset, one.size
+    data_size = one.datatype.size_bytes * prod(shape)
+    is_odd = size != data_size if one.datatype.size_bytes else size < 0
+    if is_odd or offset < 0 or (size and offset + size > most) or min(shape, default=0) < 0:
+        msg = f"tensor '{one.name}' {list(shape)} has {size} bytes at {offset}"
+        raise ValueError(msg)
+
+
+def blocks_of(outputs: Sequence[Described]) -> set[int]:
+    """Return the blocks of our own memory that a packet names."""
+    return {one.block for one in outputs if one.block >= 0}
 
 
 class Reading:
     """What a RESULT says, read once for all that say the same.
 
     `plain` is its answer's outputs, where that is the only one and has nothing else: the name,
-    datatype and shape of each, and where its bytes begin and end. None where it is otherwise.
-    They take `size` bytes of data.
+    datatype and shape of each, and where its bytes begin and end. None where it is otherwise, and
+    where it names `blocks` of our memory. They take `size` bytes of data.
     """
 
-    __slots__ = ("answers", "plain", "released", "size")
+    __slots__ = ("answers", "blocks", "plain", "released", "size")
 
     def __init__(self, result: Result) -> None:
         self.released = result.released
         self.answers = result.answers
         self.plain: list[tuple[str, DataType, tuple[int, ...], int, int]] | None = None
         self.size = 0
+        self.blocks = {
+            block for answer in self.answers for block in blocks_of(answer.outputs or ())
+        }
         if len(self.answers) != 1:
             return
         [answer] = self.answers
@@ -286,18 +317,21 @@ class Reading:
         is_more = answer.number or answer.parameters or answer.error is not None
         if not outputs or is_more or not answer.is_final:
             return
-        self.size = max(offset + size for _, _, _, offset, size in outputs)
+        if self.blocks:
+            return
+        self.size = max(one.offset + one.size for one in outputs)
         with suppress(ValueError):  # whose answer it is gets to know that
-            check_places(outputs, self.size)
-            if all(size for *_, size in outputs):
+            for one in outputs:
+                check_place(one, self.size)
+            if all(one.size for one in outputs):
                 self.plain = [
-                    (name, datatype, shape, offset, offset + size)
-                    for name, datatype, shape, offset, size in outputs
+                    (one.name, one.datatype, one.shape, one.offset, one.offset + one.size)
+                    for one in outputs
                 ]
 
 
 def response_of(
-    answer: Answer, data: Any, request: InferRequest, version: str
+    answer: Answer, data: Any, request: InferRequest, version: str, loans: Loans = NO_LOANS
 ) -> InferResponse | InferdError:
     """Return what the worker answers to `request`."""
     if answer.error is not None:
@@ -308,7 +342,7 @@ def response_of(
         request.model,
         version,
         request.id,
-        tensors_of(answer.outputs or [], data),
+        tensors_of(answer.outputs or (), data, loans),
         dict(answer.parameters) if answer.parameters else {},
         answer.is_final,
     )

@@ -8,6 +8,10 @@ back, when it is released.
 
 Who receives a block sees it as an array. When that array and all views of it are gone the block
 is noted as released, and the next packet to the sender says so.
+
+What lies in a block that has come need not be copied to be sent back: the sender is told where it
+lies, and reads its own memory. It lends the block to itself, and takes it back when both sides
+have let go of it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ import mmap
 import os
 import weakref
 from collections import deque
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,14 @@ _PAGE = mmap.ALLOCATIONGRANULARITY
 
 class ArenaFull(Exception):
     """There is no room, and no more may be taken."""
+
+
+class _Loan(weakref.ref[Any]):
+    """An array over a block that the other side has, too."""
+
+    __slots__ = ("offset",)
+
+    offset: int
 
 
 class Arena:
@@ -46,9 +57,14 @@ class Arena:
         self._regions: dict[int, mmap.mmap] = {}
         self._end = size
         self._region_bytes = 0
+        self._loans: dict[int, list[_Loan]] = {}
+        self._given: set[int] = set()  # those of them that the other side has let go of
+        self._returned: deque[_Loan] = deque()  # by whatever thread let go of them last
 
     def take(self, size: int) -> tuple[int, memoryview]:
         """Return a block: its offset, and the memory to write. Raises ArenaFull."""
+        if self._returned:
+            self._end_loans()
         length = (size + ALIGN - 1) & -ALIGN
         holes = self._holes
         for index, (start, free) in enumerate(holes):
@@ -63,12 +79,44 @@ class Arena:
 
     def give(self, offset: int) -> None:
         """Take a released block back; one that is not taken is passed over."""
-        if offset in self._regions:
+        if self._returned:
+            self._end_loans()
+        if offset in self._loans:
+            self._given.add(offset)
+        elif offset in self._regions:
             self._give_region(offset)
-            return
-        length = self._taken.pop(offset, 0)
-        if not length:
-            return
+        elif length := self._taken.pop(offset, 0):
+            self._add_hole(offset, length)
+
+    def lend(self, offset: int) -> np.ndarray[Any, Any]:
+        """Return the bytes of a block that is out, to be read here as well.
+
+        Though it is given back it is taken by nobody while something refers to the array. Raises
+        ValueError for what is no such block; regions of their own are not lent.
+        """
+        if self._returned:
+            self._end_loans()
+        length = self._taken.get(offset)
+        if length is None or offset in self._given:
+            raise ValueError(f"there is no block to be lent at {offset}")
+        array = np.ndarray((length,), np.uint8, self._view.toreadonly(), offset)
+        loan = _Loan(array, self._returned.append)
+        loan.offset = offset
+        self._loans.setdefault(offset, []).append(loan)
+        return array
+
+    def _end_loans(self) -> None:
+        while self._returned:
+            loan = self._returned.popleft()
+            loans = self._loans[loan.offset]
+            loans.remove(loan)
+            if not loans:
+                del self._loans[loan.offset]
+                if loan.offset in self._given:
+                    self._given.remove(loan.offset)
+                    self._add_hole(loan.offset, self._taken.pop(loan.offset))
+
+    def _add_hole(self, offset: int, length: int) -> None:
         holes = self._holes
         index = 0
         for index, (start, _) in enumerate(holes):  # noqa: B007  few: most blocks live shortly
@@ -86,7 +134,9 @@ class Arena:
 
     @property
     def taken_count(self) -> int:
-        """How many blocks are out."""
+        """How many blocks are out, or lent."""
+        if self._returned:
+            self._end_loans()
         return len(self._taken) + len(self._regions)
 
     def _take_region(self, size: int) -> tuple[int, memoryview]:
@@ -114,6 +164,16 @@ class Arena:
             self._end = self.size
 
 
+class Block(weakref.ref[Any]):
+    """The array over a block that has come. One that is claimed is not told when it is gone."""
+
+    __slots__ = ("is_claimed", "offset", "size")
+
+    offset: int
+    size: int
+    is_claimed: bool
+
+
 class Received:
     """The blocks of the other side's arena, the file `fd`, as they arrive here."""
 
@@ -121,8 +181,9 @@ class Received:
         self._fd = fd
         self._size = size
         self._access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        self._map = mmap.mmap(fd, size, access=self._access)
-        self._alive: dict[int, tuple[int, Any]] = {}
+        self._map: Any = mmap.mmap(fd, size, access=self._access)
+        self._address = _address(np.ndarray((size,), np.uint8, self._map))
+        self._alive: dict[int, Block] = {}
         self.fresh: deque[int] = deque()  # released, and not yet told
 
     def block(self, offset: int, size: int) -> np.ndarray[Any, Any]:
@@ -139,7 +200,45 @@ class Received:
                 raise ValueError(f"there is no block of {size} bytes at {offset}")
             region = mmap.mmap(self._fd, size, access=self._access, offset=offset)
             array = np.ndarray((size,), np.uint8, region)
-        self._alive[offset] = size, weakref.ref(array, partial(self._release, offset))
+        block = Block(array, self._release)
+        block.offset, block.size, block.is_claimed = offset, size, False
+        self._alive[offset] = block
+        return array
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether there may be a block that has not been told to be released."""
+        return bool(self._alive)
+
+    def find(self, array: np.ndarray[Any, Any]) -> tuple[Block, int] | None:
+        """Return the block that the bytes of `array` lie in, and where there; None for others.
+
+        `array` is C-contiguous. Blocks in regions of their own are not found: they are not lent.
+        """
+        base = array.base  # numpy sees to it that this is what all views of a block refer to
+        if type(base) is not np.ndarray or base.base is not self._map:
+            return None
+        offset = _address(base) - self._address
+        block = self._alive.get(offset)
+        if block is None or block() is not base:
+            return None
+        at = _address(array) - self._address - offset
+        return (block, at) if 0 <= at <= block.size - array.nbytes else None
+
+    def claim(self, block: Block, arrays: list[Any], indices: list[int]) -> Any:
+        """Forget those of `arrays`, and with them the block, if nobody else refers to it.
+
+        Return None when the block is gone: it has not been told, and nobody can write there any
+        more. Else its array: somebody here has kept it.
+        """
+        block.is_claimed = True  # before it may be gone: another thread may tell what is released
+        for index in indices:
+            arrays[index] = None
+        array = block()
+        if array is None:
+            self._alive.pop(block.offset, None)
+        else:
+            block.is_claimed = False
         return array
 
     def released(self) -> list[int]:
@@ -159,8 +258,14 @@ class Received:
     def is_much(self) -> bool:
         """Whether what was released is worth a packet of its own."""
         # Of one that was put back, or is being told by another thread, nothing is known any more.
-        released = [self._alive.get(offset, (0, None))[0] for offset in tuple(self.fresh)]
-        return bool(sum(released) * 4 > self._size)
+        alive = [self._alive.get(offset) for offset in tuple(self.fresh)]
+        return sum(block.size for block in alive if block is not None) * 4 > self._size
 
-    def _release(self, offset: int, _: Any) -> None:
-        self.fresh.append(offset)  # in whatever thread let go of it last
+    def _release(self, block: Any) -> None:
+        if not block.is_claimed:
+            self.fresh.append(block.offset)  # in whatever thread let go of it last
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

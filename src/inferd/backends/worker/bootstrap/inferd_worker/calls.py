@@ -113,11 +113,13 @@ class Calls:
         if request._open is not None:
             raise TritonModelException("a request that has come cannot be sent; make a new one")
         payload = Payload()
+        # What has come from the server, and waits here until it has answered, is only named.
+        lender = worker.line if loop is None and not decoupled else None
         document = (
             request._model,
             request._version,
             request._id,
-            tuple([write_tensor(tensor, payload) for tensor in request._inputs]),
+            tuple([write_tensor(tensor, payload, lender) for tensor in request._inputs]),
             tuple(request._outputs),
             request._parameters or None,
             request._correlation_id,

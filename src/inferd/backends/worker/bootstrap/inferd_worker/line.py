@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-    from .arena import Arena, Received
+    from .arena import Arena, Block, Received
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 _ZEROS = bytes(packet.ALIGN)
@@ -180,10 +180,12 @@ class Line:
         document: Sequence[Any],
         payload: Payload | None = None,
         numbers: tuple[int, ...] = packet.NO_NUMBERS,
+        claimed: Sequence[int] = (),
     ) -> None:
         """Send a packet; `document` is without its first element. Raises ArenaFull, LineClosed.
 
-        A tuple, which then can be hashed, is one whose like is sent again and again.
+        A tuple, which then can be hashed, is one whose like is sent again and again. Blocks that
+        were `claimed` are told to be released; they are so, too, when the packet cannot be sent.
         """
         if not self._sending.acquire(blocking=False):
             if self._sender == threading.get_ident():
@@ -196,6 +198,8 @@ class Line:
             if self._is_over:
                 raise LineClosed
             released = self._received.released() if self._received.fresh else []
+            if claimed:
+                released += claimed
             try:
                 text = self._text(released, document)
                 whole = self._packed(kind, text, payload, numbers)
@@ -269,6 +273,19 @@ class Line:
         for at, view in payload.parts if payload is not None else ():
             block[start + at : start + at + len(view)] = view
         return offset
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether there may be blocks of the server's that something here refers to."""
+        return not self._is_over and self._received.has_blocks
+
+    def find(self, array: Any) -> tuple[Block, int] | None:
+        """See Received.find."""
+        return None if self._is_over else self._received.find(array)
+
+    def claim(self, block: Block, arrays: list[Any], indices: list[int]) -> Any:
+        """See Received.claim."""
+        return self._received.claim(block, arrays, indices)
 
     def release(self, *, lazily: bool = False) -> None:
         """Tell the server which of its blocks are free; `lazily` only if that is much."""

@@ -7,6 +7,10 @@ multiple of ALIGN on the bytes of tensors, whose places the document gives relat
 Every document is an array. Its first element lists the blocks of the receiver's arena that the
 sender needs no more.
 
+A tensor is [name, datatype, shape, offset, size]. With a sixth element its bytes are not in this
+packet but lie, from that offset on, in that block of the receiver's arena, which the sender has: of
+CALL, and of RESULT, whose first element may list the block, too.
+
 Numbers that differ from packet to packet lie in the header. So the document of a request is the
 same text as that of another one like it, and each side keeps what it has read or written lately.
 """
@@ -29,6 +33,9 @@ NO_NUMBERS = (0, 0, 0)
 INLINE = -1
 INLINE_BYTES = 16 << 10
 """The largest payload that goes over the socket itself: beyond this copying costs more."""
+
+NO_BLOCK = -1
+"""Where a tensor lies that lies in the packet itself."""
 
 MAX_PACKET = HEADER.size + INLINE_BYTES
 ALIGN = 64

@@ -9,9 +9,10 @@ import numpy as np
 from .datatype import NAMES, NUMBERS, NUMPY, decode_strings, encode_strings, name_of
 from .dlpack import CPU, from_capsule, to_capsule
 from .error import TritonModelException, text_of
+from .packet import INLINE_BYTES
 
 if TYPE_CHECKING:
-    from .line import Payload
+    from .line import Line, Payload
 
 
 _NOTHING = bytearray()
@@ -19,6 +20,9 @@ _NOTHING = bytearray()
 
 SMALL = 4 << 10
 """So few bytes are sooner copied than looked at through a view."""
+
+LENT_BYTES = INLINE_BYTES
+"""What is larger, and lies in a block that has come, is not copied to be sent back."""
 
 
 class Tensor:
@@ -147,11 +151,23 @@ def read_tensor(described: list[Any], data: Any) -> Tensor:
     return tensor
 
 
-def write_tensor(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
+def write_tensor(tensor: Tensor, payload: Payload, lender: Line | None = None) -> tuple[Any, ...]:
     """Return how a packet describes `tensor`, whose bytes are added to `payload`.
 
-    Raises TritonModelException for elements that have no bytes, or no memory for them.
+    What lies in a block of `lender`'s it only names. Raises TritonModelException for elements that
+    have no bytes, or no memory for them.
     """
+    data = data_of(tensor)
+    if lender is not None and type(data) is np.ndarray and data.nbytes > LENT_BYTES:
+        found = lender.find(data)
+        if found is not None:
+            block, at = found
+            return tensor._name, tensor._datatype, tensor._shape, at, data.nbytes, block.offset
+    return (tensor._name, tensor._datatype, tensor._shape, *payload.add(data))
+
+
+def data_of(tensor: Tensor) -> Any:
+    """Return the bytes of `tensor`, a C-contiguous buffer. Raises TritonModelException."""
     data: Any = tensor._array
     try:
         if data is None:
@@ -168,4 +184,4 @@ def write_tensor(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
         raise TritonModelException(
             f"tensor '{tensor._name}' cannot be sent: {text_of(error)}"
         ) from error
-    return (tensor._name, tensor._datatype, tensor._shape, *payload.add(data))
+    return data

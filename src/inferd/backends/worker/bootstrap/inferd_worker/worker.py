@@ -16,11 +16,13 @@ from .arena import Arena, ArenaFull, Received
 from .calls import Calls, executing
 from .config import using_decoupled_model_transaction_policy
 from .error import TritonError, TritonModelException, kind_of
+from .handing import hand_over
 from .line import Line, LineClosed, Payload
 from .model import ModelFailed, complete, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
+from .outcome import odd_item, wanted_again
 from .ready import Deputy, ask, ask_async
-from .request import RELEASE_ALL, RELEASE_RESCHEDULE, InferenceRequest
+from .request import RELEASE_ALL, InferenceRequest
 from .response import InferenceResponse
 from .tensor import write_tensor
 
@@ -250,16 +252,16 @@ class Worker:
         batch, opens, requests = self._take()
         executing.set(batch if len(opens) == 1 else 0)
         began_ns = time.perf_counter_ns()
-        responses: Any = None
+        returned: list[Any] = []
         failed = ""
         try:
-            responses = self._model.execute(requests)
-            if type(responses) is not list and inspect.iscoroutine(responses):
-                responses = self._result_of(responses)
+            returned.append(self._model.execute(requests))
+            if type(returned[0]) is not list and inspect.iscoroutine(returned[0]):
+                returned.append(self._result_of(returned.pop()))
         except BaseException as error:  # noqa: BLE001  sys.exit() in a model ends nothing
             failed = self._told(error)
         ended_ns = time.perf_counter_ns()
-        self._settle(batch, (began_ns, ended_ns), opens, requests, responses, failed)
+        self._settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
 
     def _result_of(self, job: Coroutine[Any, Any, Any]) -> Any:
         """Run what an `execute` gave that is no coroutine function, but wrapped around one."""
@@ -275,14 +277,14 @@ class Worker:
         if self.is_decoupled:  # the next one may come
             self.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))
             batch = 0
-        responses: Any = None
+        returned: list[Any] = []
         failed = ""
         try:
-            responses = await self._model.execute(requests)
+            returned.append(await self._model.execute(requests))
         except BaseException as error:  # noqa: BLE001
             failed = self._told(error)
         ended_ns = time.perf_counter_ns()
-        self._settle(batch, (began_ns, ended_ns), opens, requests, responses, failed)
+        self._settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
 
     def _told(self, error: BaseException) -> str:
         if not isinstance(error, TritonModelException):
@@ -295,16 +297,20 @@ class Worker:
         times: tuple[int, int],
         opens: list[Open],
         requests: list[InferenceRequest],
-        responses: Any,
+        returned: list[Any],
         failed: str,
     ) -> None:
-        """Send what became of a batch. Requests whose sender was taken are answered by that."""
+        """Send what became of a batch. Requests whose sender was taken are answered by that.
+
+        `returned` holds what execute has returned, unless it has `failed`; see hand_over.
+        """
         again: list[Open] = []
-        if not failed and self._is_usual(opens, requests, responses):
-            if batch and responses[0]._error is None and not responses[0]._parameters:
-                self._settle_usual(batch, times, opens[0], requests, responses[0])
-                return
-        else:
+        is_usual = not failed and self._is_usual(opens, requests, returned[0])
+        if is_usual and batch and _is_plain(returned[0][0]):
+            self._settle_usual(batch, times, opens[0], requests, returned)
+            return
+        responses: Any = None if failed else returned[0]
+        if not is_usual:
             failed = failed or self._complaint(opens, requests, responses)
             if failed:
                 failed = f"model '{self._name}' failed: {failed}"
@@ -312,7 +318,7 @@ class Worker:
             elif responses is None:
                 responses = [None] * len(opens)
             if self._is_iterative and not failed:
-                again = _wanted_again(opens, requests)
+                again = wanted_again(opens, requests)
         requests.clear()  # what they hold is released, unless the model keeps it
         payload = Payload()
         answers = []
@@ -338,19 +344,35 @@ class Worker:
         times: tuple[int, int],
         one: Open,
         requests: list[InferenceRequest],
-        response: InferenceResponse,
+        returned: list[Any],
     ) -> None:
         """Send the response to the one request of a batch."""
         requests.clear()
         one.is_closed = True
         payload = Payload()
+        claimed: list[int] = []
         try:
-            answer = self._answer(one, response, payload, is_final=True, batch=batch)
-            self.line.send(packet.RESULT, ((answer,),), payload, (batch, *times))
+            if self.line.has_blocks:
+                answer, claimed = self._handed_over(one, returned, payload)
+            else:
+                answer = self._answer(one, returned[0][0], payload, is_final=True, batch=batch)
+            self.line.send(packet.RESULT, ((answer,),), payload, (batch, *times), claimed)
         except (ArenaFull, TritonModelException) as error:
             answer = 0, None, (INTERNAL, str(error)), None, True, 1
             self.line.send(packet.RESULT, ((answer,),), None, (batch, *times))
         del self._opens[one.number]
+
+    def _handed_over(
+        self, one: Open, returned: list[Any], payload: Payload
+    ) -> tuple[tuple[Any, ...], list[int]]:
+        try:
+            outputs, claimed = hand_over(returned, one.outputs, payload, self.line)
+        except TritonModelException as failed:
+            return (0, None, (INTERNAL, self._odd_answer(failed)), None, True, 1), []
+        return (0, tuple(outputs), None, None, True, _share(payload.size)), claimed
+
+    def _odd_answer(self, failed: TritonModelException) -> str:
+        return f"model '{self._name}' failed: {self._place} gave an answer, whose {failed}"
 
     def _send_result(
         self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
@@ -396,7 +418,7 @@ class Worker:
         elif len(responses) != len(opens):
             what = f"returned {len(responses)} responses to {len(opens)} requests"
         else:
-            what = _odd_item(opens, requests, responses, is_iterative=self._is_iterative)
+            what = odd_item(opens, requests, responses, is_iterative=self._is_iterative)
         return f"{self._place} {what}" if what else ""
 
     def _answer(
@@ -418,9 +440,8 @@ class Worker:
                 if wanted is None or tensor._name in wanted
             ]
         except TritonModelException as failed:
-            text = f"model '{self._name}' failed: {self._place} gave an answer, whose {failed}"
-            return number, None, (INTERNAL, text), None, is_final, 1
-        share = min(1 + (payload.size - size) * WINDOW // WINDOW_BYTES, WINDOW)
+            return number, None, (INTERNAL, self._odd_answer(failed)), None, is_final, 1
+        share = _share(payload.size - size)
         return number, tuple(outputs), None, response._parameters, is_final, share
 
     # --- answers by a sender ---
@@ -463,36 +484,15 @@ MOST_REPEATED = 8
 """The answers of larger batches are not looked up among those sent before."""
 
 
+def _is_plain(response: InferenceResponse) -> bool:
+    return response._error is None and not response._parameters
+
+
+def _share(size: int) -> int:
+    """Return how much of the window an answer of `size` bytes takes."""
+    return min(1 + size * WINDOW // WINDOW_BYTES, WINDOW)
+
+
 def _told_number(one: Open, batch: int) -> int:
     """Return how a packet calls a request: by its number, or seen from that of the batch."""
     return batch - one.number if batch else one.number
-
-
-def _wanted_again(opens: list[Open], requests: list[InferenceRequest]) -> list[Open]:
-    """Return those of an iterative model that it is not done with."""
-    return [
-        one
-        for one, request in zip(opens, requests)
-        if request._release_flags == RELEASE_RESCHEDULE and not one.is_closed
-    ]
-
-
-def _odd_item(
-    opens: list[Open], requests: list[InferenceRequest], responses: Any, *, is_iterative: bool
-) -> str:
-    for one, request, response in zip(opens, requests, responses):
-        is_again = request._release_flags == RELEASE_RESCHEDULE
-        if is_again and response is not None:
-            return "returned a response to a request that it asks to be rescheduled"
-        if response is None:
-            if is_again and is_iterative:
-                continue
-            if is_again:
-                return "asks for a request to be rescheduled, which needs iterative_sequence"
-            if not one.has_sender and not one.is_closed:
-                return "returned a list that holds None, expected InferenceResponse"
-        elif not isinstance(response, InferenceResponse):
-            return f"returned a list that holds {kind_of(response)}, expected InferenceResponse"
-        elif one.is_closed:
-            return "returned a response to a request that was answered by its response sender"
-    return ""

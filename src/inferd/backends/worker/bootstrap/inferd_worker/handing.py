@@ -1,0 +1,63 @@
+"""Handing: a response that lies where its request came is given back there, without a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .tensor import LENT_BYTES, data_of
+
+if TYPE_CHECKING:
+    from .line import Line, Payload
+
+
+def hand_over(
+    returned: list[Any], wanted: list[str] | None, payload: Payload, line: Line
+) -> tuple[list[tuple[Any, ...]], list[int]]:
+    """Return how a packet describes the outputs of a response, and the blocks it claims.
+
+    `returned` holds what a model has returned, a list of this one response, and is emptied: no
+    frame may refer to the response, or it counts as one that the model has kept. Bytes in a block
+    that nobody refers to any more are named; others are added to `payload`, since who has kept them
+    may change them before the client has read them. Raises TritonModelException.
+    """
+    tensors = [
+        (tensor._name, tensor._datatype, tensor._shape, data_of(tensor))
+        for tensor in returned[0][0]._tensors
+        if wanted is None or tensor._name in wanted
+    ]
+    returned.clear()
+    datas = [tensor[3] for tensor in tensors]
+    heads = [tensor[:3] for tensor in tensors]
+    del tensors
+    places = _claimed(datas, line)
+    outputs = [
+        (*head, *places[index]) if index in places else (*head, *payload.add(datas[index]))
+        for index, head in enumerate(heads)
+    ]
+    return outputs, sorted({block for *_, block in places.values()})
+
+
+def _claimed(datas: list[Any], line: Line) -> dict[int, tuple[int, int, int]]:
+    """Claim the blocks that `datas` lie in; return offset, size and block by index."""
+    found: dict[int, tuple[Any, dict[int, tuple[int, int, int]]]] = {}
+    for index in range(len(datas)):  # nothing here refers to an array for long
+        if type(datas[index]) is not np.ndarray or datas[index].nbytes <= LENT_BYTES:
+            continue
+        place = line.find(datas[index])
+        if place is not None:
+            block, at = place
+            _, there = found.setdefault(block.offset, (block, {}))
+            there[index] = at, datas[index].nbytes, block.offset
+    places: dict[int, tuple[int, int, int]] = {}
+    for block, there in found.values():
+        if sum(size for _, size, _ in there.values()) * 2 < block.size:
+            continue  # a slow client would hold all of it for the sake of a part
+        kept = line.claim(block, datas, list(there))
+        if kept is None:
+            places.update(there)
+        else:
+            for index, (at, size, _) in there.items():
+                datas[index] = kept[at : at + size]
+    return places

@@ -1,0 +1,56 @@
+"""What the compiler does otherwise than the interpreter, and compiled modules must not say.
+
+While an error is handled, the interpreter keeps it with the coroutine, compiled code with the
+thread. A coroutine that waits meanwhile leaves it to all others: a `raise` without a name raises
+somebody else's, and what the error's traceback holds stays in memory.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = (ROOT / "tools" / "compiled_modules.txt").read_text().split()
+WAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def inside(node):
+    """Yield what runs when `node` does: functions that are only defined there are left out."""
+    if not isinstance(node, FUNCTIONS):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from inside(child)
+
+
+def handling(tree):
+    """Yield what may run while an error is handled."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            for statement in (*(s for one in node.handlers for s in one.body), *node.finalbody):
+                yield from inside(statement)
+        elif isinstance(node, ast.AsyncWith):
+            yield node
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_is_waited_for_while_an_error_is_handled(module):
+    tree = ast.parse((ROOT / "src" / module).read_text())
+    assert [node.lineno for node in handling(tree) if isinstance(node, WAITS)] == []
+
+
+def test_waiting_in_a_handler_is_found():
+    wrong = """
+async def run(work):
+    try:
+        await work
+    except OSError:
+        async def later(): await work
+        await work
+    finally:
+        async for _ in work: pass
+    async with work: pass
+"""
+    tree = ast.parse(wrong)
+    assert {node.lineno for node in handling(tree) if isinstance(node, WAITS)} == {7, 9, 10}
