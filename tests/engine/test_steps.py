@@ -173,3 +173,83 @@ def test_of_a_request_with_too_many_steps_the_last_ones_are_not_traced():
 
     asyncio.run(go())
     assert len(trace.children) == MAX_CHILDREN
+
+
+class Prompt(Slow):
+    """A scheduler that has `outcome` at once: an answer, an error, or None."""
+
+    may_be_prompt = True
+
+    def __init__(self, capacity, outcome):
+        super().__init__(capacity)
+        self.outcome = outcome
+
+    def run_now(self, request):
+        request.started_ns = 1
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    async def close(self, timeout_s):
+        """Nothing is open."""
+
+
+def prompt_site(outcome, **config):
+    engine = Engine()
+    served = Served(
+        ModelConfig("inner", **config), 7, "onnx_onnxv1", Prompt(engine.capacity, outcome)
+    )
+    engine.add(served)
+    return engine, Steps(engine, engine.capacity), served
+
+
+def counted(served):
+    """Return how many requests the model has answered."""
+    return served.counts.statistics("inner", "7").inference_count
+
+
+def test_a_step_that_waits_for_nothing_has_its_answer_at_once():
+    engine, steps, served = prompt_site(InferResponse("", ""))
+    answer = steps.infer_now(InferRequest("inner", id="a"))
+    assert (answer.model, answer.version, answer.id) == ("inner", "7", "a")
+    assert (counted(served), engine.capacity.request_count) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "config", "request_has"),
+    [
+        (None, {}, {}),
+        (InferResponse("", ""), {"decoupled": True}, {}),
+        (
+            InferResponse("", ""),
+            {},
+            {"trace": Trace(1, "outer", TraceSettings(levels=("TIMESTAMPS",)))},
+        ),
+    ],
+    ids=["it has to wait", "it answers any number of times", "it is traced"],
+)
+def test_another_step_has_no_answer_at_once_and_is_not_counted(outcome, config, request_has):
+    _, steps, served = prompt_site(outcome, **config)
+    assert steps.infer_now(InferRequest("inner", **request_has)) is None
+    assert counted(served) == 0
+
+
+def test_a_step_whose_model_never_answers_at_once_has_no_answer_then():
+    engine, _, _ = site()
+    assert Steps(engine, engine.capacity).infer_now(InferRequest("inner")) is None
+
+
+def test_a_step_that_fails_at_once_is_counted_as_failed():
+    _, steps, served = prompt_site(BackendFailed("broke"))
+    with pytest.raises(BackendFailed, match="broke"):
+        steps.infer_now(InferRequest("inner"))
+    assert sum(one.count for one in served.counts.failures.values()) == 1
+
+
+def test_models_that_never_answer_at_once_are_asked_no_such_thing():
+    class Others:
+        async def infer(self, request):
+            return InferResponse("", "")
+
+    steps = Steps(Others(), Engine().capacity)
+    assert steps.infer_now(InferRequest("inner")) is None

@@ -8,6 +8,7 @@ import selectors
 
 from inferd.core.request import InferResponse
 from inferd.errors import InferdError, Unavailable
+from inferd.schedulers.execution import Execution
 
 MS = 1_000_000
 PATIENCE_S = 30
@@ -98,7 +99,7 @@ class SimulatedAlarm:
             handle.cancel()
 
 
-class SimulatedExecution:
+class SimulatedExecution(Execution):
     """See Execution. A batch takes `takes_ms(requests)`; with `is_quick` it runs on the loop.
 
     `started` holds (when, ids) of each batch, `cancelled` ids. An answer has its request's
@@ -106,11 +107,8 @@ class SimulatedExecution:
     does not say when the framework had done its work. `cpu_share` of the time is CPU time.
     """
 
-    has_turns = False
-    may_run_inline = True
-
     def __init__(self, count=1, takes_ms=10, *, is_quick=False):
-        self.instance_count = count
+        super().__init__("m", [None] * count, may_run_inline=True)
         self.takes_ms = takes_ms if callable(takes_ms) else lambda _requests: takes_ms
         self.is_quick = is_quick
         self.outcome = None
@@ -121,7 +119,6 @@ class SimulatedExecution:
         self.cancelled = []
         self.rounds = []
         self.is_closed = False
-        self.on_room = None
 
     @property
     def has_room(self):

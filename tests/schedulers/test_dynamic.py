@@ -9,6 +9,7 @@ import pytest
 from simulation import MS, SimulatedAlarm, SimulatedExecution, now_ms, passes, simulate
 
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, QueuePolicy
+from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import (
     BackendFailed,
@@ -897,7 +898,7 @@ def test_an_instance_that_comes_takes_what_waits():
         scheduler = scheduler_of(execution)
         sent = send(scheduler, *requests_of("abc"))
         await passes(1)
-        scheduler.grow(None)
+        scheduler.grow(Opened(None, None))
         await ended(sent)
         assert execution.started == [(0, ["a"]), (1, ["b", "c"])]
 
@@ -916,5 +917,39 @@ def test_when_instances_go_nobody_starts_before_enough_have_ended():
         scheduler.shrink()  # the last one stays
         assert await ended(send(scheduler, *requests_of("g"))) == [50]
         await scheduler.close(PATIENCE_S)
+
+    simulate(serve)
+
+
+def test_a_request_that_waits_for_nobody_has_its_answer_at_once():
+    async def serve():
+        execution = SimulatedExecution(is_quick=True)
+        scheduler = scheduler_of(execution)
+        assert scheduler.may_be_prompt
+        assert scheduler.run_now(request_of("a")).id == "a"
+        assert execution.batches() == ["a"]
+
+    simulate(serve)
+
+
+def test_a_request_that_has_to_wait_has_no_answer_at_once():
+    async def serve():
+        slow = scheduler_of(SimulatedExecution())
+        assert slow.run_now(request_of()) is None
+        gathering = scheduler_of(
+            SimulatedExecution(is_quick=True), max_queue_delay_microseconds=5000
+        )
+        assert gathering.run_now(request_of()) is None
+
+    simulate(serve)
+
+
+def test_what_fails_at_once_is_raised():
+    async def serve():
+        execution = SimulatedExecution(is_quick=True)
+        execution.outcome = lambda requests: [BackendFailed("broke") for _ in requests]
+        scheduler = scheduler_of(execution)
+        with pytest.raises(BackendFailed, match="broke"):
+            scheduler.run_now(request_of())
 
     simulate(serve)

@@ -574,3 +574,43 @@ def test_others_have_their_turn_between_steps_that_take_long_together():
 
     asyncio.run(go())
     assert seen == ["step", "step", "another", "step"]
+
+
+# --- steps that wait for nothing ---
+
+
+class PromptModels(Models):
+    """Models that answer at once, but those that `wait`."""
+
+    def __init__(self, *wait, **functions):
+        super().__init__(**functions)
+        self.wait = wait
+
+    def infer_now(self, request):
+        if request.model in self.wait:
+            return None
+        self.asked.append(request)
+        return self._answer(request, self._outputs(request))
+
+
+@run
+async def test_steps_that_wait_for_nothing_are_answered_at_once():
+    models = PromptModels(a=plus(1), b=plus(10))
+    running = ensemble(models, (A, "X", "t"), (B, "t", "Y")).run(ask())
+    with pytest.raises(StopIteration) as ended:
+        running.send(None)
+    assert values(ended.value.value) == {"Y": [12, 13, 14]}
+
+
+@run
+async def test_a_step_that_has_to_wait_is_asked_once():
+    models = PromptModels("b", a=plus(1), b=plus(10))
+    answer = await ensemble(models, (A, "X", "t"), (B, "t", "Y")).run(ask())
+    assert (values(answer), models.names()) == ({"Y": [12, 13, 14]}, ["a", "b"])
+
+
+@run
+async def test_a_step_that_fails_at_once_is_named():
+    models = PromptModels(a=fail)
+    with pytest.raises(BackendFailed, match=r"step 0 \(model 'a'\): no luck"):
+        await ensemble(models, (A, "X", "Y")).run(ask())

@@ -329,6 +329,18 @@ class Models(Protocol):
         ...
 
 
+@runtime_checkable
+class PromptModels(Models, Protocol):
+    """Models that often have the answer to a step of a request without waiting for anything."""
+
+    def infer_now(self, request: InferRequest) -> InferResponse | None:
+        """Return the one answer of `request`, None when `infer` must be asked. Raises as that does.
+
+        What `request` is a step of is counted already, as what is under way.
+        """
+        ...
+
+
 class ModelControl(Protocol):
     """What loads and unloads the models of the server; the engine is this."""
 

@@ -167,6 +167,27 @@ class Engine:
             capacity.held_bytes -= request.copied_bytes
         return _settled(served, request, response)
 
+    def infer_now(self, request: InferRequest) -> InferResponse | None:
+        """See PromptModels.infer_now. Raises as `infer` does for the model and what it is given."""
+        served = self._find(request.model, request.version)
+        prompt = served.prompt
+        if prompt is None or served.config.decoupled:
+            return None
+        served.check_request(request)
+        try:
+            response = prompt.run_now(request)
+            if response is None:
+                return None
+            served.check_response(request, response)
+        except BaseException as error:
+            served.counts.add_failure(request, error)
+            raise
+        served.counts.add_success(request)
+        response.model = served.name
+        response.version = served.version
+        response.id = request.id
+        return response
+
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Return the answers of `request` as they come; a model that is not decoupled gives one.
 

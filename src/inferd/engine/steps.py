@@ -1,11 +1,11 @@
 """Steps: the models as an ensemble sees them, whose request is counted already."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
-from inferd.core.interfaces import Models
+from inferd.core.interfaces import Models, PromptModels
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.capacity import Capacity
+from inferd.engine.streaming import step_answers
 from inferd.engine.traced import traced_step
 
 
@@ -20,6 +20,7 @@ class Steps:
 
     def __init__(self, models: Models, capacity: Capacity) -> None:
         self._models = models
+        self._prompt = models if isinstance(models, PromptModels) else None
         self._capacity = capacity
 
     async def infer(self, request: InferRequest) -> InferResponse:
@@ -33,15 +34,11 @@ class Steps:
         finally:
             self._capacity.request_count += 1
 
-    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+    def infer_now(self, request: InferRequest) -> InferResponse | None:
+        """See PromptModels.infer_now; there is nothing to give back, nor to trace."""
+        prompt = self._prompt
+        return prompt.infer_now(request) if prompt is not None and request.trace is None else None
+
+    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Models.stream; all that is raised is raised while iterating."""
-        self._capacity.request_count -= 1
-        try:
-            models = self._models
-            if request.trace is not None:
-                models = traced_step(models, request)
-            async with aclosing(models.stream(request)) as responses:
-                async for response in responses:
-                    yield response
-        finally:
-            self._capacity.request_count += 1
+        return step_answers(self._models, request, self._capacity)

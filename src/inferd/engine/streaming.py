@@ -4,9 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.capacity import Capacity
 from inferd.engine.served import Served
+from inferd.engine.traced import traced_step
 from inferd.observe.stats import AnswerCount
 from inferd.shm.placing import place_outputs
 
@@ -20,6 +22,21 @@ async def one_answer(
 ) -> AsyncGenerator[InferResponse, None]:
     """Yield the only answer of a model that is not decoupled."""
     yield await engine.infer(request)
+
+
+async def step_answers(
+    models: Models, request: InferRequest, capacity: Capacity
+) -> AsyncGenerator[InferResponse, None]:
+    """Yield what `models` answer to a step of an ensemble, whose place it takes in `capacity`."""
+    capacity.request_count -= 1
+    try:
+        if request.trace is not None:
+            models = traced_step(models, request)
+        async with aclosing(models.stream(request)) as responses:
+            async for response in responses:
+                yield response
+    finally:
+        capacity.request_count += 1
 
 
 async def all_answers(

@@ -295,7 +295,7 @@ class AdaptivePace:
 
     def _expect(self, count: int) -> None:
         if count > self._expected:
-            self._expected = count
+            self._expected = float(count)
             self._decide()
 
     def _decide(self) -> None:

@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from copy import copy
 from typing import Protocol
 
+from inferd.compiled import mypyc_attr
 from inferd.core.interfaces import Answer as Answer
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.interfaces import Outcome as Outcome
@@ -40,6 +41,7 @@ class Place(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Job:
     """Requests that one thread is to run, or an instance that needs none.
 
@@ -148,13 +150,18 @@ class StartedJob(Job):
     ) -> None:
         super().__init__(requests, loop)
         self._finished = finished
-        self.is_wanted = wanted  # type: ignore[method-assign]
+        self._wanted = wanted
+
+    def is_wanted(self) -> bool:
+        """See Job.is_wanted."""
+        return self._wanted()
 
     def finish(self, outcome: Outcome) -> None:
         """See Job.finish."""
         self._finished(outcome)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class StreamJob(Job):
     """One request to a decoupled model; `answers` ends with None.
 

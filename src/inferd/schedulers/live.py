@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Sequence
 from inferd.errors import InferdError
 from inferd.schedulers.job import STREAM_AHEAD, STREAM_AHEAD_BYTES, Answer
 from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
@@ -63,22 +63,33 @@ class Answers:
         return answer
 
 
-class Step(Waiting, kw_only=True):
-    """A request of `sequence`.
+class Step(Waiting):
+    """A request of `sequence`; `done` becomes its answer.
 
     `inputs`, `outputs` and `sent` are the request's own `inputs`, `outputs` and `sequence`, while
     those are what the model sees; `told` is the last of them. `answers` is there when a decoupled
     model gives them in rounds. `began_ns` is when the first round did.
     """
 
-    sequence: LiveSequence
-    inputs: list[Tensor]
-    outputs: list[WantedOutput]
-    sent: Sequence | None
-    told: Sequence
-    queue: RequestQueue
-    answers: Answers | None = None
-    began_ns: int = 0
+    __slots__ = ("answers", "began_ns", "inputs", "outputs", "queue", "sent", "sequence", "told")
+
+    def __init__(
+        self,
+        request: InferRequest,
+        done: Done,
+        sequence: LiveSequence,
+        told: Sequence,
+        queue: RequestQueue,
+    ) -> None:
+        super().__init__(request, None, done)
+        self.sequence = sequence
+        self.inputs = request.inputs
+        self.outputs = request.outputs
+        self.sent = request.sequence
+        self.told = told
+        self.queue = queue
+        self.answers: Answers | None = None
+        self.began_ns = 0
 
     def give(self, answer: Answer) -> None:
         """Give its last answer, or the error it ends with, to who waits for it."""
@@ -86,27 +97,6 @@ class Step(Waiting, kw_only=True):
         if self.answers is not None:
             self.answers.put(answer)
             self.answers.put(None)
-
-
-def step_of(
-    request: InferRequest,
-    done: Done,
-    sequence: LiveSequence,
-    told: Sequence,
-    queue: RequestQueue,
-) -> Step:
-    """Return `request` as it waits in `sequence`; `done` becomes its answer."""
-    return Step(
-        request,
-        None,
-        done,
-        sequence=sequence,
-        inputs=request.inputs,
-        outputs=request.outputs,
-        sent=request.sequence,
-        told=told,
-        queue=queue,
-    )
 
 
 def _size_bytes(answer: InferResponse | InferdError | None) -> int:

@@ -10,6 +10,7 @@ unless none can join any more.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from inferd.compiled import mypyc_attr
 from inferd.schedulers.queue import RequestQueue, Waiting
 
 
@@ -96,6 +97,7 @@ class Pace(Protocol):
         ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class FixedPace:
     """The numbers in the configuration: preferred sizes, and a delay."""
 

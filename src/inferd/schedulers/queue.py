@@ -10,8 +10,7 @@ from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-import msgspec
-
+from inferd.compiled import mypyc_attr
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse
@@ -23,19 +22,23 @@ Done = Later[Any]
 """What becomes the answer to a request, or, for a decoupled model, the Execution that is free."""
 
 
-class Waiting(msgspec.Struct, eq=False):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Waiting:
     """A request that waits for its answer.
 
     `kind` is what it must have in common with others of one batch. `done` is None when nobody waits
     any longer. `late_ns` is when it has waited too long, 0: never.
     """
 
-    request: InferRequest
-    kind: Hashable
-    done: Done | None
-    number: int = 0
-    level: int = 0
-    late_ns: int = 0
+    __slots__ = ("done", "kind", "late_ns", "level", "number", "request")
+
+    def __init__(self, request: InferRequest, kind: Hashable, done: Done | None) -> None:
+        self.request = request
+        self.kind = kind
+        self.done = done
+        self.number = 0
+        self.level = 0
+        self.late_ns = 0
 
 
 class RequestQueue:

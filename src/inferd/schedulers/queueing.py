@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
+from inferd.compiled import mypyc_attr
 from inferd.core.later import Later
 from inferd.core.request import InferRequest, InferResponse
 from inferd.schedulers.alarm import Timer
 from inferd.schedulers.batch import BatchPlan
 from inferd.schedulers.pace import FixedPace, Pace
 from inferd.schedulers.queue import Done, Waiting
+from inferd.schedulers.streaming import one_answer
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class QueueingScheduler:
     """Lets callers wait for what `_advance` starts."""
 
@@ -42,7 +45,7 @@ class QueueingScheduler:
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream; there is one answer unless the model is decoupled."""
-        return self._one(request)
+        return one_answer(self.run, request)
 
     def hurry(self) -> None:
         """See GatheringScheduler.hurry."""
@@ -58,9 +61,6 @@ class QueueingScheduler:
         self._refuse_waiting()
         self._alarm.close()
         await self._close_executions(max(0, give_up_ns - self._clock()) / 1e9)
-
-    async def _one(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        yield await self.run(request)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         loop = self._loop

@@ -52,7 +52,7 @@ from inferd.schedulers.dressing import Dressing
 from inferd.schedulers.execution import Execution
 from inferd.schedulers.job import Answer, Outcome, twin
 from inferd.schedulers.lanes import Lane, Lanes
-from inferd.schedulers.live import Answers, LiveSequence, Step, step_of
+from inferd.schedulers.live import Answers, LiveSequence, Step
 from inferd.schedulers.pace import FixedPace
 from inferd.schedulers.policy import AT_ONCE
 from inferd.schedulers.queue import Done, RequestQueue, Waiting, tell
@@ -202,7 +202,7 @@ class SequenceScheduler(QueueingScheduler):
         sequence = self._sequence_of(request)
         told = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue
-        step = step_of(request, done, sequence, told, queue)
+        step = Step(request, done, sequence, told, queue)
         if self._is_decoupled and self._iterates:
             step.answers = Answers()
         queue.add(step, self._clock())

@@ -1,11 +1,18 @@
-"""The answers of a decoupled model as its reader takes them, wherever it runs."""
+"""Answers as their reader takes them: those of a decoupled model, wherever it runs, or the one."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from inferd.core.request import InferResponse
+from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.job import StreamJob
+
+
+async def one_answer(
+    run: Callable[[InferRequest], Awaitable[InferResponse]], request: InferRequest
+) -> AsyncGenerator[InferResponse, None]:
+    """Yield the only answer there is, that of `run`."""
+    yield await run(request)
 
 
 async def answers_of(

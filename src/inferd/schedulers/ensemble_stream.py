@@ -1,0 +1,89 @@
+"""The answers of an ensemble with decoupled steps, as they come.
+
+What follows on a decoupled step runs once for each of its answers.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError
+from inferd.schedulers.inorder import in_order
+from inferd.schedulers.plan import Stage, Step
+
+if TYPE_CHECKING:
+    from inferd.schedulers.ensemble import EnsembleScheduler, Run
+
+INFLIGHT = 16
+"""How many answers of a decoupled step are worked on where max_inflight_requests sets no limit."""
+
+
+async def answers_of(
+    ensemble: "EnsembleScheduler", request: InferRequest
+) -> AsyncGenerator[InferResponse, None]:
+    """Yield the answers of `request`; see Scheduler.stream."""
+    run = ensemble.begin(request)
+    try:
+        stages = ensemble.plan.stages(ensemble.plan.needed(request.outputs))
+        async with aclosing(_staged(ensemble, run, stages)) as answers:
+            async for answer in answers:
+                yield answer
+    finally:
+        ensemble.end(request)
+
+
+async def _staged(
+    ensemble: "EnsembleScheduler", run: "Run", stages: Sequence[Stage]
+) -> AsyncGenerator[InferResponse, None]:
+    (steps, decoupled), *later = stages
+    await ensemble.run_steps(run, steps)
+    if decoupled is None:
+        yield ensemble.answer(run)
+        return
+    parts = _parts(ensemble, run, decoupled)
+    if len(later) == 1:
+        limit = ensemble.plan.max_inflight_requests or INFLIGHT
+        answers = in_order(parts, partial(_finished, ensemble, later[0].steps), limit)
+    else:
+        answers = _nested(ensemble, parts, later)
+    async with aclosing(answers):
+        async for answer in answers:
+            yield answer
+
+
+async def _parts(
+    ensemble: "EnsembleScheduler", run: "Run", step: Step
+) -> AsyncGenerator[tuple["Run", bool], None]:
+    """Yield the run as it goes on with each answer of `step`, and whether that is the last."""
+    call = ensemble.call(run, step)
+    try:
+        async with aclosing(ensemble.models.stream(call)) as responses:
+            async for response in responses:
+                part = run.part()
+                part.take(step, response)
+                yield part, response.final
+    except InferdError as error:
+        raise ensemble.failed(step, call, error) from error
+
+
+async def _finished(
+    ensemble: "EnsembleScheduler", steps: Sequence[Step], part: tuple["Run", bool]
+) -> InferResponse:
+    run, is_final = part
+    await ensemble.run_steps(run, steps)
+    return ensemble.answer(run, is_final=is_final)
+
+
+async def _nested(
+    ensemble: "EnsembleScheduler",
+    parts: AsyncGenerator[tuple["Run", bool], None],
+    stages: Sequence[Stage],
+) -> AsyncGenerator[InferResponse, None]:
+    async with aclosing(parts):
+        async for run, is_final in parts:
+            async with aclosing(_staged(ensemble, run, stages)) as answers:
+                async for answer in answers:
+                    answer.final = answer.final and is_final
+                    yield answer
