@@ -1,8 +1,8 @@
 """HPACK: header blocks to fields and back (RFC 7541).
 
-The static table and the Huffman codes are the hpack library's. The walk over a block and the dynamic
-table are ours: we must know whether a block touched the table, and a client that sends other
-metadata with each call touches it each time. Tests hold every step against the library.
+The static table and the Huffman codes are the hpack library's. The walk over a block and the
+dynamic table are ours: we must know whether a block touched the table, and a client that sends
+other metadata with each call touches it each time. Tests hold every step against the library.
 
 The encoder never touches the peer's dynamic table, so a block it makes means the same on every
 connection and can be made once.
@@ -145,7 +145,7 @@ class HeaderDecoder:
 
 
 def _integer(block: bytes, at: int, prefix_bits: int) -> tuple[int, int]:
-    """Read an integer (section 5.1): one that is longer than any that means something is refused."""
+    """Read an integer (section 5.1); one longer than any that means something is refused."""
     mask = (1 << prefix_bits) - 1
     value = block[at] & mask
     at += 1
