@@ -105,3 +105,10 @@ def test_closing_frees_what_the_framework_holds_once():
     instance.close()
     instance.close()
     assert closed == [1]
+
+
+def test_too_few_arrays_are_told_with_their_count():
+    instance = ArrayInstance(config(), 1, lambda feed, names: [feed["X"]])
+    [answer] = instance.execute([request(np.zeros(1, np.float32), outputs=())])
+    assert isinstance(answer, BackendFailed)
+    assert answer.message == "the model gave 1 outputs, 2 were asked for"

@@ -21,6 +21,9 @@ BF16 are uint16 bit patterns, BYTES object arrays of `bytes`. An array it gives 
 later call changes it. What it raises fails the one request.
 """
 
+_array = np.ndarray  # numpy's names are looked up slowly, for it makes some of them when asked
+_contiguous = np.ascontiguousarray
+
 
 class ArrayInstance:
     """One loaded model, run by a function that knows its framework.
@@ -44,7 +47,7 @@ class ArrayInstance:
         self._run: Run | None = run
         self._close = close
         self._output_names = [output.name for output in config.output]
-        self._datatypes = {output.name: output.datatype for output in config.output}
+        self._kinds = {t.name: (t.datatype, t.datatype.numpy) for t in config.output}
         # Of tensors whose wire bytes are their array there is no reader and no writer.
         self._readers = {t.name: _reader(t, scalars) for t in config.input if _is_odd(t, scalars)}
         self._writers = {t.name: _writer(t, scalars) for t in config.output if _is_odd(t, scalars)}
@@ -66,7 +69,7 @@ class ArrayInstance:
         names = self._output_names
         if request.outputs and len(request.outputs) != len(names):
             names = [wanted.name for wanted in request.outputs]
-        run, readers, writers, datatypes = self._run, self._readers, self._writers, self._datatypes
+        run, readers, writers = self._run, self._readers, self._writers
         assert run is not None  # closed only when nothing runs any more
         try:
             feed = {}
@@ -75,19 +78,22 @@ class ArrayInstance:
                 if name in readers:
                     feed[name] = readers[name](tensor)
                 else:
-                    feed[name] = np.ndarray(tensor.shape, tensor.datatype.numpy, tensor.data)
+                    feed[name] = _array(tensor.shape, tensor.datatype.numpy, tensor.data)
             request.computing_ns = perf_counter_ns()
             arrays = run(feed, names)
             request.computed_ns = perf_counter_ns()
+            if len(arrays) != len(names):
+                raise _miscounted(arrays, names)
             outputs = []
-            for name, array in zip(names, arrays, strict=True):
+            for index, name in enumerate(names):  # zip() is dearer
+                array = arrays[index]
                 if name in writers:
                     outputs.append(writers[name](array))
                     continue
-                datatype = datatypes[name]
-                if array.dtype != datatype.numpy:
+                datatype, dtype = self._kinds[name]
+                if array.dtype is not dtype and array.dtype != dtype:
                     raise _wrong_type(name, array, datatype)
-                outputs.append(Tensor(name, datatype, array.shape, np.ascontiguousarray(array)))
+                outputs.append(Tensor(name, datatype, array.shape, _contiguous(array)))
         except InferdError as error:
             return error
         except Exception as error:  # noqa: BLE001  frameworks raise what they like
@@ -128,6 +134,10 @@ def _writer(tensor: ModelOutput, scalars: frozenset[str]) -> Callable[[Array], T
         return Tensor.from_numpy(name, array, datatype)
 
     return write
+
+
+def _miscounted(arrays: Sequence[Array], names: Sequence[str]) -> BackendFailed:
+    return BackendFailed(f"the model gave {len(arrays)} outputs, {len(names)} were asked for")
 
 
 def _wrong_type(name: str, array: Array, datatype: DataType) -> BackendFailed:
