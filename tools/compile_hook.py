@@ -60,6 +60,8 @@ def compile_into(folder: Path, root: Path) -> None:
             debug_level="0",
             target_dir=str(folder / "c"),
         )
+        for extension in extensions:  # looking for what to warn of takes longer than compiling
+            extension.extra_compile_args.append("-w")
         command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
         command.build_lib, command.build_temp = str(folder), str(folder / "objects")
         command.ensure_finalized()

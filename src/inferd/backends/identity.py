@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 
+from inferd.compiled import mypyc_attr
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import number
 from inferd.core.interfaces import ModelFiles, Placement
@@ -11,6 +12,7 @@ from inferd.errors import InferdError, InvalidConfig, Unavailable
 from inferd.tensor.tensor import Tensor
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class IdentityBackend:
     """Runs models that give back what they get; there is no model file.
 
