@@ -4,12 +4,22 @@ import re
 import shutil
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from inferd.backends.worker.tar_filter import Outside, inside
 from inferd.errors import InvalidConfig
 
+Check = Callable[[tarfile.TarInfo, str], tarfile.TarInfo]
+"""Returns a member as it may be unpacked into a folder. Raises Outside or tarfile.FilterError."""
+
+CHECK: Check = getattr(tarfile, "data_filter", inside)  # Pythons before 3.11.4 have none
+
+_AS_IT_IS: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+_OUTSIDE = (Outside, getattr(tarfile, "FilterError", Outside))
 _NAME = re.compile(r"python[0-9.]*")
 _INTERPRETER = re.compile(rf"(\./)?([^/]+/)?bin/{_NAME.pattern}")
 
@@ -22,15 +32,12 @@ class Limits(msgspec.Struct, frozen=True):
     timeout_s: float = 1800.0
 
 
-def unpack(archive: Path, target: Path, limits: Limits, place: str) -> None:
+def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check = CHECK) -> None:
     """Unpack `archive` into the new folder `target`; `place` begins every complaint.
 
-    Raises InvalidConfig for what is no archive, has too much in it, or files that would lie
-    outside. What was unpacked until then is left behind.
+    `check` says what of a member may be unpacked. Raises InvalidConfig for what is no archive, has
+    too much in it, or files that would lie outside. What was unpacked until then is left behind.
     """
-    if not hasattr(tarfile, "data_filter"):
-        msg = f"{place} cannot be unpacked: nothing before Python 3.11.4 does that safely"
-        raise InvalidConfig(msg)
     deadline_s = time.monotonic() + limits.timeout_s
     free_bytes = shutil.disk_usage(target.parent).free
     most = min(limits.max_bytes, free_bytes)
@@ -47,27 +54,26 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str) -> None:
                 if time.monotonic() > deadline_s:
                     msg = f"{place} was not unpacked within {limits.timeout_s:g} s"
                     raise InvalidConfig(msg)
-                source.extract(member, target, filter=_inside)
-    except (tarfile.TarError, EOFError, OSError) as error:
+                allowed = member if _leads_away(member) else check(member, str(target))
+                source.extract(allowed, target, **_AS_IT_IS)
+    except (tarfile.TarError, Outside, EOFError, OSError) as error:
         msg = f"{place} cannot be unpacked: {_reason(error)}"
         raise InvalidConfig(msg) from error
 
 
-def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """Return what may be unpacked into `folder`. Raises tarfile.FilterError for what may not.
+def _leads_away(member: tarfile.TarInfo) -> bool:
+    """Tell whether this is a link that may lead anywhere: the interpreter of an environment.
 
-    The interpreter of an environment that venv made is a link to anywhere, and its other names are
-    links to that one.
+    The one of an environment that venv made is a link to anywhere, and its other names are links
+    to that one.
     """
-    if member.issym() and _INTERPRETER.fullmatch(member.name):
-        target = Path(member.linkname)
-        if target.is_absolute() or _NAME.fullmatch(member.linkname):
-            return member
-    return tarfile.data_filter(member, folder)
+    link = member.linkname
+    is_interpreter = member.issym() and bool(_INTERPRETER.fullmatch(member.name))
+    return is_interpreter and (link.startswith("/") or bool(_NAME.fullmatch(link)))
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, tarfile.FilterError):
+    if isinstance(error, _OUTSIDE):
         return f"'{error.tarinfo.name}' would lie, or leads, outside of it"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
