@@ -612,5 +612,6 @@ async def test_a_step_that_has_to_wait_is_asked_once():
 @run
 async def test_a_step_that_fails_at_once_is_named():
     models = PromptModels(a=fail)
-    with pytest.raises(BackendFailed, match=r"step 0 \(model 'a'\): no luck"):
+    with pytest.raises(BackendFailed, match=r"step 0 \(model 'a'\): no luck") as caught:
         await ensemble(models, (A, "X", "Y")).run(ask())
+    assert str(caught.value.__cause__) == "no luck"  # the log shows where that came from

@@ -235,4 +235,6 @@ class EnsembleScheduler:
         if more := len(call.inputs) - len(given):
             given.append(f"and {more} more")
         told = f"ensemble '{self.plan.name}', {step}: {error.message}"
-        return type(error)(f"{told} ({'; '.join(given)})" if given else told)
+        failed = type(error)(f"{told} ({'; '.join(given)})" if given else told)
+        failed.__cause__ = error  # for the log; compiled, `raise ... from` would not set it
+        return failed
