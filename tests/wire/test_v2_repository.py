@@ -183,6 +183,7 @@ def test_a_load_of_another_shape_is_refused(text, body):
     ("body", "dependents"),
     [
         ("", False),
+        (" \r\n\t", False),
         ("{}", False),
         ('{"parameters": null}', False),
         ('{"parameters": {"unload_dependents": true}}', True),
@@ -202,6 +203,7 @@ def test_an_unload_may_take_the_dependents_with_it(body, dependents):
         ),
         ('{"parameters": []}', "'parameters' is [], expected an object"),
         ("7", "the body is 7, expected a JSON object"),
+        ("\x0c", "the body is not JSON"),
     ],
 )
 def test_an_unload_of_another_shape_is_refused(body, text):
