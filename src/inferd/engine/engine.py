@@ -171,7 +171,7 @@ class Engine:
         """See PromptModels.infer_now. Raises as `infer` does for the model and what it is given."""
         served = self._find(request.model, request.version)
         prompt = served.prompt
-        if prompt is None or served.config.decoupled:
+        if prompt is None or served.is_decoupled:
             return None
         served.check_request(request)
         try:
@@ -182,11 +182,7 @@ class Engine:
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise
-        served.counts.add_success(request)
-        response.model = served.name
-        response.version = served.version
-        response.id = request.id
-        return response
+        return _settled(served, request, response)
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """Return the answers of `request` as they come; a model that is not decoupled gives one.
@@ -200,7 +196,7 @@ class Engine:
             raise self.capacity.too_many_requests()
         if not self.capacity.has_room(request.copied_bytes):
             raise self.capacity.too_many_bytes(request.copied_bytes)
-        if served.config.decoupled:
+        if served.is_decoupled:
             return all_answers(served, request, self.capacity)
         return one_answer(self, request)
 
