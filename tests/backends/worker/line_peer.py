@@ -11,6 +11,7 @@ from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.bootstrap.inferd_worker.line import Line
 
 SIZE = 1 << 20
+MOST = 4 * SIZE
 PATIENCE_S = 60
 
 
@@ -57,10 +58,10 @@ class Peer:
         self._fds = [os.memfd_create(f"inferd-test-{os.getpid()}") for _ in range(2)]
         for fd in self._fds:
             os.ftruncate(fd, SIZE)
-        self.arena = Arena(self._fds[0], SIZE, 2 * SIZE)
+        self.arena = Arena(self._fds[0], SIZE, MOST)
         self.received = Received(self._fds[1], SIZE, writable=False)
         self.said = []  # by the server: kind, document without its first element, data
-        self.workers_arena = Arena(self._fds[1], SIZE, 2 * SIZE)
+        self.workers_arena = Arena(self._fds[1], SIZE, MOST)
         self.line = Line(
             self.other,
             self.workers_arena,

@@ -1,7 +1,7 @@
 """Executions that a worker is given while it is busy, and what becomes of them when it ends."""
 
 import pytest
-from line_peer import packed, result
+from line_peer import MOST, packed, result
 from scene import begun, played, until
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
@@ -57,12 +57,40 @@ def test_who_executes_side_by_side_is_given_one_at_a_time(quick):
     assert not one.instance.is_free
 
 
-def test_nothing_is_sent_behind_large_tensors(quick):
+def large(size):
+    """Return a request of so many bytes."""
+    return InferRequest("m", inputs=[Tensor("X", DataType.UINT8, (size,), bytes(size))])
+
+
+def test_nothing_is_sent_while_the_worker_has_many_bytes(quick):
     one = quick()
-    data = bytes(AHEAD_BYTES + 1)
-    large = Tensor("X", DataType.UINT8, (len(data),), data)
-    one.instance.begin([InferRequest("m", inputs=[large])], lambda _: None)
+    outcomes = []
+    for _ in range(8):
+        assert one.instance.is_free
+        one.instance.begin([large(AHEAD_BYTES // 8)], outcomes.append)
     assert not one.instance.is_free
+    number = one.instance._numbers - 7
+    one.peer.say(result(number, [[number, *ANSWER]]))
+    one.instance._read_until(lambda: bool(outcomes))
+    assert one.instance.is_free
+
+
+def test_what_finds_no_memory_waits_for_that_of_those_before(quick):
+    one = quick()
+    outcomes = []
+    one.instance.begin([large(AHEAD_BYTES // 4)], outcomes.append)
+    number = one.instance._numbers
+    one.instance.begin([large(MOST + 1)], outcomes.append)
+    [untaken] = outcomes
+    assert untaken.is_untaken
+    assert not one.instance.is_free
+    one.peer.say(result(number, [[number, *ANSWER]]))
+    one.instance._read_until(lambda: len(outcomes) == 2)
+    assert one.instance.is_free
+    one.instance.begin([large(MOST + 1)], outcomes.append)
+    assert "find no room in the memory" in str(outcomes[2])
+    assert not outcomes[2].is_untaken
+    assert one.instance.is_free
 
 
 def test_only_what_a_process_was_executing_is_lost_with_it(quick):

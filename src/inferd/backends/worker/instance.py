@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 AHEAD_NS = 1_000_000
 """A worker is given so much work at once, where a plan lets it have several executions."""
 
-AHEAD_BYTES = packet.INLINE_BYTES
-"""Nothing is sent behind more than this: one after another, large tensors find the same memory."""
+AHEAD_BYTES = 4 << 20
+"""Nothing is sent behind so much: what a worker has at once should lie in caches."""
 
 CREDIT_AT = 8
 """So much of the window must have been taken before the worker is told."""
@@ -72,6 +72,7 @@ class WorkerInstance(Supervisor):
         self._places: dict[int, tuple[Batch, int]] = {}
         self._streams: dict[int, Stream] = {}
         self.running_count = 0
+        self._running_bytes = 0  # of the tensors that those have come with
         self._room = 1  # for so many executions at once
         self._ended_ns = 0  # the one before
         self._result = msgspec.json.Decoder(Result).decode
@@ -133,13 +134,21 @@ class WorkerInstance(Supervisor):
             msg = f"the worker process of model '{plan.model}' has just ended"
             return Untaken(msg)  # it is free again when there is another process
         except ArenaFull:
+            if self.running_count:  # what these take is given back, which is when it is free again
+                return Untaken(self._too_large(packed[1]).message)
             self.is_free = True
             return self._too_large(packed[1])
         self.running_count += 1
-        self.is_free = self.running_count < self._room and packed[1].size <= AHEAD_BYTES
+        batch.size = packed[1].size
+        self._running_bytes += batch.size
+        self.is_free = self._has_room
         if plan.timeout_s and self._loop is not None:
             batch.timer = self._loop.call_later(plan.timeout_s, self._time_out)
         return None
+
+    @property
+    def _has_room(self) -> bool:
+        return self.running_count < self._room and self._running_bytes < AHEAD_BYTES
 
     def _too_large(self, payload: Payload) -> InferdError:
         msg = (
@@ -235,7 +244,7 @@ class WorkerInstance(Supervisor):
         batches, streams = self._batches, self._streams
         self._batches, self._streams = {}, {}
         self._places.clear()
-        self.running_count = 0
+        self.running_count = self._running_bytes = 0
         self._room = 1
         behind = self._behind_first(batches)
         for number, batch in batches.items():
@@ -270,12 +279,13 @@ class WorkerInstance(Supervisor):
         if batch.timer is not None:
             batch.timer.cancel()
         self.running_count -= 1
+        self._running_bytes -= batch.size
         if self._ahead > 1:
             self._note_ahead(batch, began_ns, ended_ns)
         for request in batch.requests:
             request.computing_ns = began_ns
             request.computed_ns = ended_ns
-        self.is_free = self.running_count < self._room and not self._is_going
+        self.is_free = self._has_room and not self._is_going
         is_plain = result.plain is not None and batch.answers == [None]
         take = self._answer_plainly if is_plain else self._answer_each
         take(number, batch, result, data, loans)

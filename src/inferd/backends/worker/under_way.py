@@ -18,7 +18,7 @@ Deliver = Callable[[InferResponse | InferdError | None, int], None]
 class Batch:
     """Requests that are executed together."""
 
-    __slots__ = ("answers", "finish", "is_executing", "missing", "requests", "timer")
+    __slots__ = ("answers", "finish", "is_executing", "missing", "requests", "size", "timer")
 
     def __init__(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
         self.requests = requests
@@ -26,6 +26,7 @@ class Batch:
         self.answers: list[Any] = [None] * len(requests)  # an InferResponse or InferdError each
         self.missing = len(requests)
         self.is_executing = True
+        self.size = 0  # in bytes, of the tensors it was sent with
         self.timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
