@@ -15,6 +15,10 @@ Array = np.ndarray[Any, Any]
 LESS, AT_MOST = "BRANCH_LT", "BRANCH_LEQ"
 LEAF = "LEAF"
 
+VALUES, CLASS, PAIR = "values", "class", "pair"
+"""What a row is answered with: its transformed sums; the number of its class; or, of one sum that
+is the probability of class 1, those of both classes."""
+
 MAX_TARGETS = 1_000_000
 """No model has more outputs; a file may say any number."""
 MAX_NODES = 20_000_000
@@ -43,6 +47,7 @@ class Ensemble:
     """Trees over `feature_count` features that sum up to `base` and then are transformed.
 
     `transform` is none, or the name of what is done with the sums; `scale` multiplies them before.
+    `answer` is one of VALUES, CLASS and PAIR; a single value above `threshold` is of class 1.
     """
 
     feature_count: int
@@ -51,6 +56,15 @@ class Ensemble:
     transform: str = ""
     scale: float = 1.0
     trees: list[Tree] = field(default_factory=list)
+    answer: str = VALUES
+    threshold: float = 0.5
+
+    @property
+    def columns(self) -> int:
+        """The number of values that a row is answered with."""
+        if self.answer == PAIR:
+            return 2
+        return 1 if self.answer == CLASS or self.transform == "argmax" else len(self.base)
 
 
 def check_trees(ensemble: Ensemble) -> None:
@@ -68,13 +82,9 @@ def check_trees(ensemble: Ensemble) -> None:
 
 
 def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> bytes:
-    """Return the ONNX model: FP32 [n, features] to FP32 [n, targets] (Raises InvalidConfig)."""
+    """Return the ONNX model: FP32 [n, features] to FP32 [n, columns]. Raises InvalidConfig."""
     check_trees(ensemble)
-    targets = len(ensemble.base)
-    steps = _TRANSFORMS.get(ensemble.transform)
-    if steps is None:
-        msg = f"objective '{ensemble.transform}' is not known"
-        raise InvalidConfig(msg)
+    steps = [*_TRANSFORMS[ensemble.transform], *_answer_steps(ensemble)]
     nodes = [_trees_node(ensemble, input_name)]
     constants: dict[str, Array] = {
         "scale": np.array(ensemble.scale, np.float32),
@@ -89,25 +99,48 @@ def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> by
             constants[f"constant {number}"] = np.asarray(constant)
         nodes.append(Node(op, inputs, (f"step {number + 1}",), attributes))
     nodes.append(Node("Identity", (f"step {len(steps)}",), (output_name,), {}))
-    columns = 1 if ensemble.transform == "argmax" else targets
     return encode_model(
         nodes,
         constants,
         [Port(input_name, DataType.FP32, (-1, ensemble.feature_count))],
-        [Port(output_name, DataType.FP32, (-1, columns))],
+        [Port(output_name, DataType.FP32, (-1, ensemble.columns))],
     )
 
 
-_TRANSFORMS: dict[str, list[tuple[str, dict[str, Any], Any]]] = {
+def at_most(thresholds: Any) -> Any:
+    """Return the largest float32 that is at most each: float32 features compare the same then."""
+    limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
+    single = limited.astype(np.float32)
+    above = single > limited
+    return np.where(above, np.nextafter(single, np.float32(-np.inf)), single)
+
+
+Step = tuple[str, dict[str, Any], Any]
+"""An operator: (name, attributes, second input or None)."""
+
+_ARGMAX: list[Step] = [("ArgMax", {"axis": 1, "keepdims": 1}, None), ("Cast", {"to": 1}, None)]
+
+_TRANSFORMS: dict[str, list[Step]] = {
     "": [],
     "sigmoid": [("Sigmoid", {}, None)],
     "softmax": [("Softmax", {"axis": 1}, None)],
     "exp": [("Exp", {}, None)],
     "softplus": [("Softplus", {}, None)],
     "positive": [("Greater", {}, np.float32(0)), ("Cast", {"to": 1}, None)],
-    "argmax": [("ArgMax", {"axis": 1, "keepdims": 1}, None), ("Cast", {"to": 1}, None)],
+    "argmax": _ARGMAX,
 }
-"""Transform -> operators in order: (name, attributes, second input or None)."""
+"""Transform -> operators in order."""
+
+
+def _answer_steps(ensemble: Ensemble) -> list[Step]:
+    if ensemble.answer == PAIR:
+        both = np.array([[-1, 1]], np.float32), np.array([1, 0], np.float32)
+        return [("MatMul", {}, both[0]), ("Add", {}, both[1])]
+    if ensemble.answer == VALUES or ensemble.transform in ("argmax", "positive"):
+        return []
+    if len(ensemble.base) > 1:
+        return _ARGMAX
+    return [("Greater", {}, np.float32(ensemble.threshold)), ("Cast", {"to": 1}, None)]
 
 
 def _complaint(tree: Tree, ensemble: Ensemble) -> str:

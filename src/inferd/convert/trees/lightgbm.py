@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.convert.trees.ensemble import AT_MOST, MAX_TARGETS, Ensemble, Tree
+from inferd.convert.trees.ensemble import AT_MOST, MAX_TARGETS, Ensemble, Tree, at_most
 from inferd.errors import InvalidConfig, Unsupported
 
 _CATEGORY, _DEFAULT_LEFT = 1, 2
@@ -92,7 +92,7 @@ def _tree(tree: Section, target: int) -> Tree:
     nan_left = np.where(missing == _MISSING_NONE, thresholds >= 0, kinds & _DEFAULT_LEFT)
     return Tree(
         np.concatenate([features, np.zeros(count, np.int64)]),
-        np.concatenate([_at_most(thresholds), leaves.astype(np.float32)]),
+        np.concatenate([at_most(thresholds), leaves.astype(np.float32)]),
         _children(tree.get("left_child", ""), inner, count),
         _children(tree.get("right_child", ""), inner, count),
         np.concatenate([nan_left.astype(bool), np.zeros(count, bool)]),
@@ -106,14 +106,6 @@ def _children(text: str, inner: int, count: int) -> Any:
         msg = "a tree has a child that is not there"
         raise ValueError(msg)
     return np.concatenate([np.where(numbers < 0, inner + ~numbers, numbers), np.full(count, -1)])
-
-
-def _at_most(thresholds: Any) -> Any:
-    """Return the largest float32 that is at most each: float32 features compare the same then."""
-    limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
-    single = limited.astype(np.float32)
-    above = single > limited
-    return np.where(above, np.nextafter(single, np.float32(-np.inf)), single)
 
 
 def _numbers(text: str, dtype: Any) -> Any:

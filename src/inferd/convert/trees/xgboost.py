@@ -50,16 +50,13 @@ def _document(content: bytes) -> Any:
 
 def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     params = learner["learner_model_param"]
-    objective = learner["objective"]["name"]
-    if objective not in _TRANSFORMS:
-        msg = f"objective '{objective}' of XGBoost is not supported"
-        raise Unsupported(msg)
-    count = max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1)
-    if count > MAX_TARGETS:
-        msg = f"it has {count} outputs, more than {MAX_TARGETS}"
-        raise ValueError(msg)
-    base = _base(str(params["base_score"]), objective, count)
-    ensemble = Ensemble(int(params["num_feature"]), base, LESS, _TRANSFORMS[objective])
+    scores = [float(one) for one in str(params["base_score"]).strip("[]").split(",")]
+    ensemble = empty_ensemble(
+        learner["objective"]["name"],
+        int(params["num_feature"]),
+        max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1),
+        scores,
+    )
     booster = learner["gradient_booster"]
     weights = None
     if booster["name"] == "dart":
@@ -76,14 +73,26 @@ def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     return ensemble
 
 
-def _base(text: str, objective: str, count: int) -> list[float]:
-    """Return the score before any tree: the file has it as users see it, not as trees sum it."""
-    scores = [float(one) for one in text.strip("[]").split(",")]
-    if objective in _SIGMOID:
+def empty_ensemble(
+    objective: str, feature_count: int, count: int, scores: list[float], *, as_seen: bool = True
+) -> Ensemble:
+    """Return an ensemble of `count` outputs that has no trees yet.
+
+    `scores` are those before any tree, one or `count`: `as_seen` by users, as files have them, not
+    as trees sum them. Raises Unsupported for other objectives, ValueError for a wrong `count`.
+    """
+    if objective not in _TRANSFORMS:
+        msg = f"objective '{objective}' of XGBoost is not supported"
+        raise Unsupported(msg)
+    if not 1 <= count <= MAX_TARGETS:
+        msg = f"it has {count} outputs, expected 1 to {MAX_TARGETS}"
+        raise ValueError(msg)
+    if as_seen and objective in _SIGMOID:
         scores = [math.log(score / (1 - score)) if 0 < score < 1 else 0.0 for score in scores]
-    elif objective in _EXP:
+    elif as_seen and objective in _EXP:
         scores = [math.log(score) if score > 0 else 0.0 for score in scores]
-    return scores * count if len(scores) == 1 else scores
+    base = scores * count if len(scores) == 1 else scores
+    return Ensemble(feature_count, base, LESS, _TRANSFORMS[objective])
 
 
 def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
@@ -106,10 +115,10 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
         target,
     )
     is_pruned = int(tree.get("tree_param", {}).get("num_deleted", 0)) > 0
-    return _without_deleted(found) if is_pruned else found
+    return without_deleted(found) if is_pruned else found
 
 
-def _without_deleted(tree: Tree) -> Tree:
+def without_deleted(tree: Tree) -> Tree:
     """Return `tree` without the nodes that pruning has cut off, which stay in the file.
 
     What is wrong with it otherwise stays so, for the check of all trees to tell.
