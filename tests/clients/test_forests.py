@@ -77,26 +77,28 @@ def ask(request, server):
 
 
 def test_values_are_those_of_the_library(ask):
-    rows, chance = ANSWERS["gaps"], ANSWERS["binary.model"]
+    rows, chance = ANSWERS["binary.model asked"], ANSWERS["binary.model"]
     for model in ("binary", "binary_proba"):
         np.testing.assert_allclose(ask(model, rows), chance, rtol=1e-6)
     pair = np.concatenate([1 - chance, chance], axis=1)
     np.testing.assert_allclose(ask("binary_pair", rows), pair, rtol=1e-5)
-    np.testing.assert_allclose(ask("random_proba", ANSWERS["asked"]), ANSWERS["random.tl"], 1e-6)
+    np.testing.assert_allclose(
+        ask("random_proba", ANSWERS["random.tl asked"]), ANSWERS["random.tl"], 1e-6
+    )
 
 
 def test_a_classifier_answers_with_the_number_of_the_class(ask):
-    rows, chance = ANSWERS["gaps"], ANSWERS["binary.model"]
+    rows, chance = ANSWERS["binary.model asked"], ANSWERS["binary.model"]
     assert ask("binary_class", rows).tolist() == (chance > 0.5).astype(float).tolist()
     high = (chance > 0.75).astype(float).tolist()
     assert ask("binary_high", rows).tolist() == high != (chance > 0.5).astype(float).tolist()
     assert ask("classes", rows).tolist() == ANSWERS["classes.model"].tolist()
     best = ANSWERS["random.tl"].argmax(axis=1, keepdims=True)
-    assert ask("random_class", ANSWERS["asked"]).tolist() == best.astype(float).tolist()
+    assert ask("random_class", ANSWERS["random.tl asked"]).tolist() == best.astype(float).tolist()
 
 
 def test_probabilities_of_a_forest_of_classes_add_up(ask):
-    chances = ask("classes_proba", ANSWERS["gaps"])
+    chances = ask("classes_proba", ANSWERS["binary.model asked"])
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-6)
     assert chances.argmax(axis=1).tolist() == ANSWERS["classes.model"][:, 0].tolist()
 

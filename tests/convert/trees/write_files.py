@@ -27,11 +27,12 @@ BINARY, CLASSES = (SUMS > 0).astype(int), np.digitize(SUMS, [-1, 1])
 ASKED = NUMBERS.normal(size=(12, 4)).astype(np.float32)
 GAPS = np.where(NUMBERS.random(ASKED.shape) < 0.1, np.float32("nan"), ASKED)
 
-answers: dict[str, np.ndarray] = {"asked": ASKED, "gaps": GAPS}
+answers: dict[str, np.ndarray] = {}
 
 
-def keep(name: str, values: np.ndarray) -> None:
-    answers[name] = np.asarray(values, np.float64).reshape(len(ASKED), -1)
+def keep(name: str, rows: np.ndarray, values: np.ndarray) -> None:
+    answers[f"{name} asked"] = rows
+    answers[name] = np.asarray(values, np.float64).reshape(len(rows), -1)
 
 
 for name, labels, settings in [
@@ -46,12 +47,12 @@ for name, labels, settings in [
     )
     booster.save_model(HERE / f"{name}.deprecated")
     (HERE / f"{name}.deprecated").rename(HERE / f"{name}.model")
-    keep(f"{name}.model", booster.predict(xgboost.DMatrix(GAPS)))
+    keep(f"{name}.model", GAPS, booster.predict(xgboost.DMatrix(GAPS)))
 
 
 def checkpoint(name: str, model: treelite.Model, rows: np.ndarray) -> None:
     model.serialize(HERE / f"{name}.tl")
-    keep(f"{name}.tl", treelite.gtil.predict(model, rows))
+    keep(f"{name}.tl", rows, treelite.gtil.predict(model, rows))
 
 
 given = xgboost.train(
@@ -66,6 +67,20 @@ given = lightgbm.train(
     2,
 )
 checkpoint("lightgbm", treelite.frontend.from_lightgbm(given), GAPS)
+KINDS = np.floor(np.abs(ROWS) * 4)
+given = lightgbm.train(
+    {"objective": "regression", "num_leaves": 4, "verbose": -1, "num_threads": 1,
+     "min_data_per_group": 1, "max_cat_to_onehot": 1},
+    lightgbm.Dataset(KINDS, SUMS, categorical_feature=[0, 1]),
+    3,
+)  # fmt: skip
+checkpoint("kinds_lightgbm", treelite.frontend.from_lightgbm(given), GAPS * 8)
+given = xgboost.train(
+    {"max_depth": 2, "nthread": 1, "tree_method": "hist", "max_cat_to_onehot": 1},
+    xgboost.DMatrix(KINDS, SUMS, feature_types=["c", "c", "q", "q"], enable_categorical=True),
+    3,
+)
+checkpoint("kinds_xgboost", treelite.frontend.from_xgboost(given), np.floor(np.abs(GAPS) * 8))
 few = {"n_estimators": 3, "max_depth": 2, "random_state": 0}
 for name, estimator, labels in [
     ("random", RandomForestClassifier(**few), CLASSES),

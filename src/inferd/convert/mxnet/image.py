@@ -51,10 +51,35 @@ def _resized(graph: Graph, x: Value, sizes: Value, **how: str) -> Value:
 
 
 def _adaptive_average(call: Call) -> Converted:
-    sizes = call.integers("output_size") or [1]
-    if set(sizes) != {1}:
-        call.cannot(f"output_size {sizes} cannot be converted, as windows are of different sizes")
-    return call.graph.add("GlobalAveragePool", call.input(0), rank=4)
+    graph, x, sizes = call.graph, call.input(0), call.integers("output_size") or [1]
+    if len(sizes) > 2 or min(sizes) < 1:
+        call.refuse(f"its output_size is {sizes}, expected one or two numbers")
+    if set(sizes) == {1}:
+        return graph.add("GlobalAveragePool", x, rank=4)
+    rows = graph.add("MatMul", _shares(call, x, 2, sizes[0]), x, rank=4)
+    columns = graph.transpose(_shares(call, x, 3, sizes[-1]), (1, 0))
+    return graph.add("MatMul", rows, columns, rank=4)
+
+
+def _shares(call: Call, x: Value, axis: int, count: int) -> Value:
+    """Return how much of each place of `axis` is in each of `count` windows, of unlike sizes."""
+    graph, length = call.graph, call.graph.shape(x, axis, axis + 1)
+    ends = []
+    for first, up in ((0, 0), (1, count - 1)):
+        numbers = graph.constant(np.arange(first, count + first)[:, None])
+        scaled = graph.add("Add", graph.add("Mul", numbers, length, rank=2), graph.whole(up))
+        ends.append(graph.add("Div", scaled, graph.whole(count)))
+    places = graph.add(
+        "Range", graph.whole(0), graph.reshape(length, graph.ints()), graph.whole(1), rank=1
+    )
+    starts, stops = ends
+    is_in = graph.add(
+        "And",
+        graph.add("GreaterOrEqual", places, starts, rank=2),
+        graph.add("Less", places, stops, rank=2),
+    )
+    size = graph.add("CastLike", graph.add("Sub", stops, starts), x, rank=2)
+    return graph.add("Div", graph.add("CastLike", is_in, x, rank=2), size)
 
 
 def _depth_to_space(op: str) -> Callable[[Call], Converted]:

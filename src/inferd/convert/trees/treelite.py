@@ -9,12 +9,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inferd.convert.trees.binary import Array, Reader
-from inferd.convert.trees.ensemble import AT_MOST, LESS, MAX_TARGETS, Ensemble, Tree, at_most
+from inferd.convert.trees.ensemble import (
+    AT_MOST,
+    LESS,
+    MAX_TARGETS,
+    Ensemble,
+    Tree,
+    at_most,
+    category_bounds,
+)
 from inferd.errors import InvalidConfig, Unsupported
 
 _MAJOR = 4
 _FLOATS = {2: "<f4", 3: "<f8"}
-_LEAF, _CATEGORY = 0, 2  # kinds of nodes
+_LEAF, _NUMBER, _CATEGORY = 0, 1, 2  # kinds of nodes
+_PLACES = ("<u8", "<u8")
+_MAX_CATEGORY = 1 << 24  # above it not every number is a float32
 _COMPARISONS = {2: LESS, 3: AT_MOST}
 _TRANSFORMS = {
     "identity": "", "identity_multiclass": "", "sigmoid": "sigmoid", "multiclass_ova": "sigmoid",
@@ -34,9 +44,13 @@ class _Nodes(NamedTuple):
     leaf: Array
     threshold: Array
     comparison: Array
+    is_match_right: Array
     vector: Array
     begin: Array
     end: Array
+    categories: Array
+    first_category: Array
+    end_category: Array
 
 
 def read_treelite(content: bytes) -> Ensemble:
@@ -106,21 +120,15 @@ def _transform(name: str) -> str:
 def _nodes(reader: Reader, threshold: str, leaf: str) -> _Nodes:
     count = reader.number("i")
     reader.take(1)  # whether there are splits by category
-    kinds = ("i1", "<i4", "<i4", "<i4", "?", leaf, threshold, "i1", "?", leaf, "<u8", "<u8")
-    arrays = [reader.array(one) for one in kinds]
-    del arrays[8]  # which way categories go
-    # Categories, where each node's begin and end, and statistics.
-    for one in ("<u4", "<u8", "<u8", "<u8", "?", "<f8", "?", "<f8", "?"):
+    types = ("i1", "<i4", "<i4", "<i4", "?", leaf, threshold, "i1", "?", leaf, *_PLACES, "<u4")
+    nodes = _Nodes(*(reader.array(one) for one in (*types, *_PLACES)))
+    for one in ("<u8", "?", "<f8", "?", "<f8", "?"):  # statistics
         reader.array(one)
     _no_more_fields(reader)
     _no_more_fields(reader)
-    nodes = _Nodes(*arrays)
-    if {len(one) for one in nodes[:8]} != {count}:
+    if {len(one) for one in nodes[:9]} != {count}:
         msg = f"a tree's lists of nodes have other lengths than {count}"
         raise ValueError(msg)
-    if (nodes.kind == _CATEGORY).any():
-        msg = "splits by category are not supported"
-        raise Unsupported(msg)
     return nodes
 
 
@@ -132,7 +140,7 @@ def _no_more_fields(reader: Reader) -> None:
 
 
 def _comparison(trees: list[_Nodes]) -> str:
-    found = {int(one) for nodes in trees for one in np.unique(nodes.comparison[nodes.left >= 0])}
+    found = {int(one) for tree in trees for one in np.unique(tree.comparison[tree.kind == _NUMBER])}
     if len(found) > 1 or not found <= set(_COMPARISONS):
         msg = "comparisons other than all < or all <= are not supported"
         raise Unsupported(msg)
@@ -151,11 +159,30 @@ def _tree(nodes: _Nodes, target: int, count: int, comparison: str) -> Tree:
     with np.errstate(over="ignore"):  # becomes infinite, which the check of all trees refuses
         leaves = leaves.astype(np.float32)
     limits = at_most(nodes.threshold) if comparison == AT_MOST else -at_most(-nodes.threshold)
+    left, right = nodes.left.astype(np.int64), nodes.right.astype(np.int64)
+    # Of the trees that answers are made with, what is in a set goes right.
+    is_turned = (nodes.kind == _CATEGORY) & ~nodes.is_match_right
     return Tree(
         nodes.feature.astype(np.int64),
         np.where(is_leaf, leaves, limits),
-        nodes.left.astype(np.int64),
-        nodes.right.astype(np.int64),
-        nodes.nan_left.astype(bool),
+        np.where(is_turned, right, left),
+        np.where(is_turned, left, right),
+        nodes.nan_left.astype(bool) ^ is_turned,
         target,
+        _category_sets(nodes, comparison),
     )
+
+
+def _category_sets(nodes: _Nodes, comparison: str) -> dict[int, Array]:
+    sets = {}
+    for node in np.flatnonzero(nodes.kind == _CATEGORY).tolist():
+        first, end = int(nodes.first_category[node]), int(nodes.end_category[node])
+        chosen = nodes.categories[first:end].astype(np.int64)
+        if len(chosen) != end - first or (len(chosen) and chosen.max() >= _MAX_CATEGORY):
+            msg = f"node {node} has no set of categories from 0 to {_MAX_CATEGORY - 1}"
+            raise ValueError(msg)
+        bounds = category_bounds(chosen).astype(np.float64)
+        # Features are cut to whole numbers.
+        below = at_most(np.nextafter(bounds, -np.inf))
+        sets[node] = below if comparison == AT_MOST else bounds.astype(np.float32)
+    return sets

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from inferd.convert.trees.ensemble import LESS, MAX_TARGETS, Ensemble, Tree
+from inferd.convert.trees.ensemble import LESS, MAX_TARGETS, Ensemble, Tree, category_bounds
 from inferd.convert.trees.ubjson import decode_ubjson
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -17,6 +17,8 @@ _IDENTITY = (
     "reg:squarederror", "reg:squaredlogerror", "reg:absoluteerror", "reg:pseudohubererror",
     "reg:quantileerror", "reg:linear", "binary:logitraw", "rank:pairwise", "rank:ndcg", "rank:map",
 )  # fmt: skip
+_MAX_CATEGORY = 1 << 24  # as XGBoost has it: floats tell no more of them apart
+
 _TRANSFORMS = {
     **dict.fromkeys(_SIGMOID, "sigmoid"),
     **dict.fromkeys(_EXP, "exp"),
@@ -99,9 +101,6 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
     if int(tree.get("tree_param", {}).get("size_leaf_vector", 1)) > 1:
         msg = "trees with several values in a leaf are not supported"
         raise Unsupported(msg)
-    if np.any(np.asarray(tree.get("split_type", ()))):
-        msg = "splits by category are not supported"
-        raise Unsupported(msg)
     left = np.asarray(tree["left_children"], np.int64)
     value = np.asarray(tree["split_conditions"], np.float32)
     if weight != 1.0:
@@ -113,9 +112,35 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
         np.asarray(tree["right_children"], np.int64),
         np.asarray(tree["default_left"]).astype(bool),
         target,
+        _category_sets(tree),
     )
     is_pruned = int(tree.get("tree_param", {}).get("num_deleted", 0)) > 0
     return without_deleted(found) if is_pruned else found
+
+
+def _category_sets(tree: Mapping[str, Any]) -> dict[int, Any]:
+    """Return the bounds of the sets that nodes split by: what is in its set goes right."""
+    if not np.any(np.asarray(tree.get("split_type", ()))):
+        return {}
+    categories = np.asarray(tree["categories"], np.int64)
+    nodes, starts, sizes = (
+        np.asarray(tree[f"categories_{name}"], np.int64).tolist()
+        for name in ("nodes", "segments", "sizes")
+    )
+    if sum(sizes) > len(categories):
+        msg = "its sets of categories are larger than all there are"
+        raise ValueError(msg)
+    sets = {}
+    for node, start, size in zip(nodes, starts, sizes, strict=True):
+        chosen = categories[max(start, 0) : max(start, 0) + max(size, 0)]
+        if min(node, start, size) < 0 or len(chosen) != size:
+            msg = "a set of categories is not there"
+            raise ValueError(msg)
+        if size and not 0 <= chosen.min() <= chosen.max() < _MAX_CATEGORY:
+            msg = f"a category is not one of 0 to {_MAX_CATEGORY - 1}"
+            raise ValueError(msg)
+        sets[node] = category_bounds(chosen).astype(np.float32)
+    return sets
 
 
 def without_deleted(tree: Tree) -> Tree:
@@ -135,4 +160,5 @@ def without_deleted(tree: Tree) -> Tree:
         np.where(side[kept] >= 0, number[side[kept]], -1) for side in (tree.left, tree.right)
     )
     feature, value, nan_left = tree.feature[kept], tree.value[kept], tree.nan_left[kept]
-    return Tree(feature, value, left, right, nan_left, tree.target)
+    bounds = {int(number[node]): one for node, one in tree.bounds.items() if kept[node]}
+    return Tree(feature, value, left, right, nan_left, tree.target, bounds)
