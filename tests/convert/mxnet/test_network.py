@@ -186,6 +186,8 @@ def test_what_no_output_needs_may_be_anything(network, run):
         ("_contrib_AdaptiveAvgPooling2D", {"output_size": "(0, 2)"}, "its output_size is .0, 2."),
         ("Reshape", {"shape": "(-4, 2)"}, "its shape is .-4, 2."),
         ("Reshape", {"shape": "(-5,)"}, "its shape is .-5."),
+        ("GridGenerator", {"transform_type": "odd"}, "no transform_type 'odd'"),
+        ("_contrib_box_nms", {"in_format": "odd"}, "should be corner or center"),
         ("broadcast_axis", {"axis": "(0,)", "size": "(0,)"}, "do not fit"),
         ("_split_v2", {"sections": "-1"}, "sections is -1"),
     ],
@@ -196,6 +198,13 @@ def test_an_attribute_that_makes_no_sense_is_told_with_its_place(network, op, at
     made = network(nodes, params={"w": np.zeros((1, 3, 3, 3), np.float32)})
     with pytest.raises(InvalidConfig, match=rf"node 2 of 3 \('{op}' 'y'\): .*{reason}"):
         made.convert([X])
+
+
+def test_variances_of_boxes_are_four(network):
+    nodes = [("null", name, [], {}) for name in ("x", "w", "a")]
+    made = network([*nodes, ("_contrib_MultiBoxDetection", "y", [0, 1, 2], {"variances": "(1,)"})])
+    with pytest.raises(InvalidConfig, match="its variances should be four numbers"):
+        made.convert([Port(name, DataType.FP32, (-1, -1, -1)) for name in "xwa"])
 
 
 def test_a_target_shape_of_other_dims_than_the_window_is_told(network):
@@ -223,6 +232,8 @@ def test_a_target_shape_of_other_dims_than_the_window_is_told(network):
         ("_contrib_BilinearResize2D", {"mode": "like"}, "mode 'like' of 2 inputs cannot"),
         ("_contrib_ROIAlign", {"pooled_size": "(1, 1)", "position_sensitive": "1"}, "position_s"),
         ("log_softmax", {"use_length": "True"}, "use_length cannot"),
+        ("GridGenerator", {"transform_type": "affine"}, "expected two sizes of at least 2"),
+        ("SpatialTransformer", {"target_shape": "(99999, 99999)"}, "expected two sizes"),
         ("_linalg_gemm2", {"axis": "0"}, "another axis than -2 cannot"),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet import (
     attention,
+    detection,
     elementwise,
     fill,
     image,
@@ -28,6 +29,7 @@ Array = np.ndarray[Any, Any]
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **attention.OPERATORS,
+    **detection.OPERATORS,
     **elementwise.OPERATORS,
     **fill.OPERATORS,
     **image.OPERATORS,
