@@ -28,6 +28,7 @@ from inferd.backends.worker.parameters import (
     timeout_s,
 )
 from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.reshapes import reshapes_of
 from inferd.backends.worker.supervisor import AHEAD, Plan
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, number
@@ -160,6 +161,7 @@ class PythonBackend:
             ahead=_ahead(config),
             answers_each=True,
             retries=is_on(config, RETRY_PARAMETER),
+            reshapes=reshapes_of(config),
         )
 
 
