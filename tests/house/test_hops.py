@@ -74,10 +74,6 @@ JSON_HOPS = [
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     *KNOWN_ANSWER,
-    "json_data.encode_data",  # once for each output
-    "json_data._flat",
-    "json_data.encode_data",
-    "json_data._flat",
     *THE_ANSWER,
 ]
 BINARY_OUTPUT = ["tensor.Tensor.packed"]

@@ -9,7 +9,7 @@ from inferd.core.request import InferResponse
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_ELEMENTS
-from inferd.wire.json_data import encode_data
+from inferd.wire.json_data import encode_data, unpack_short
 
 JOIN_BYTES = 65536
 """A text with a last array of this length is not joined with what is around it."""
@@ -21,11 +21,12 @@ class KnownAnswer:
     `texts` stand around those arrays; outputs that `are_binary` have none.
     """
 
-    __slots__ = ("_are_binary", "_outputs", "_texts")
+    __slots__ = ("_are_binary", "_outputs", "_texts", "_unpack")
 
     def __init__(self, outputs: list[Tensor], are_binary: list[bool], texts: list[bytes]) -> None:
         self._outputs = [Tensor(one.name, one.datatype, one.shape, b"") for one in outputs]
         self._are_binary = are_binary
+        self._unpack = [unpack_short(one.datatype, prod(one.shape)) for one in outputs]
         self._texts = texts
 
     def fits(self, response: InferResponse) -> bool:
@@ -62,7 +63,11 @@ class KnownAnswer:
                 blobs.append(tensor.packed())
                 continue
             written += 1
-            buffers.append(encode_data(tensor, non_finite))
+            unpack = self._unpack[index]
+            if unpack is not None:
+                buffers.append(orjson.dumps(unpack(tensor.data)))
+            else:
+                buffers.append(encode_data(tensor, non_finite))
             buffers.append(texts[written])
         if not blobs and len(buffers[-2]) >= JOIN_BYTES:
             return buffers, None
