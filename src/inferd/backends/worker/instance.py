@@ -17,20 +17,13 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.document import Answer, Answers, Result, Said, Started
+from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
-from inferd.backends.worker.message import (
-    Answer,
-    Answers,
-    Reading,
-    Result,
-    Said,
-    Started,
-    describe_request,
-    response_of,
-    tensors_of,
-)
+from inferd.backends.worker.message import Reading, describe_request, response_of, tensors_of
+from inferd.backends.worker.plan import Plan
 from inferd.backends.worker.readiness import Readiness
-from inferd.backends.worker.supervisor import Plan, Supervisor
+from inferd.backends.worker.supervisor import Supervisor
 from inferd.backends.worker.under_way import Batch, Deliver, Stream, joined
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
@@ -51,18 +44,6 @@ CREDIT_AT = 8
 
 MAX_AHEAD = 64
 """No worker that keeps to the window has so many answers of one stream under way."""
-
-
-class Lost(Unavailable):
-    """The worker process ended while the request was in it."""
-
-    is_lost = True
-
-
-class Untaken(Lost):
-    """The worker process had ended before the request came to it."""
-
-    is_untaken = True
 
 
 class WorkerInstance(Supervisor):
