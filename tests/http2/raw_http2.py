@@ -376,11 +376,11 @@ class Peer:
 
         self.wait_for(is_end, f"the end of stream {stream}")
         answer = Answer()
-        for found in [f for f in self.seen if f.stream == stream]:
+        mine = [f for f in self.seen if f.stream == stream]
+        answer.body = b"".join(f.payload for f in mine if f.kind == Type.DATA)
+        for found in mine:
             if found.fields is not None:
                 answer.sections.append(dict(found.fields))
-            elif found.kind == Type.DATA:
-                answer.body += found.payload
             elif found.kind == Type.RST_STREAM:
                 answer.reset = found.code
         return answer

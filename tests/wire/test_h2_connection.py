@@ -344,6 +344,17 @@ def test_small_updates_that_give_back_what_was_sent_are_no_flood(stream_id):
     assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
 
 
+def test_what_was_under_way_when_a_stream_was_reset_is_no_flood():
+    frame = data(1, bytes(1000))
+    peer = Peer()
+    peer.send(head(1))
+    peer.connection.reset(1, ErrorCode.CANCEL)
+    peer.send(frame * (STREAM_WINDOW // 1000))
+    assert not peer.connection.is_failed
+    peer.send(frame * (h2_budget.EMPTY_FRAMES + 100))  # no peer that counts has more under way
+    assert peer.error()[1] == ErrorCode.ENHANCE_YOUR_CALM
+
+
 def test_rapid_reset_ends_in_enhance_your_calm():
     peer = Peer()
     for stream_id in range(1, 4 * h2_budget.RESETS, 2):

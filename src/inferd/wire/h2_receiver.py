@@ -198,7 +198,11 @@ class H2Receiver(H2Sender):
             self._receive_window = CONNECTION_WINDOW
         stream = self.streams.get(stream_id)
         if stream is None:
-            self._check_gone(stream_id, "DATA")
+            left = self.resets.get(stream_id, 0)
+            if 0 < length <= left:  # it was under way when we reset the stream (section 5.1)
+                self.resets[stream_id] = left - length
+            else:
+                self._check_gone(stream_id, "DATA")
             return None
         if stream.is_remote_done:
             msg = "DATA after the end of the stream"

@@ -39,7 +39,8 @@ class H2Sender:
     def __init__(self) -> None:
         self.streams: dict[int, H2Stream] = {}
         self.last_stream_id = 0
-        self.resets: dict[int, None] = {}  # streams that we reset, the newest last
+        # Streams that we reset, the newest last: how much the peer may have sent before it knew.
+        self.resets: dict[int, int] = {}
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.is_paused = False  # the socket takes no more at the moment
@@ -217,10 +218,10 @@ class H2Sender:
     def reset(self, stream_id: int, code: ErrorCode) -> None:
         """End one stream; the application hears of it unless its answer was complete."""
         self._put(encode_rst_stream(stream_id, code))
-        self.resets[stream_id] = None
+        stream = self.streams.get(stream_id)
+        self.resets[stream_id] = 0 if stream is None else stream.receive_window
         if len(self.resets) > _REMEMBERED_RESETS:
             del self.resets[next(iter(self.resets))]
-        stream = self.streams.get(stream_id)
         if stream is not None:
             was_done = stream.is_local_done
             self.forget(stream)

@@ -89,7 +89,7 @@ class WorkerInstance(Supervisor):
         number = self._numbers
         for index, request in enumerate(requests):
             number += 1
-            documents.append(describe_request(request, payload))
+            documents.append(describe_request(request, payload, self.plan.reshapes))
             self._places[number] = batch, index
         self._numbers = number
         self._batches[number] = batch
@@ -111,7 +111,7 @@ class WorkerInstance(Supervisor):
         batch = Batch((), lambda _: None)
         self._batches[number] = batch
         self._streams[number] = Stream(request, deliver)
-        documents = [describe_request(request, payload)]
+        documents = [describe_request(request, payload, self.plan.reshapes)]
         error = self._send_batch(number, batch, (documents, payload), request.callers)
         if error is not None:
             del self._batches[number], self._streams[number]
@@ -286,7 +286,7 @@ class WorkerInstance(Supervisor):
             request.computing_ns = began_ns
             request.computed_ns = ended_ns
         self.is_free = self._has_room and not self._is_going
-        is_plain = result.plain is not None and batch.answers == [None]
+        is_plain = result.plain is not None and batch.answers == [None] and not self.plan.reshapes
         take = self._answer_plainly if is_plain else self._answer_each
         take(number, batch, result, data, loans)
         batch.is_executing = False
@@ -341,7 +341,8 @@ class WorkerInstance(Supervisor):
         if place is None:
             return
         batch, index = place
-        response = response_of(answer, data, batch.requests[index], self._version, loans)
+        request, reshapes = batch.requests[index], self.plan.reshapes
+        response = response_of(answer, data, request, self._version, loans, reshapes)
         before = batch.answers[index]
         if before is not None or not answer.is_final or answer.outputs is None:
             response = joined(before, answer, response)
@@ -365,7 +366,8 @@ class WorkerInstance(Supervisor):
         # Who streams from a model that wants the request again gives it no further round.
         is_final = answer.is_final or answer.is_again
         if answer.outputs is not None or answer.error is not None:
-            response = response_of(answer, data, stream.request, self._version, loans)
+            request, reshapes = stream.request, self.plan.reshapes
+            response = response_of(answer, data, request, self._version, loans, reshapes)
             if isinstance(response, InferdError) and not is_final:
                 response = InferResponse("", "", final=False, error=response)
             is_nothing = is_final and not isinstance(response, InferdError)

@@ -9,6 +9,7 @@ from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN
 from inferd.backends.worker.document import Answer, Asked, Described, Result
 from inferd.backends.worker.failure import UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
+from inferd.backends.worker.reshapes import Reshapes
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import (
     AlreadyExists,
@@ -50,8 +51,10 @@ def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
 
-def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]:
-    """Return how a packet describes `request`."""
+def describe_request(
+    request: InferRequest, payload: Payload, reshapes: Reshapes | None = None
+) -> tuple[Any, ...]:
+    """Return how a packet describes `request`, its inputs as `reshapes` has the model see them."""
     more: tuple[Any, ...] | None = None
     sequence = request.sequence
     parameters = request.parameters or None
@@ -75,6 +78,8 @@ def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]
             parts.append((end, data))
             end += size + -size % ALIGN
     payload.size = end
+    if reshapes is not None:
+        reshapes.apply_to_inputs(inputs)
     outputs = [wanted.name for wanted in request.outputs] if request.outputs else None
     if odd and parameters is not None:
         parameters = {name: value for name, value in parameters.items() if name not in odd}
@@ -172,18 +177,26 @@ class Reading:
 
 
 def response_of(
-    answer: Answer, data: Any, request: InferRequest, version: str, loans: Loans = NO_LOANS
+    answer: Answer,
+    data: Any,
+    request: InferRequest,
+    version: str,
+    loans: Loans = NO_LOANS,
+    reshapes: Reshapes | None = None,
 ) -> InferResponse | InferdError:
-    """Return what the worker answers to `request`."""
+    """Return what the worker answers to `request`, its outputs as `reshapes` has clients see."""
     if answer.error is not None:
         code, text = answer.error
         kind = ERRORS[code] if 0 <= code < len(ERRORS) else BackendFailed
         return kind(text)
+    outputs = tensors_of(answer.outputs or (), data, loans)
+    if reshapes is not None:
+        reshapes.apply_to_outputs(outputs)
     return InferResponse(
         request.model,
         version,
         request.id,
-        tensors_of(answer.outputs or (), data, loans),
+        outputs,
         dict(answer.parameters) if answer.parameters else {},
         answer.is_final,
     )

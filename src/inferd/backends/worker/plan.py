@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from inferd.backends.worker.process import Process
+from inferd.backends.worker.reshapes import Reshapes
 from inferd.core.interfaces import always
 
 AHEAD = 16
@@ -18,7 +19,8 @@ class Plan(msgspec.Struct, frozen=True):
     `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start, which is given up when
     it `is_wanted` no more. With `retries` what was lost with a process runs once more. `ahead` is
     how many executions it may be given at once; where it answers each before it begins the next,
-    `answers_each`, what stood behind the first was not in a process that has ended.
+    `answers_each`, what stood behind the first was not in a process that has ended. `reshapes` are
+    for a worker that does not know its configuration.
     """
 
     model: str
@@ -31,3 +33,4 @@ class Plan(msgspec.Struct, frozen=True):
     retries: bool = False
     ahead: int = 1
     answers_each: bool = False
+    reshapes: Reshapes | None = None
