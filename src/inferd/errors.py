@@ -63,6 +63,10 @@ class InvalidConfig(InferdError):
     code = Code.INVALID_ARG
 
 
+class NoVersion(InvalidConfig):
+    """A model's version policy chooses none of the versions there are, or there are none."""
+
+
 class NotLoadable(InferdError):
     """What a load asks for lies in no repository, or cannot be read there."""
 

@@ -280,6 +280,18 @@ async def test_failed_versions_are_forgotten_when_a_load_succeeds(repository):
 
 
 @run
+async def test_a_model_without_a_version_to_serve_does_not_come_up(repository):
+    root = repository(1, m='backend: "identity"\nversion_policy { specific { versions: 9 } }')
+    (root / "bare").mkdir()
+    (root / "bare" / "config.pbtxt").write_text('backend: "identity"')
+    async with engine_on(root) as engine:
+        with pytest.raises(LoadFailed, match=r"^load failed for model 'm': .* allows none of the"):
+            await engine.load(LoadRequest("m"))
+        with pytest.raises(LoadFailed, match=r"^load failed for model 'bare': .*no version folder"):
+            await engine.load(LoadRequest("bare"))
+
+
+@run
 async def test_what_is_not_there_cannot_be_loaded(repository):
     async with engine_on(repository(m=identity())) as engine:
         with pytest.raises(NotLoadable) as caught:

@@ -24,7 +24,6 @@ from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import (
     LoadFailed,
-    NotLoadable,
 )
 
 pytestmark = pytest.mark.usefixtures("temporary")
@@ -137,12 +136,12 @@ async def test_a_load_does_not_wait_for_ever_for_an_ensemble(repository, monkeyp
 async def test_an_ensemble_without_its_step_does_not_load(repository):
     root = repository(e=ensemble("a", "nobody"), a=identity(), f=ensemble("broken"), broken=BROKEN)
     async with ensembles_on(root) as (control, _):
-        with pytest.raises(NotLoadable) as caught:
+        with pytest.raises(LoadFailed) as caught:
             await control.load(LoadRequest("e"))
         assert caught.value.message == (
-            "failed to load 'e': model 'e' needs nobody, which is not loaded"
+            "load failed for model 'e': model 'e' needs nobody, which is not loaded"
         )
-        with pytest.raises(NotLoadable, match=r"needs broken \(model 'broken' fails to load, as"):
+        with pytest.raises(LoadFailed, match=r"needs broken \(model 'broken' fails to load, as"):
             await control.load(LoadRequest("f"))
 
 
@@ -160,7 +159,7 @@ async def test_an_ensemble_that_serves_cannot_be_made_to_call_itself(repository)
     async with ensembles_on(root) as (control, catalog):
         await control.load(LoadRequest("f"))
         write(root / "e" / "config.pbtxt", ensemble("f"))
-        with pytest.raises(NotLoadable, match="ensemble 'e' calls itself: e → f → e"):
+        with pytest.raises(LoadFailed, match="ensemble 'e' calls itself: e → f → e"):
             await control.load(LoadRequest("e"))
         assert catalog.names() == ["a", "e", "f"]
         await control.unload(UnloadRequest("e"))

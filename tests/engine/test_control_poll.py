@@ -155,6 +155,23 @@ async def test_one_model_that_loads_slowly_holds_up_no_other(theirs, repository,
 
 
 @run
+async def test_a_model_that_is_removed_while_it_loads_goes(theirs, repository, tmp_path):
+    root = repository(slow='backend: "theirs"')
+    async with engine_on(root, mode="poll") as engine:
+        theirs.opening.clear()
+        theirs.may_open.clear()
+        write(root / "slow" / "config.pbtxt", 'backend: "theirs"\nmax_batch_size: 2')
+        slow = await engine.look()
+        assert await asyncio.to_thread(theirs.opening.wait, PATIENCE_S)
+        (root / "slow").rename(tmp_path / "away")
+        await looked(engine)
+        theirs.may_open.set()
+        await asyncio.gather(*slow)
+        await looked(engine)
+        await until(lambda: states(engine) == {})
+
+
+@run
 async def test_a_polling_engine_looks_by_itself(repository):
     root = repository(m=identity())
     options = LoadOptions(model_control_mode="poll", repository_poll_secs=0.001)

@@ -74,10 +74,6 @@ JSON_HOPS = [
     *KNOWN_REQUEST,
     *TO_THE_ENGINE_AND_BACK,
     *KNOWN_ANSWER,
-    "json_data.encode_data",  # once for each output
-    "json_data._flat",
-    "json_data.encode_data",
-    "json_data._flat",
     *THE_ANSWER,
 ]
 BINARY_OUTPUT = ["tensor.Tensor.packed"]
@@ -95,10 +91,9 @@ BINARY_HOPS = [
 
 TRTIS_HOPS = [  # of a request like one before but for its id and values
     "http_routes.HttpRoutes.begin",
-    "http_routes.HttpRoutes._walled",
-    "http_trtis.TrtisRoutes.infer",
+    "http_trtis_infer.TrtisInference.begin",
     "trtis.Trtis.next_number",
-    "http_trtis._asked",
+    "http_trtis_infer._asked",
     "trtis_http.decode_request_header",
     "trtis.Trtis.form",
     "engine.Engine.model_config",
@@ -106,17 +101,16 @@ TRTIS_HOPS = [  # of a request like one before but for its id and values
     "trtis_http.Body.__init__",
     "trtis_infer.Form.decode_request",
     "trtis_http.Body.take_all",
-    "engine.Engine.infer",
     *TO_THE_ENGINE_AND_BACK,
     "trtis_infer.Form.encode_response",
     "trtis_infer.Form._answer_planned",
     *BINARY_OUTPUT,
     *BINARY_OUTPUT,
     "trtis_answer.Answer.__init__",
-    "http_trtis.TrtisRoutes._inferred",
+    "http_trtis_infer.TrtisInference._inferred",
     "trtis_http.StatusLine.success",
     "trtis_answer.Answer.line",
-    "http_trtis._format_of",
+    "http_trtis_infer.format_of",
     "trtis_answer.Answer.message",
     "v2_grpc_fields.encode_varint",  # the id
 ]

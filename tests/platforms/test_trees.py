@@ -127,15 +127,53 @@ def test_lightgbm_predicts_the_same(tmp_path, objective, labels, more):
     np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
 
 
-def test_categories_and_zeros_that_mean_missing_are_told(tmp_path):
-    settings = {"objective": "binary", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 1}
-    rows = np.nan_to_num(ROWS)
-    rows[:, 0] = CLASSES
-    data = lightgbm.Dataset(rows, BINARY, categorical_feature=[0])
-    lightgbm.train(settings, data, 3).save_model(tmp_path / "a.txt")
-    data = lightgbm.Dataset(rows, BINARY)
-    zeros = {**settings, "zero_as_missing": True}
-    lightgbm.train(zeros, data, 3).save_model(tmp_path / "b.txt")
-    for name in ("a.txt", "b.txt"):
-        with pytest.raises(Unsupported, match="splits by category, and zeros that mean missing"):
-            answer(LightgbmBackend(), tmp_path, name)
+def with_categories(count):
+    """Return rows whose first two features are categories, labels, and rows to ask."""
+    random = np.random.default_rng(count)
+    rows = np.nan_to_num(random.normal(size=(600, 4))).astype(np.float32)
+    rows[:, :2] = random.integers(0, count, (600, 2))
+    effects = random.normal(size=(2, count))
+    labels = effects[0][rows[:, 0].astype(int)] + effects[1][rows[:, 1].astype(int)] + rows[:, 2]
+    asked = rows.copy()
+    asked[::5, 0] = random.choice([-1, -0.5, 0.5, count - 0.25, count, count + 99, np.nan], 120)
+    asked[1::7, 1] = np.nan
+    return rows, labels, asked
+
+
+@pytest.mark.parametrize("count", [3, 9, 70])
+@pytest.mark.parametrize("one_hot", [1, 50])
+def test_xgboosts_splits_by_category_predict_the_same(tmp_path, count, one_hot):
+    rows, labels, asked = with_categories(count)
+    kinds = ["c", "c", "q", "q"]
+    data = xgboost.DMatrix(rows, labels, feature_types=kinds, enable_categorical=True)
+    settings = {"tree_method": "hist", "max_cat_to_onehot": one_hot, "nthread": 1}
+    booster = xgboost.train(settings, data, 10)
+    asked[:, 0] = np.clip(asked[:, 0], 0, count - 1)  # XGBoost itself refuses to be asked others
+    for suffix in ("json", "ubj"):
+        booster.save_model(tmp_path / f"m.{suffix}")
+        given = xgboost.DMatrix(asked, feature_types=kinds, enable_categorical=True)
+        expected = booster.predict(given).reshape(-1, 1)
+        got = answer(XgboostBackend(), tmp_path, f"m.{suffix}", asked)
+        np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("count", [3, 9, 70])
+@pytest.mark.parametrize("use_missing", [True, False])
+def test_lightgbms_splits_by_category_predict_the_same(tmp_path, count, use_missing):
+    rows, labels, asked = with_categories(count)
+    settings = {"verbose": -1, "num_threads": 1, "min_data_per_group": 1, "cat_smooth": 1}
+    settings["use_missing"] = use_missing
+    data = lightgbm.Dataset(rows, labels, categorical_feature=[0, 1])
+    booster = lightgbm.train(settings, data, 10)
+    booster.save_model(tmp_path / "m.txt")
+    got = answer(LightgbmBackend(), tmp_path, "m.txt", asked)
+    expected = booster.predict(asked).reshape(-1, 1)
+    np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
+
+
+def test_zeros_that_mean_missing_are_told(tmp_path):
+    settings = {"objective": "binary", "verbose": -1, "num_threads": 1, "zero_as_missing": True}
+    data = lightgbm.Dataset(np.nan_to_num(ROWS), BINARY)
+    lightgbm.train(settings, data, 3).save_model(tmp_path / "m.txt")
+    with pytest.raises(Unsupported, match="zeros that mean missing"):
+        answer(LightgbmBackend(), tmp_path, "m.txt")

@@ -25,14 +25,14 @@ def form():
     config = ModelConfig(
         name="m",
         max_batch_size=4,
-        input=[
+        input=(
             ModelInput(name="A", datatype=DataType.INT32, dims=(2,)),
             ModelInput(name="B", datatype=DataType.INT32, dims=(3,)),
-        ],
-        output=[
+        ),
+        output=(
             ModelOutput(name="C", datatype=DataType.INT32, dims=(2,)),
             ModelOutput(name="D", datatype=DataType.INT32, dims=(-1,)),
-        ],
+        ),
     )
     return Form(config, {})
 

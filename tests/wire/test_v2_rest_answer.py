@@ -1,5 +1,7 @@
 """Answers that are only compared with one before: they say what all others say."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,12 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.v2_rest import MOST_ANSWERS, JsonRules, V2Rest
 
-ALIKE = object()
+
+class Place:
+    """A span; an answer does not look into it."""
+
+
+ALIKE, PLACE = object(), Place()
 SIZED = [datatype for datatype in DataType if datatype is not DataType.BYTES]
 
 
@@ -40,15 +47,22 @@ def joined(encoded):
 
 @st.composite
 def answers(draw):
-    """Outputs, and which of them are wanted as bytes."""
+    """Outputs, and which of them are wanted as bytes, or have gone to shared memory."""
     outputs, wanted = [], []
+    is_said = draw(st.booleans())
     for index in range(draw(st.integers(1, 3))):
         datatype = draw(st.sampled_from(SIZED))
         values = draw(st.lists(st.integers(0, 1), min_size=0, max_size=70))
         shape = draw(st.sampled_from([(len(values),), (1, len(values))]))
-        outputs.append(output(f"y{index}", values, datatype, shape))
-        wanted.append(WantedOutput(f"y{index}", draw(st.sampled_from([None, True, False]))))
-    return outputs, draw(st.sampled_from([[], wanted]))
+        one = output(f"y{index}", values, datatype, shape)
+        outputs.append(one)
+        if is_said:
+            is_binary = draw(st.sampled_from([None, True, False, PLACE]))
+            if is_binary is PLACE:
+                wanted.append(WantedOutput(one.name, place=PLACE))
+            else:
+                wanted.append(WantedOutput(one.name, is_binary))
+    return outputs, wanted
 
 
 @given(st.lists(answers(), min_size=1, max_size=3), st.data())
@@ -56,7 +70,10 @@ def test_an_answer_says_the_same_whatever_was_answered_before(some, data):
     known, binary = codec(), data.draw(st.booleans())
     _, wanted = some[0]
     same = [outputs for outputs, _ in some if len(outputs) == len(some[0][0])]
-    for outputs in (*same, *same):
+    for made in (*same, *same):
+        outputs = [copy(one) for one in made]
+        for one, choice in zip(outputs, wanted, strict=False):
+            one.data = one.data if choice.place is None else b""
         answer = response(
             *outputs,
             model=data.draw(st.sampled_from(["m", "n"])),
@@ -65,6 +82,17 @@ def test_an_answer_says_the_same_whatever_was_answered_before(some, data):
         got = known.encode_infer_response(request(ALIKE, wanted, binary=binary), answer)
         expected = codec().encode_infer_response(request(None, wanted, binary=binary), answer)
         assert joined(got) == joined(expected)
+
+
+def test_outputs_in_shared_memory_are_known_however_large():
+    known = codec()
+    wanted = [WantedOutput("y", place=PLACE), WantedOutput("z", binary=True)]
+    for _ in range(3):
+        outputs = Tensor("y", DataType.BYTES, (10**6,), b""), output("z")
+        got = known.encode_infer_response(request(ALIKE, wanted), response(*outputs))
+        expected = codec().encode_infer_response(request(None, wanted), response(*outputs))
+        assert joined(got) == joined(expected)
+    assert len(known._answers) == 1
 
 
 def test_parameters_of_an_answer_are_its_own():

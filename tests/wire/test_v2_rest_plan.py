@@ -1,14 +1,19 @@
 """Requests that are only compared with one before: they mean what reading them would tell."""
 
 import contextlib
+import gc
 import json
+import os
+import weakref
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferd.errors import InferdError
+from inferd.errors import InferdError, InvalidRequest, RegionNotFound
+from inferd.shm.regions import Regions
+from inferd.shm.system import SystemRegion
 from inferd.tensor.dtype import DataType
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_rest import JsonRules, V2Rest
@@ -50,7 +55,17 @@ def outcome(reader, text, tail=b""):
     except NotFast:
         return "not here"
     tensors = [(t.name, t.datatype, t.shape, bytes(t.view()), t.parameters) for t in request.inputs]
-    return repr(request.asdict() | {"inputs": None, "likeness": None}), tensors
+    found = request.asdict() | {"inputs": None, "likeness": None}
+    if request.spans is not None:
+        found["outputs"] = [
+            one.asdict() | {"place": extent_of(one.place)} for one in request.outputs
+        ]
+        found["spans"] = list(map(extent_of, request.spans))
+    return repr(found), tensors
+
+
+def extent_of(span):
+    return span and span.extent
 
 
 def acquainted(text, tail=b""):
@@ -154,6 +169,124 @@ def test_what_is_unusual_is_read_each_time(document):
     assert outcome(acquainted(text_of(document)), text_of(document)) == outcome(
         codec(), text_of(document)
     )
+
+
+# --- shared memory ---
+
+VALUES = np.arange(4, dtype=np.int32)
+
+
+def at(offset, region="r", size=16):
+    names = ("shared_memory_region", "shared_memory_offset", "shared_memory_byte_size")
+    return dict(zip(names, (region, offset, size), strict=True))
+
+
+def in_regions(given=None, wanted=None, **more):
+    """The text of a request whose input and output lie in shared memory."""
+    one = {"name": "x", "shape": [4], "datatype": "INT32", "parameters": given or at(16)}
+    outputs = [{"name": "z"}, {"name": "y", "parameters": wanted or at(32)}]
+    return text_of({**more, "inputs": [one], "outputs": outputs})
+
+
+@pytest.fixture
+def regions(shared):
+    """Regions with "r", 64 bytes of `regions.given`."""
+    made = Regions(allowed=True)
+    made.given = shared(64)
+    made.register_system("r", made.given.key, 0, 64)
+    yield made
+    made.close()
+
+
+def shared_codec(regions):
+    return V2Rest(
+        JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26), regions.span
+    )
+
+
+def acquainted_with(regions, text):
+    reader = shared_codec(regions)
+    for _ in range(TIMES):
+        outcome(reader, text)
+    return reader
+
+
+@pytest.mark.parametrize("request_id", [{}, {"id": "a-1"}])
+def test_what_lies_in_shared_memory_is_found_by_each_request(regions, request_id):
+    text = in_regions(**request_id)
+    reader = acquainted_with(regions, text)
+    regions.given.write(VALUES, 16)
+    first, second = decode(reader, text), decode(reader, text.replace(b"a-1", b"b-22"))
+    assert first.likeness is second.likeness is not None
+    assert second.id == request_id.get("id", "").replace("a-1", "b-22")
+    assert second.inputs[0].numpy().tolist() == VALUES.tolist()
+    assert [one.place is not None for one in second.outputs] == [False, True]
+    assert [span.extent[1] for span in second.spans] == [16, 32]
+    assert first.outputs[1] is not second.outputs[1]
+
+
+def test_each_place_is_known_by_itself(regions):
+    texts = [in_regions(at(16 * one), at(16 * one + 16)) for one in range(3)]
+    reader = shared_codec(regions)
+    for text in texts * TIMES:
+        decode(reader, text)
+    for one, text in enumerate(texts):
+        request = decode(reader, text)
+        assert request.likeness is not None
+        assert [span.extent[1] for span in request.spans] == [16 * one, 16 * one + 16]
+
+
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_a_known_region_that_is_gone_is_complained_of_as_ever(regions, kind):
+    other = at(0, "s")
+    text = in_regions(**({"given": other} if kind == "input" else {"wanted": other}))
+    regions.register_system("s", regions.given.key, 0, 64)
+    reader = acquainted_with(regions, text)
+    assert decode(reader, text).likeness is not None
+    regions.unregister(SystemRegion, "s")
+    with pytest.raises(RegionNotFound, match="'s'"):
+        decode(reader, text)
+    regions.register_system("s", regions.given.key, 0, 8)
+    with pytest.raises(InvalidRequest, match="bytes 0 to 16 are not inside"):
+        decode(reader, text)
+    regions.unregister(SystemRegion, "s")
+    regions.register_system("s", regions.given.key, 0, 16)
+    assert decode(reader, text).likeness is not None
+
+
+def test_an_object_that_shrank_is_noticed_by_known_requests(regions):
+    text = in_regions()
+    reader = acquainted_with(regions, text)
+    assert decode(reader, text).likeness is not None
+    os.truncate(f"/dev/shm{regions.given.key}", 32)
+    with pytest.raises(InvalidRequest, match="has shrunk"):
+        decode(reader, text)
+
+
+def test_what_is_known_keeps_no_memory(regions, shared):
+    more = shared(64)
+    regions.register_system("s", more.key, 0, 64)
+    text = in_regions(at(0, "s"), at(32, "s"))
+    reader = acquainted_with(regions, text)
+    assert decode(reader, text).likeness is not None
+    mapping = weakref.ref(decode(reader, text).spans[0].region)
+    regions.unregister(SystemRegion, "s")
+    gc.collect()
+    assert mapping() is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        at(-1), at("0"), at(True), at(0.5), at(0, 5), at(0, size=None), at(0, size=15),
+        at(64), at(0) | {"mine": 1}, at(0) | {"binary_data_size": 16}, at(2**63), at(None), {},
+    ],
+)  # fmt: skip
+def test_unusual_references_mean_what_reading_tells(regions, given):
+    for text in (in_regions(given=given), in_regions(wanted=given)):
+        reader = shared_codec(regions)
+        outcomes = [outcome(reader, text) for _ in range(6)]
+        assert outcomes == [outcome(shared_codec(regions), text)] * 6
 
 
 # --- what must not be mistaken ---

@@ -27,20 +27,21 @@ def whole_number(config: ModelConfig, key: str, default: int, least: int, most: 
     return int(text)
 
 
-def number(config: ModelConfig, key: str, most: float = 2**53) -> float:
-    """Return parameter `key` of the model, 0 where it has none.
+def number(config: ModelConfig, key: str, most: float = 2**53, *, default: float = 0.0) -> float:
+    """Return parameter `key` of the model, `default` where it has none.
 
     Raises InvalidConfig for what is no number from 0 to `most`.
     """
     text = config.parameters.get(key)
     if not text:
-        return 0.0
+        return default
     try:
         found = float(text)
     except ValueError:
         found = -1
     if not 0 <= found <= most:
-        raise _refused(config, key, "a number of 0 or more")
+        limit = "of 0 or more" if most > 2**52 else f"from 0 to {most:g}"
+        raise _refused(config, key, f"a number {limit}")
     return found
 
 

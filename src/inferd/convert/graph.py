@@ -1,7 +1,7 @@
 """Graph: an ONNX graph while a converter writes it, operator by operator."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,31 @@ Array = np.ndarray[Any, Any]
 _SAME = -1
 _SMALL = 1024
 
+_GIVE_BOOL = frozenset(
+    (
+        *("And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"),
+        *("Not", "Or", "Xor"),
+    )
+)
+_KEEP_TYPE = frozenset(
+    (
+        *("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
+        *("Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    )
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A tensor of the graph. `rank` is None when only a run tells; constants have an `array`."""
+    """A tensor of the graph. `rank` is None when only a run tells; constants have an `array`.
+
+    `is_bool` is True where it is known to be BOOL, of which some operators take no tensors.
+    """
 
     name: str
     rank: int | None
     array: Array | None = None
+    is_bool: bool = False
 
     @property
     def size(self) -> int | None:
@@ -48,7 +65,8 @@ class Graph:
     def input(self, port: Port) -> Value:
         """Return the value of an input of the model."""
         self._inputs.append(port)
-        return Value(port.name, None if port.shape is None else len(port.shape))
+        rank = None if port.shape is None else len(port.shape)
+        return Value(port.name, rank, is_bool=port.datatype is DataType.BOOL)
 
     def constant(self, array: Array) -> Value:
         """Return a constant; small ones that are equal share one."""
@@ -58,7 +76,8 @@ class Graph:
             key = (*key[:2], array.tobytes())
             if key in self._small:
                 return self._small[key]
-        value = Value(f"constant:{len(self._constants)}", array.ndim, array)
+        is_bool = array.dtype == np.bool_
+        value = Value(f"constant:{len(self._constants)}", array.ndim, array, is_bool)
         self._constants[value.name] = array
         if is_small:
             self._small[key] = value
@@ -108,7 +127,11 @@ class Graph:
         while inputs and inputs[-1] is None:  # "" at the end would still count as an input
             inputs = inputs[:-1]
         number = len(self._nodes)
-        outputs = tuple(Value(f"{op}:{number}.{index}", rank) for index in range(count))
+        first = inputs[0] if inputs else None
+        is_bool = op in _GIVE_BOOL or (op in _KEEP_TYPE and first is not None and first.is_bool)
+        outputs = tuple(
+            Value(f"{op}:{number}.{index}", rank, is_bool=is_bool) for index in range(count)
+        )
         self._nodes.append(
             Node(
                 op,
@@ -165,7 +188,8 @@ class Graph:
 
     def cast(self, value: Value, datatype: DataType) -> Value:
         """Return `value` converted to `datatype`."""
-        return self.add("Cast", value, to=onnx_type(datatype))
+        made = self.add("Cast", value, to=onnx_type(datatype))
+        return replace(made, is_bool=datatype is DataType.BOOL)
 
     # --- the end ---
 

@@ -21,7 +21,14 @@ from inferd.engine.lineup import Lineup, close_served
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.source import Source, Sources
 from inferd.engine.thread import in_daemon_thread
-from inferd.errors import InferdError, InvalidRequest, LoadFailed, NotLoadable, Unavailable
+from inferd.errors import (
+    InferdError,
+    InvalidRequest,
+    LoadFailed,
+    NotLoadable,
+    NoVersion,
+    Unavailable,
+)
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.layout import FoundModel, check_model_name
 
@@ -287,8 +294,7 @@ class Control:
             if source.is_override:
                 raise error
             if is_asked:
-                msg = f"failed to load '{name}': {error.message}"
-                raise NotLoadable(msg) from error
+                raise _not_begun(name, error) from error
             lineup.fail(error.message)
             return [error.message]
         self._dependents.want(name, needs)  # at once, so that the next one is checked against it
@@ -461,6 +467,17 @@ class Control:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, InferdError):
             log.error("a change of models failed", exc_info=error)
+
+
+def _not_begun(name: str, error: InferdError) -> InferdError:
+    """Return the answer to a load of which nothing was begun.
+
+    A model that was read, and has no version or no steps to serve, failed as one that does not come
+    up; one that cannot be read could not be loaded, as Triton tells them apart.
+    """
+    if isinstance(error, LoadFailed | NoVersion):
+        return LoadFailed(f"load failed for model '{name}': {error.message}")
+    return NotLoadable(f"failed to load '{name}': {error.message}")
 
 
 def _failed(name: str, failures: dict[int, str]) -> LoadFailed:

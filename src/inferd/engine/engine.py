@@ -32,7 +32,7 @@ from inferd.observe.statistics import InferStatistics, ModelStatistics
 from inferd.observe.trace_file import TraceWriter
 from inferd.observe.tracer import Tracer
 from inferd.repository.cloud_url import cloud_url
-from inferd.shm.placing import place_outputs
+from inferd.shm.placing import is_large, place_now, place_outputs
 from inferd.shm.regions import Regions
 from inferd.tensor.classification import Labels
 
@@ -136,9 +136,12 @@ class Engine:
             return self._run(served, request, None)
         try:
             response = prompt.run_now(request)
-            if response is None or request.has_top_k or request.spans is not None:
+            is_shared = request.spans is not None
+            if response is None or request.has_top_k or (is_shared and is_large(response)):
                 return self._run(served, request, response)
             served.check_response(request, response)
+            if is_shared:
+                place_now(request, response)
         except BaseException as error:
             served.counts.add_failure(request, error)
             raise

@@ -23,6 +23,7 @@ _BACKENDS = {
     "tensorflow": "inferd.backends.tensorflow.backend:TensorflowBackend",
     "lightgbm": "inferd.backends.onnx.trees:LightgbmBackend",
     "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
+    "fil": "inferd.backends.onnx.forest:FilBackend",
     "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
     "openvino": "inferd.backends.openvino:OpenvinoBackend",
     "litert": "inferd.backends.litert.backend:LitertBackend",

@@ -10,7 +10,7 @@ from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_pbtxt
 from inferd.config.platform import PLATFORMS, platform_of_file
-from inferd.errors import InferdError, InvalidConfig
+from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.foreign import is_foreign, read_foreign
 from inferd.repository.layout import (
     FoundModel,
@@ -72,7 +72,7 @@ def find_model(
         config = _prepared(config, name, _first(available.values()), gpu_count, file)
         versions = choose_versions(config.version_policy, available)
         if not versions:
-            raise InvalidConfig(_no_version(name, available))
+            raise NoVersion(_no_version(name, available))
     except OSError as error:
         # The system's own text: the path in str(error) is nothing a client should see.
         failure = InvalidConfig(f"model '{name}' cannot be read: {error.strerror}")

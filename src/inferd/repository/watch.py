@@ -59,7 +59,7 @@ class Watch:
         self._seen = now
         return sorted(
             name
-            for name in before.keys() | now.keys()
+            for name in before.keys() | now.keys() | forgotten
             if before.get(name) != now.get(name) or name in forgotten
         )
 
@@ -85,7 +85,7 @@ class Watch:
             self._code.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """Have the next look tell of the model again, if it is there."""
+        """Have the next look tell of the model again, also when it is gone."""
         self._forgotten.add(name)
 
 

@@ -19,6 +19,23 @@ MAX_COPIED_BYTES = (1 << 31) - 1
 
 
 async def place_outputs(request: InferRequest, response: InferResponse) -> None:
+    """Do what `place_now` does, what takes long in a thread. Raises as that."""
+    if not is_large(response):
+        place_now(request, response)
+        return
+    wanted, views = _fitting(request, response)
+    spans = request.spans or []
+    placed = await asyncio.to_thread(_placed, wanted, response.outputs, views, spans)
+    _check(spans)
+    response.outputs = placed
+
+
+def is_large(response: InferResponse) -> bool:
+    """Tell whether the outputs of `response` are too much to be copied on the event loop."""
+    return sum([tensor.size_bytes for tensor in response.outputs]) > INLINE_BYTES
+
+
+def place_now(request: InferRequest, response: InferResponse) -> None:
     """Put the outputs of `response`, which are in the order `request` wants, in their places.
 
     What is placed has no data in the response any more. Outputs that are to be sent, but are
@@ -28,23 +45,30 @@ async def place_outputs(request: InferRequest, response: InferResponse) -> None:
     InvalidRequest when memory the request uses went away, or more is to be sent than
     MAX_COPIED_BYTES; Unavailable when there is no memory for that.
     """
-    spans = request.spans
-    assert spans is not None
+    wanted, views = _fitting(request, response)
+    spans = request.spans or []
+    placed = _placed(wanted, response.outputs, views, spans)
+    _check(spans)
+    response.outputs = placed
+
+
+def _fitting(
+    request: InferRequest, response: InferResponse
+) -> tuple[list[WantedOutput], list[memoryview]]:
+    """Return what is wanted of each output, and its bytes. Raises RegionFailed without room."""
     outputs = response.outputs
     wanted = wanted_of(request, response) or [WantedOutput(tensor.name) for tensor in outputs]
     views = [tensor.view() for tensor in outputs]
-    size_bytes = 0
     for one, view in zip(wanted, views, strict=True):
-        size_bytes += len(view)
         if one.place is not None and len(view) > len(one.place.view):
             raise _no_room(one.name, len(view), len(one.place.view))
-    if size_bytes > INLINE_BYTES:
-        placed = await asyncio.to_thread(_placed, wanted, outputs, views, spans)
-    else:
-        placed = _placed(wanted, outputs, views, spans)
+    return wanted, views
+
+
+def _check(spans: list[Span]) -> None:
+    """Raise InvalidRequest when memory went away meanwhile."""
     for span in spans:
         span.check()
-    response.outputs = placed
 
 
 def _placed(

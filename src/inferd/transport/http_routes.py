@@ -81,7 +81,10 @@ class HttpRoutes:
         self._infer: HttpCall = self.infer  # one object, to be known by
         self.table = self._routes(rules.max_json_bytes, not_ready_status)
         self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
-        self._router = Router([*self.table, *(self._trtis.routes() if self._trtis else ())], access)
+        self._old_inference = self._trtis.inference if self._trtis else None
+        self._old_infer = self._old_inference.call if self._old_inference else None
+        old_table = self._trtis.routes() if self._trtis else ()
+        self._router = Router([*self.table, *old_table], access)
         self.is_guarded = access is not OPEN
         self.own_headers = [v2_binary.HEADER, *((STATUS, RESPONSE) if trtis else ())]
         self._targets = self._router.known
@@ -124,6 +127,10 @@ class HttpRoutes:
                 old = self._old(request.target)
                 return old.wrong_method(request, target) if old else wrong_method(request, target)
             names = target.names
+            if call is self._old_infer and self._old_inference is not None:
+                version = names[1] if len(names) > 1 else ""
+                begun = self._old_inference.begin(request, names[0], version)
+                return begun if isinstance(begun, HttpAnswer) else self._walled(request, begun)
             if call is not self._infer or self.tracer.is_on or CODING in request.headers:
                 return self._walled(request, call(request, *names))
             version = names[1] if len(names) > 1 else ""

@@ -7,36 +7,23 @@ call at all gets 401 or 403, which that API has not, and NV-Status as well.
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote_to_bytes
+from typing import Any
+from urllib.parse import unquote_to_bytes
 
-from inferd.engine.traced import TracedEngine
 from inferd.errors import Code, InferdError, InvalidRequest, Unsupported
-from inferd.observe import trace as moments
 from inferd.transport.access import Access
 from inferd.transport.failure import FailureLog
-from inferd.transport.header_forward import add_forwarded
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_router import HttpCall, Route, Target, path_of
+from inferd.transport.http_trtis_infer import TrtisInference, first_value, format_of, refused
 from inferd.transport.lane import Lane
-from inferd.transport.overload import RETRY_AFTER
-from inferd.transport.tracing import begin_http, finish_when_sent
 from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
-from inferd.wire import trtis_http, trtis_status
-from inferd.wire.inline import NotFast
-from inferd.wire.trtis_answer import Answer
-from inferd.wire.trtis_header import InferHeader
-from inferd.wire.trtis_http import Body, decode_request_header
+from inferd.wire import trtis_status
 from inferd.wire.trtis_infer import STATUS as STATUS_CODES
-from inferd.wire.trtis_infer import status_of
-
-if TYPE_CHECKING:
-    from inferd.observe.trace import Trace
 
 _OCTETS = b"application/octet-stream"
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
-_HEADER = trtis_http.REQUEST.lower().encode()
 _STATUS_PATH = re.compile(rb"/api/sharedmemorycontrol/status(?:[/?]|\Z)")
 _VERBS = {
     b"health": b"GET",
@@ -49,12 +36,6 @@ _VERBS = {
 }
 """The verb of each endpoint, which is looked at before the rest of the path."""
 
-_REFUSED = {
-    Code.UNAUTHENTICATED: 401,
-    Code.FORBIDDEN: 403,
-    Code.RESTRICTED: 403,
-    Code.TOO_LARGE: 413,
-}
 _HANDLE_BYTES = 64
 _MAX_NUMBER = 2**63
 
@@ -70,8 +51,7 @@ class TrtisRoutes:
 
     def __init__(self, trtis: Trtis, access: Access, failures: FailureLog) -> None:
         self._trtis = trtis
-        self._engine = trtis.engine
-        self._tracer = trtis.engine.tracer
+        self.inference = TrtisInference(trtis, failures)
         self._regions = trtis.engine.regions
         self._failures = failures
         self._encoding = Lane("inferd-status")
@@ -84,14 +64,15 @@ class TrtisRoutes:
         model_control, memory = "/api/modelcontrol", "/api/sharedmemorycontrol"
         register = f"{memory}/register/{{region}}"
         tail = "{key}/{offset}/{size}"
+        infer = self.inference.call
         add, drop = self._told(self.add_region, SHARED_MEMORY), self._told(self.drop, SHARED_MEMORY)
         load, unload = self._told(self.load, CONTROL), self._told(self.unload, CONTROL)
         return [
             Route("GET", "/api/health/{mode}", health, self._told(self.health, HEALTH)),
             Route("GET", "/api/status", "metadata", self._told(self.status, STATUS)),
             Route("GET", "/api/status/{model}", "metadata", self._told(self.status, STATUS)),
-            Route("POST", "/api/infer/{model}", "inference", self.infer),
-            Route("POST", "/api/infer/{model}/{version}", "inference", self.infer),
+            Route("POST", "/api/infer/{model}", "inference", infer),
+            Route("POST", "/api/infer/{model}/{version}", "inference", infer),
             Route("GET", "/api/profile", "trace", self._told(self.profile, "")),
             Route("POST", f"{model_control}/load/{{model}}", models, load),
             Route("POST", f"{model_control}/unload/{{model}}", models, unload),
@@ -145,17 +126,7 @@ class TrtisRoutes:
             code = STATUS_CODES[Code.UNSUPPORTED if error.status > 500 else Code.INVALID_ARG]
             headers = self._trtis.status_line.failure(code, error.message, number)
             return HttpAnswer(error.status, [], _TEXT, headers)
-        return self._refused(error, number)
-
-    def _refused(self, error: Exception, number: int) -> HttpAnswer:
-        if not isinstance(error, InferdError):
-            error = InferdError("the server failed unexpectedly; its log says why")
-        headers = self._trtis.status_line.failure(status_of(error), error.message, number)
-        if error.code is Code.UNAUTHENTICATED:
-            headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
-        if error.retry_s:
-            headers += RETRY_AFTER
-        return HttpAnswer(_REFUSED.get(error.code, 400), [], _TEXT, headers)
+        return refused(self._trtis, error, number)
 
     def _told(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:
         """Return `call` with its answers' NV-Status, counted as `what` where they are good."""
@@ -168,74 +139,13 @@ class TrtisRoutes:
                 answer = await call(request, *names)
             except InferdError as error:
                 self._failures.note(request.target.decode("latin-1"), error)
-                return self._refused(error, number)
+                return refused(self._trtis, error, number)
             answer.headers += trtis.status_line.success(number)
             if what:
                 trtis.count(what, began_ns)
             return answer
 
         return told
-
-    # --- inference ---
-
-    async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """Inference."""
-        trtis = self._trtis
-        number = trtis.next_number()
-        header: InferHeader | None = None
-        trace: Trace | None = None
-        engine: Any = self._engine
-        try:
-            header = _asked(request, version)
-            form = trtis.form(model, version)
-            body = Body(request.body)
-            try:
-                infer_request = form.decode_request(version, header, body, self._regions.span)
-            except NotFast:
-                infer_request = await trtis.decode_long(form, version, header, body)
-            if request.forwarded is not None:
-                add_forwarded(infer_request, request.forwarded)
-            if self._tracer.is_on and (trace := begin_http(self._tracer, model, request.headers)):
-                engine = TracedEngine(engine, trace)
-                trace.stamp(moments.HTTP_RECV_START, request.began_ns or perf_counter_ns())
-                trace.stamp(moments.HTTP_RECV_END)
-            response = await engine.infer(infer_request)
-            try:
-                answer = form.encode_response(header, infer_request, response)
-            except NotFast:
-                answer = await trtis.encode_long(form, header, infer_request, response)
-        except InferdError as error:
-            self._failures.note(request.target.decode("latin-1"), error)
-            if trace is not None:
-                trace.fail(error)
-            return self._failed(error, number, header)
-        finally:
-            if trace is not None:
-                trace.stamp(moments.HTTP_SEND_START)
-                finish_when_sent(self._tracer, trace, moments.HTTP_SEND_END)
-        return self._inferred(request, header, answer, number)
-
-    def _inferred(
-        self, request: HttpRequest, header: InferHeader, answer: Answer, number: int
-    ) -> HttpAnswer:
-        headers = self._trtis.status_line.success(number)
-        if not header.is_old:
-            headers += b"NV-InferResponse: %b\r\n" % answer.line()
-        is_binary = _format_of(request.target) == "binary"
-        buffers = answer.buffers
-        if None in buffers:
-            buffers = [data for data in buffers if data is not None]
-        buffers.append(answer.message() if is_binary else answer.lines())
-        return HttpAnswer(200, buffers, _OCTETS, headers)
-
-    def _failed(self, error: InferdError, number: int, header: InferHeader | None) -> HttpAnswer:
-        """Return the answer to an inference that failed; a `header` that was read is echoed."""
-        answer = self._refused(error, number)
-        answer.content_type = _OCTETS
-        if header is not None and not header.is_old:
-            said = b" id: %d" % header.id if header.id else b""
-            answer.headers += b"NV-InferResponse:%b\r\n" % said
-        return answer
 
     # --- health and status ---
 
@@ -254,7 +164,7 @@ class TrtisRoutes:
 
     async def profile(self, request: HttpRequest) -> HttpAnswer:
         """Profile, which is not offered."""
-        command = _query(request.target, "cmd")
+        command = first_value(request.target, "cmd")
         if command not in ("start", "stop"):
             msg = f"there is no profile command '{command[:40]}', only start and stop"
             raise InvalidRequest(msg)
@@ -264,7 +174,7 @@ class TrtisRoutes:
     async def _message(
         self, request: HttpRequest, message: Any, *, may_be_json: bool = False
     ) -> HttpAnswer:
-        form = _format_of(request.target)
+        form = format_of(request.target)
         if form == "binary":
             return HttpAnswer(200, [trtis_status.as_binary(message)], _OCTETS)
         accept = request.headers.get(b"accept")
@@ -333,35 +243,6 @@ class TrtisRoutes:
 
 def _wrong_method(allowed: Iterable[bytes]) -> HttpAnswer:
     return HttpAnswer(405, [], _TEXT, b"Allow: %b\r\n" % b", ".join(sorted(allowed)))
-
-
-def _asked(request: HttpRequest, version: str) -> InferHeader:
-    """Return the header of an inference. Raises InvalidRequest."""
-    value = request.headers.get(_HEADER)
-    if value is None:
-        msg = f"the header {trtis_http.REQUEST} is missing"
-        raise InvalidRequest(msg)
-    header = decode_request_header(value)
-    if version and not (version.isascii() and version.isdigit()):
-        msg = f"the version is '{version[:40]}', expected a number"
-        raise InvalidRequest(msg)
-    if request.headers.get(b"content-encoding", b"identity") != b"identity":
-        msg = "this call takes no compressed body"
-        raise InvalidRequest(msg)
-    return header
-
-
-def _format_of(target: bytes) -> str:
-    query = target.partition(b"?")[2]
-    if query == b"format=binary":  # what clients send
-        return "binary"
-    return _query(target, "format") if query else ""
-
-
-def _query(target: bytes, name: str) -> str:
-    """Return the first value of a query's parameter, "" for none."""
-    values = parse_qs(target.partition(b"?")[2].decode("latin-1")).get(name)
-    return values[0] if values else ""
 
 
 def _number(what: str, text: str) -> int:

@@ -10,6 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -363,6 +364,20 @@ def _base64_strings(name: str, shape: Shape, raw: bytes) -> bytes | bytearray:
 
 # --- out ---
 
+_CODES = {datatype: code for datatype, _, code in FLAT.values() if datatype in _INTEGERS}
+_MOST_SHORT = 64
+
+
+@lru_cache(maxsize=1024)
+def unpack_short(datatype: DataType, count: int) -> Callable[[Any], tuple[int, ...]] | None:
+    """Return what reads the bytes of so few integers that making an array of them costs more.
+
+    None for more of them, and for other datatypes.
+    """
+    if datatype not in _CODES or count >= _MOST_SHORT:
+        return None
+    return struct.Struct(f"<{count}{_CODES[datatype]}").unpack_from
+
 
 def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     """Return the elements of `tensor` as a flat JSON array.
@@ -373,8 +388,8 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     """
     datatype = tensor.datatype
     count = prod(tensor.shape)
-    if datatype in _INTEGERS and count < 64:  # a short list is written faster than a short array
-        return orjson.dumps(_flat(tensor, datatype.numpy).tolist())
+    if (unpack := unpack_short(datatype, count)) is not None:
+        return orjson.dumps(unpack(tensor.data))
     if count > PIECE and datatype is not DataType.BYTES:
         return _encode_in_pieces(tensor, count, non_finite)
     if datatype in _INTEGERS:

@@ -128,7 +128,7 @@ class _Known:
         number, raw = found
         model, version, plain, _ = self._asked
         # copy.copy() would look for this method, in five times the time.
-        header: InferHeader = plain.__copy__()  # type: ignore[attr-defined]
+        header: InferHeader = plain.__copy__()
         if number:
             try:
                 header.id, end = read_varint(memoryview(number), 0)
@@ -158,7 +158,7 @@ class _Known:
             split = _split(view, len(number))
             if split is not None and _is_without_id(words):
                 self._layout = Layout(view, split)
-                plain: InferHeader = header.__copy__()  # type: ignore[attr-defined]
+                plain: InferHeader = header.__copy__()
                 plain.words = words
                 self._asked = Asked(asked.model, asked.version, plain, RawInputs(b"", []))
 

@@ -164,7 +164,9 @@ class Form:
         """
         plan = self._plans.get(header.words)
         if plan is not None and (data := source.take_all(plan.sizes_bytes)) is not None:
-            inputs = [Tensor(*one, data) for one, data in zip(plan.inputs, data, strict=True)]
+            inputs = []
+            for index, (name, datatype, shape) in enumerate(plan.inputs):
+                inputs.append(Tensor(name, datatype, shape, data[index]))
             request = InferRequest(self._name, version, "", inputs, plan.wanted)
             request.likeness = plan
         else:

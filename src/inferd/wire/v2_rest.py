@@ -33,6 +33,7 @@ from inferd.wire.v2_shared_memory import (
     SIZE,
     decode_reference,
     no_regions,
+    output_reference,
     place_output,
     read_input,
     take_spans,
@@ -90,7 +91,7 @@ class V2Rest:
         self._refused_as_text = () if rules.half_floats else _HALVES
         self._reader = JsonReader()
         self._large_reader = JsonReader()
-        self._plans = Plans(self._describe)
+        self._plans = Plans(self._describe, resolve)
         self._answers: dict[tuple[object, str, str], KnownAnswer] = {}
 
     def decode_infer_request(
@@ -290,15 +291,16 @@ class V2Rest:
     ) -> None:
         """Remember what answers like `response` have in common, if that is all but the numbers."""
         outputs = response.outputs
-        if not outputs or not all(map(is_repeatable, outputs)):
-            return
         choices = request.outputs or _same_choice(request, response)
+        if not outputs or not all(map(is_repeatable, outputs, choices)):
+            return
         texts = [_model_head(response.model, response.version)]
         for index, tensor in enumerate(outputs):
             choice, datatype = choices[index], tensor.datatype
-            if choice.place is not None or (
-                datatype in self._refused_as_text and not choice.binary
-            ):
+            if choice.place is not None:
+                texts[-1] += _output_head(tensor.name, datatype, tensor.shape) + b"},"
+                continue
+            if datatype in self._refused_as_text and not choice.binary:
                 return
             if choice.binary:
                 size = datatype.size_bytes * math.prod(tensor.shape)
@@ -309,8 +311,7 @@ class V2Rest:
         texts[-1] = texts[-1].removesuffix(b",") + b"]}"
         if len(self._answers) >= MOST_ANSWERS:
             self._answers.clear()
-        are_binary = [bool(choice.binary) for choice in choices]
-        self._answers[key] = KnownAnswer(outputs, are_binary, texts)
+        self._answers[key] = KnownAnswer(outputs, choices, texts)
 
 
 # --- pieces of requests ---
@@ -355,9 +356,7 @@ def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> li
             raise InvalidRequest(msg)
         output = WantedOutput(one.name, asked.binary_data, top_k)
         wanted.append(output)
-        if (region := asked.shared_memory_region) is not None:
-            given = (region, asked.shared_memory_offset, asked.shared_memory_byte_size)
-            reference = decode_reference(f"output '{one.name}'", *given)
+        if (reference := output_reference(one)) is not None:
             blobs.add_span(place_output(output, reference, resolve))
     return wanted
 

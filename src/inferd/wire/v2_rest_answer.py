@@ -5,11 +5,11 @@ from typing import Any
 
 import orjson
 
-from inferd.core.request import InferResponse
+from inferd.core.request import InferResponse, WantedOutput
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_ELEMENTS
-from inferd.wire.json_data import encode_data
+from inferd.wire.json_data import encode_data, unpack_short
 
 JOIN_BYTES = 65536
 """A text with a last array of this length is not joined with what is around it."""
@@ -18,14 +18,19 @@ JOIN_BYTES = 65536
 class KnownAnswer:
     """The JSON of an answer around what differs in the next one: an id, and arrays of numbers.
 
-    `texts` stand around those arrays; outputs that `are_binary` have none.
+    `texts` stand around those arrays; what was `chosen` to be binary, or to have a place in shared
+    memory, has none.
     """
 
-    __slots__ = ("_are_binary", "_outputs", "_texts")
+    __slots__ = ("_are_binary", "_are_placed", "_outputs", "_texts", "_unpack")
 
-    def __init__(self, outputs: list[Tensor], are_binary: list[bool], texts: list[bytes]) -> None:
+    def __init__(
+        self, outputs: list[Tensor], chosen: list[WantedOutput], texts: list[bytes]
+    ) -> None:
         self._outputs = [Tensor(one.name, one.datatype, one.shape, b"") for one in outputs]
-        self._are_binary = are_binary
+        self._are_binary = [bool(one.binary) for one in chosen]
+        self._are_placed = [one.place is not None for one in chosen]
+        self._unpack = [unpack_short(one.datatype, prod(one.shape)) for one in outputs]
         self._texts = texts
 
     def fits(self, response: InferResponse) -> bool:
@@ -52,7 +57,8 @@ class KnownAnswer:
         if response.id:
             head = b'{"id":' + orjson.dumps(response.id) + b"," + head[1:]
         buffers: list[Any] = [head]
-        if len(texts) == 1:
+        are_placed = self._are_placed
+        if len(texts) == 1 and True not in are_placed:
             buffers += [tensor.packed() for tensor in response.outputs]
             return buffers, len(head)
         blobs: list[Any] = []
@@ -61,17 +67,27 @@ class KnownAnswer:
             if are_binary[index]:
                 blobs.append(tensor.packed())
                 continue
+            if are_placed[index]:
+                continue
             written += 1
-            buffers.append(encode_data(tensor, non_finite))
+            unpack = self._unpack[index]
+            if unpack is not None:
+                buffers.append(orjson.dumps(unpack(tensor.data)))
+            else:
+                buffers.append(encode_data(tensor, non_finite))
             buffers.append(texts[written])
-        if not blobs and len(buffers[-2]) >= JOIN_BYTES:
+        if not blobs and written and len(buffers[-2]) >= JOIN_BYTES:
             return buffers, None
         text = b"".join(buffers)
         return ([text, *blobs], len(text)) if blobs else ([text], None)
 
 
-def is_repeatable(tensor: Tensor) -> bool:
+def is_repeatable(tensor: Tensor, choice: WantedOutput) -> bool:
     """Tell whether all that an output's text hangs on is its name, datatype and shape."""
-    if tensor.parameters or tensor.datatype is DataType.BYTES:
+    if tensor.parameters:
+        return False
+    if choice.place is not None:
+        return True
+    if tensor.datatype is DataType.BYTES:
         return False
     return 0 < prod(tensor.shape) <= INLINE_ELEMENTS

@@ -9,13 +9,16 @@ Holes are found by their keys, which a name or an odd parameter could imitate. S
 before a text is remembered: marks are put into its holes, and the ordinary reader must find these
 as the id and as the data of the inputs, in their order.
 
+What lies in shared memory is no part of a plan but where it lies: each request finds the regions
+itself. Where one of them is not as it should be, the text is read after all, and that complains.
+
 Refused: a hash of the text as its key (somebody could send another text with the same), and holes
 for shapes (whatever they decide would have to be decided again).
 """
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import lru_cache
 from itertools import chain
@@ -24,15 +27,27 @@ from typing import Any
 
 import msgspec
 
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, Resolve, Span
 from inferd.errors import InferdError
 from inferd.record import Record
 from inferd.tensor.dtype import DATATYPES, DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import NotFast
 from inferd.wire.json_data import FLAT
-from inferd.wire.json_document import Document, Input, JsonReader
+from inferd.wire.json_document import Document, Input, JsonReader, Output
 from inferd.wire.v2_binary import Blobs
+from inferd.wire.v2_shared_memory import (
+    OFFSET,
+    PARAMETERS,
+    REGION,
+    SIZE,
+    Reference,
+    decode_reference,
+    output_reference,
+    place_output,
+    read_input,
+    take_spans,
+)
 
 MOST_BYTES = 8192
 """Longer texts are not looked at: reading their elements is what costs then."""
@@ -47,7 +62,7 @@ _MOST_PLANS = 4
 # An id at the beginning, where clients put it; what needs escapes, or is not ASCII, is read.
 _ID = re.compile(rb'\{[ \n]?"id": ?"([ !#-\[\]-~]*)"')
 _DATA = b'"data"'
-_SIZE = "binary_data_size"
+_BINARY_SIZE = "binary_data_size"
 _NOTHING = memoryview(b"")
 _NO_JSON = b"]"  # begins no text
 _ARRAY = re.compile(rb'(?<!\\)"data": ?(\[[^\[\]"]*\])')
@@ -57,7 +72,8 @@ class _Part(Record):
     """What is known of an input beside its data.
 
     Those are `size_bytes` of the body, or written as an array, which `read` reads and `pack`
-    packs; `after` is the text behind that array, up to the next one or the end.
+    packs; `after` is the text behind that array, up to the next one or the end. Or they lie in
+    shared memory, where `shared` says.
     """
 
     _fields = (
@@ -68,6 +84,7 @@ class _Part(Record):
         "read",
         "pack",
         "after",
+        "shared",
     )
     __slots__ = _fields
 
@@ -80,6 +97,7 @@ class _Part(Record):
         read: Callable[[bytes], list[Any]] | None = None,
         pack: Callable[..., bytes] = bytes,
         after: bytes = b"",
+        shared: Reference | None = None,
     ) -> None:
         self.name = name
         self.datatype = datatype
@@ -88,27 +106,50 @@ class _Part(Record):
         self.read = read
         self.pack = pack
         self.after = after
+        self.shared = shared
 
 
 class _Plan:
-    """What one text says beside its id and its elements; `request` lacks them, and the model."""
+    """What one text says beside its id and its elements; `request` lacks them, and the model.
 
-    __slots__ = ("_before", "_parts", "_request", "_size_bytes", "has_id")
+    `places` are those of wanted outputs, by their number, in shared memory.
+    """
+
+    __slots__ = (
+        "_before",
+        "_is_shared",
+        "_parts",
+        "_places",
+        "_request",
+        "_size_bytes",
+        "has_id",
+    )
 
     def __init__(
-        self, request: InferRequest, before: bytes, parts: list[_Part], *, has_id: bool
+        self,
+        request: InferRequest,
+        before: bytes,
+        parts: list[_Part],
+        places: list[tuple[int, Reference]],
+        *,
+        has_id: bool,
     ) -> None:
         request.likeness = object()
         self.has_id = has_id
+        self._places = places
+        self._is_shared = bool(places) or any(part.shared is not None for part in parts)
         self._request = request
         self._before = before
         self._parts = parts
         self._size_bytes = sum(part.size_bytes for part in parts)
 
-    def filled(self, text: bytes, at: int, body: memoryview) -> InferRequest | None:
+    def filled(
+        self, text: bytes, at: int, body: memoryview, resolve: Resolve
+    ) -> InferRequest | None:
         """Return the request of `text`, which begins the body; its id ends at `at`.
 
-        None when it says anything else, or its elements are not as they should be.
+        None when it says anything else, or its elements are not as they should be. Raises
+        InferdError or NotFast for what is wrong with its shared memory.
         """
         before = self._before
         offset = len(text)
@@ -118,7 +159,9 @@ class _Plan:
         inputs = []
         for part in self._parts:
             data: Any
-            if part.read is None:
+            if part.shared is not None:
+                data = b""
+            elif part.read is None:
                 end = offset + part.size_bytes
                 data = body[offset:end]
                 offset = end
@@ -138,7 +181,24 @@ class _Plan:
             request.parameters = planned.parameters.copy()
         if planned.sequence is not None:
             request.sequence = copy(planned.sequence)
+        if self._is_shared:
+            self._share(request, resolve)
         return request
+
+    def _share(self, request: InferRequest, resolve: Resolve) -> None:
+        """Give `request` its shared memory."""
+        spans: list[Span] = []
+        for index, part in enumerate(self._parts):
+            reference = part.shared
+            if reference is not None:
+                span = resolve(reference[0], reference[1], reference[2])
+                spans.append(span)
+                read_input(request.inputs[index], span, on_loop=True)
+        if self._places:
+            request.outputs = [one.__copy__() for one in request.outputs]
+        for number, reference in self._places:
+            spans.append(place_output(request.outputs[number], reference, resolve))
+        take_spans(request, spans, on_loop=True)
 
 
 class _Known:
@@ -154,14 +214,20 @@ class _Known:
 class Plans:
     """The texts of one codec; it belongs to one thread.
 
-    `describe` adds to a request what its document says beside its inputs.
+    `describe` adds to a request what its document says beside its inputs, `resolve` finds the
+    shared memory that it refers to.
     """
 
-    def __init__(self, describe: Callable[[InferRequest, Document, Blobs], None]) -> None:
+    def __init__(
+        self, describe: Callable[[InferRequest, Document, Blobs], None], resolve: Resolve
+    ) -> None:
         self._describe = describe
+        self._resolve = resolve
         self._known = lru_cache(maxsize=_MOST_KEYS)(_known)
         self._reader = JsonReader()
-        self._last = _Plan(InferRequest(""), _NO_JSON, [], has_id=False)  # the next is often alike
+        self._last = _Plan(
+            InferRequest(""), _NO_JSON, [], [], has_id=False
+        )  # the next is often alike
 
     def request(
         self, model: str, version: str, body: memoryview, json_size: int
@@ -174,7 +240,7 @@ class Plans:
         last = self._last
         try:
             if not last.has_id:
-                request = last.filled(text, 0, body)
+                request = last.filled(text, 0, body, self._resolve)
                 if request is not None:
                     request.model = model
                     request.version = version
@@ -185,7 +251,7 @@ class Plans:
             if known is None:
                 return None
             for plan in known.plans:
-                request = plan.filled(text, start, body)
+                request = plan.filled(text, start, body, self._resolve)
                 if request is not None:
                     self._last = plan
                     request.model = model
@@ -193,7 +259,7 @@ class Plans:
                     if found is not None:
                         request.id = found[1].decode()
                     return request
-        except (msgspec.MsgspecError, struct.error, OverflowError):
+        except (msgspec.MsgspecError, struct.error, OverflowError, InferdError, NotFast):
             return None
         if known.tries < _MOST_PLANS:
             known.tries += 1
@@ -227,10 +293,12 @@ class Plans:
         except (NotFast, InferdError):
             return None
         parts = _parts(document.inputs, list(zip(marks, pieces[1:], strict=True)))
-        is_proved = parts is not None and document.id == (mark.decode() if start else None)
-        if not is_proved or blobs.spans is not None:
+        if parts is None or document.id != (mark.decode() if start else None):
             return None
-        return _Plan(request, pieces[0], parts or [], has_id=start > 0)
+        places = _places(document.outputs or ())
+        for number, _ in places:
+            request.outputs[number].place = None  # it is that of the next request
+        return _Plan(request, pieces[0], parts, places, has_id=start > 0)
 
 
 def _known(_key: bytes) -> _Known:
@@ -251,8 +319,31 @@ def _parts(inputs: list[Input], holes: list[tuple[bytes, bytes]]) -> list[_Part]
     return None if holes else parts
 
 
+def _places(outputs: Iterable[Output]) -> list[tuple[int, Reference]]:
+    """Return the outputs that go to shared memory, by their number."""
+    return [
+        (number, reference)
+        for number, one in enumerate(outputs)
+        if (reference := output_reference(one)) is not None
+    ]
+
+
+def _shared(one: Input) -> _Part | None:
+    datatype, parameters = DATATYPES.get(one.datatype), one.parameters or {}
+    if datatype is None or one.data is not msgspec.UNSET or not parameters.keys() <= PARAMETERS:
+        return None
+    region, offset, size_bytes = map(parameters.get, (REGION, OFFSET, SIZE))
+    try:
+        reference = decode_reference(one.name, region, offset, size_bytes)
+    except InferdError:
+        return None
+    return _Part(one.name, datatype, one.shape, shared=reference)
+
+
 def _binary(one: Input) -> _Part | None:
-    datatype, size_bytes = DATATYPES.get(one.datatype), (one.parameters or {}).get(_SIZE)
+    if one.parameters is not None and REGION in one.parameters:
+        return _shared(one)
+    datatype, size_bytes = DATATYPES.get(one.datatype), (one.parameters or {}).get(_BINARY_SIZE)
     if datatype is None or datatype is DataType.BYTES or type(size_bytes) is not int:
         return None
     is_usual = len(one.parameters or {}) == 1 and one.data is msgspec.UNSET and -1 not in one.shape

@@ -20,6 +20,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_STRING_BYTES, NotFast
+from inferd.wire.json_document import Output
 
 REGION = "shared_memory_region"
 OFFSET = "shared_memory_offset"
@@ -63,6 +64,19 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
     wrong = SIZE if type(offset) is int and offset >= 0 else OFFSET
     msg = f"{what}: {wrong} must be a number of bytes, 0 or more"
     raise InvalidRequest(msg)
+
+
+def output_reference(output: Output) -> Reference | None:
+    """Return where `output` is to be put, None if nowhere. Raises as `decode_reference`."""
+    asked = output.parameters
+    if asked is None or asked.shared_memory_region is None:
+        return None
+    return decode_reference(
+        f"output '{output.name}'",
+        asked.shared_memory_region,
+        asked.shared_memory_offset,
+        asked.shared_memory_byte_size,
+    )
 
 
 def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:

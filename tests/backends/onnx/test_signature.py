@@ -33,6 +33,14 @@ def signature_of(files):
     return read_signature(session)
 
 
+@pytest.mark.parametrize("name", [b"SUM", b"DIFF"])
+def test_a_name_that_is_no_text_is_told(add_sub, name):
+    content = add_sub.file.read_bytes()
+    add_sub.file.write_bytes(content.replace(name, b"\xff" + name[1:]))
+    with pytest.raises(InvalidConfig, match="a name that is no UTF-8"):
+        signature_of(add_sub)
+
+
 @pytest.fixture
 def add_sub_signature(add_sub):
     return signature_of(add_sub)

@@ -8,7 +8,7 @@ from line_peer import PATIENCE_S, Peer, PeerProcess, packed
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.instance import WorkerInstance
-from inferd.backends.worker.supervisor import Plan
+from inferd.backends.worker.plan import Plan
 from inferd.core.request import InferRequest
 
 READY = packed(packet.READY, [[], None])

@@ -24,7 +24,7 @@ def quick(scene):
         one.peer.hear()
         outcomes, number = begun(one, "first")
         one.peer.say(result(number, [[number, *ANSWER]]))
-        one.instance._read_until(lambda: outcomes)
+        one.instance._read_until(lambda: bool(outcomes))
         return one
 
     return make

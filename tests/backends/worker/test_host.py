@@ -12,7 +12,7 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.host import Host
 from inferd.backends.worker.instance import AHEAD_NS, WorkerInstance
-from inferd.backends.worker.supervisor import Plan
+from inferd.backends.worker.plan import Plan
 from inferd.core.interfaces import Opened
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
@@ -207,7 +207,7 @@ def test_short_executions_are_sent_ahead_and_come_back_in_their_order(started):
     outcomes = []
     instance.begin([asked(0)], outcomes.append)
     assert not instance.is_free  # nothing is known of how long it takes
-    instance._read_until(lambda: outcomes)
+    instance._read_until(lambda: bool(outcomes))
     instance._room = 4  # whatever it took here
     for value in (1, 2, 3):
         assert instance.is_free

@@ -7,9 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from inferd.backends.worker.link import Payload
-from inferd.backends.worker.message import (
-    ERRORS,
+from inferd.backends.worker.document import (
     Answer,
     Answers,
     Batch,
@@ -20,9 +18,13 @@ from inferd.backends.worker.message import (
     Logged,
     Metered,
     Note,
-    Reading,
     Result,
     Started,
+)
+from inferd.backends.worker.link import Payload
+from inferd.backends.worker.message import (
+    ERRORS,
+    Reading,
     describe_request,
     described,
     request_of,

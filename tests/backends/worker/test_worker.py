@@ -11,15 +11,9 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.response import InferenceResponse
 from inferd.backends.worker.bootstrap.inferd_worker.tensor import Tensor
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
+from inferd.backends.worker.document import Answers, Logged, Result
 from inferd.backends.worker.link import Link, Payload
-from inferd.backends.worker.message import (
-    Answers,
-    Logged,
-    Reading,
-    Result,
-    describe_request,
-    tensors_of,
-)
+from inferd.backends.worker.message import Reading, describe_request, tensors_of
 from inferd.core.request import InferRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor as CoreTensor

@@ -117,6 +117,8 @@ def conv_transpose(count=None):
         args, kernel = window(dice, spatial, is_pool=True, with_dilation=False, legacy=(0, 0, 1))
         order, group = order_of(dice, args, spatial), dice.choice((1, 1, 2))
         group = 1 if order == "NHWC" else group
+        if maybe(dice, 0.2):  # which it does not have
+            args["dilations"] = [2] * spatial
         if group > 1:
             args["group"] = group
         if spatial == 2 and maybe(dice) and "strides" not in args:
@@ -272,7 +274,7 @@ def two_truths(dice, arrays, shape, other):
 
 
 def few_values(dice, arrays, shape, other):
-    dtype = dice.choice((np.int32, np.int64, np.float32))
+    dtype = dice.choice((np.int32, np.int64, np.float32, np.bool_))
     return [wholes(arrays, 0, 3, one, dtype) for one in (shape, other)]
 
 
@@ -287,7 +289,8 @@ def where(dice, arrays):
     shape = dims(dice)
     args = {"broadcast_on_rows": 1} if maybe(dice) else {}
     condition = truths(arrays, *(shape[:1] if args else shape))
-    return args, [condition, reals(arrays, *shape), reals(arrays, *shape)], 1
+    make = dice.choice((reals, truths))
+    return args, [condition, make(arrays, *shape), make(arrays, *shape)], 1
 
 
 # --- normalisation ---
@@ -377,7 +380,8 @@ def sparse_lengths(dice, arrays, *, weighted=False):
     sizes, rows = lengths(dice, arrays), dice.randint(1, 4)
     index = wholes(arrays, 0, rows, (int(sizes.sum()),), index_type(dice))
     weights = [reals(arrays, len(index))] if weighted else []
-    return {}, [reals(arrays, rows, dice.randint(1, 4)), *weights, index, sizes], 1
+    dtype = dice.choice((np.float32, np.float16))
+    return {}, [reals(arrays, rows, dice.randint(1, 4)).astype(dtype), *weights, index, sizes], 1
 
 
 # --- shapes ---
@@ -510,8 +514,11 @@ def glu(dice, arrays):
 def gather(dice, arrays):
     shape = dims(dice, 1, 3)
     axis = dice.randint(0, len(shape) - 1) if maybe(dice) else 0
-    index = wholes(arrays, 0, shape[axis], dims(dice, 1, 2), index_type(dice))
-    return {"axis": axis} if axis else {}, [reals(arrays, *shape), index], 1
+    args, places = {"axis": axis} if axis else {}, dims(dice, 1, 2)
+    if axis and maybe(dice):
+        args["match_outer"], places = 1, (*shape[:axis], *places)
+    index = wholes(arrays, 0, shape[axis], places, index_type(dice))
+    return args, [reals(arrays, *shape), index], 1
 
 
 def batch_gather(dice, arrays):
@@ -531,7 +538,7 @@ def top_k(dice, arrays):
 
 def resized(*orders):
     def made(dice, arrays):
-        pair = [dice.choice((0.5, 0.7, 1.0, 1.5, 2.0, 2.3, 3.0)) for _ in range(2)]
+        pair = [dice.choice((0.5, 0.7, 1.0, 1.1, 1.5, 2.0, 2.3, 3.0)) for _ in range(2)]
         args = {}
         order = dice.choice(orders)
         if order == "NHWC":
@@ -578,7 +585,13 @@ def roi_align(dice, arrays):
 def constant_fill(dice, arrays):
     args = dice.choice(
         (
-            *({}, {"value": 1.5}, {"value": 2.0, "dtype": 1}, {"value": 3, "dtype": 2}),
+            *(
+                {},
+                {"value": 1.5},
+                {"value": 7},
+                {"value": 2.0, "dtype": 1},
+                {"value": 3, "dtype": 2},
+            ),
             *({"value": 4, "dtype": 10}, {"value": 1, "dtype": 5}),
         )
     )

@@ -356,11 +356,13 @@ def lengths_of(mean):
 
 
 def sparse_lengths(mean):
-    return lambda args, rows, index, lengths: segments(rows[index], lengths, mean)
+    return lambda args, rows, index, lengths: segments(
+        rows[index].astype(np.float32), lengths, mean
+    )
 
 
 def weighted(args, rows, weights, index, lengths):
-    return segments(rows[index] * weights[:, None], lengths, mean=False)
+    return segments(rows[index].astype(np.float32) * weights[:, None], lengths, mean=False)
 
 
 # --- shapes ---
@@ -443,6 +445,15 @@ def scales_of(args, scales):
     return np.float32([args.get("height_scale", 1.0), args.get("width_scale", 1.0)])
 
 
+def gather(args, x, index):
+    axis = args.get("axis", 0)
+    if not args.get("match_outer"):
+        return x.take(index, axis)
+    outer = index.shape[:axis]
+    parts = [x[place].take(index[place], 0) for place in np.ndindex(*outer)]
+    return np.reshape(parts, (*outer, *parts[0].shape))
+
+
 def resize_nearest(args, x, scales=None):
     for axis, scale in enumerate(scales_of(args, scales), 2):
         size = x.shape[axis]
@@ -518,7 +529,8 @@ def constant_fill(args, x=None):
         shape = args["shape"]
     else:
         shape = [*(x if args.get("input_as_shape") else x.shape), *args.get("extra_shape", [])]
-    return np.full(shape, args.get("value", 0.0), TYPES[args.get("dtype", 1)])
+    value = args.get("value", 0.0)
+    return np.full(shape, value, TYPES[args.get("dtype", 10 if isinstance(value, int) else 1)])
 
 
 def given(dtype):
@@ -638,7 +650,7 @@ OPERATORS = {
     "NumpyTile": lambda args, x, times: np.tile(x, times),
     "ChannelShuffle": in_nchw(channel_shuffle),
     "Glu": glu,
-    "Gather": lambda args, x, index: x.take(index, args.get("axis", 0)),
+    "Gather": gather,
     "BatchGather": lambda args, x, index: x.take(index, 1),
     "TopK": top_k,
     "ResizeNearest": in_nchw(resize_nearest),

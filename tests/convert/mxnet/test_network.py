@@ -12,7 +12,7 @@ from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
 DATA = Path(__file__).parents[2] / "data" / "mxnet"
-FILES = ("operators", "more_operators", "last_operators")
+FILES = ("operators", "more_operators", "last_operators", "further_operators")
 CASES = [
     (file, number, case)
     for file in FILES
@@ -183,6 +183,11 @@ def test_what_no_output_needs_may_be_anything(network, run):
         ("depth_to_space", {}, "its block_size is 0"),
         ("smooth_l1", {"scalar": "0"}, "should not be 0"),
         ("repeat", {"repeats": "0"}, "repeats is 0"),
+        ("_contrib_AdaptiveAvgPooling2D", {"output_size": "(0, 2)"}, "its output_size is .0, 2."),
+        ("Reshape", {"shape": "(-4, 2)"}, "its shape is .-4, 2."),
+        ("Reshape", {"shape": "(-5,)"}, "its shape is .-5."),
+        ("GridGenerator", {"transform_type": "odd"}, "no transform_type 'odd'"),
+        ("_contrib_box_nms", {"in_format": "odd"}, "should be corner or center"),
         ("broadcast_axis", {"axis": "(0,)", "size": "(0,)"}, "do not fit"),
         ("_split_v2", {"sections": "-1"}, "sections is -1"),
     ],
@@ -193,6 +198,13 @@ def test_an_attribute_that_makes_no_sense_is_told_with_its_place(network, op, at
     made = network(nodes, params={"w": np.zeros((1, 3, 3, 3), np.float32)})
     with pytest.raises(InvalidConfig, match=rf"node 2 of 3 \('{op}' 'y'\): .*{reason}"):
         made.convert([X])
+
+
+def test_variances_of_boxes_are_four(network):
+    nodes = [("null", name, [], {}) for name in ("x", "w", "a")]
+    made = network([*nodes, ("_contrib_MultiBoxDetection", "y", [0, 1, 2], {"variances": "(1,)"})])
+    with pytest.raises(InvalidConfig, match="its variances should be four numbers"):
+        made.convert([Port(name, DataType.FP32, (-1, -1, -1)) for name in "xwa"])
 
 
 def test_a_target_shape_of_other_dims_than_the_window_is_told(network):
@@ -208,7 +220,7 @@ def test_a_target_shape_of_other_dims_than_the_window_is_told(network):
     [
         ("Pooling", {"kernel": "(1, 1)", "pooling_convention": "same"}, "'same' cannot"),
         ("Pooling", {"kernel": "(1, 1)", "pool_type": "lp", "p_value": "3"}, "p_value 3 cannot"),
-        ("Reshape", {"shape": "(0, -1)", "reverse": "True"}, "in reverse, cannot"),
+        ("Reshape", {"reverse": "True"}, "without 'shape' cannot"),
         ("UpSampling", {"scale": "2", "sample_type": "odd"}, "only sample_type 'nearest'"),
         ("UpSampling", {"scale": "2", "sample_type": "bilinear"}, "its filter is no constant of 4"),
         ("RNN", {"mode": "lstm", "projection_size": "2"}, "projections and clipped states"),
@@ -218,9 +230,11 @@ def test_a_target_shape_of_other_dims_than_the_window_is_told(network):
         ("_arange", {"infer_range": "True", "start": "0"}, "infer_range cannot"),
         ("_contrib_arange_like", {"repeat": "2"}, "repeat cannot"),
         ("_contrib_BilinearResize2D", {"mode": "like"}, "mode 'like' of 2 inputs cannot"),
-        ("_contrib_AdaptiveAvgPooling2D", {"output_size": "2"}, "windows are of different sizes"),
         ("_contrib_ROIAlign", {"pooled_size": "(1, 1)", "position_sensitive": "1"}, "position_s"),
-        ("softmax", {"use_length": "True"}, "use_length cannot"),
+        ("log_softmax", {"use_length": "True"}, "use_length cannot"),
+        ("GridGenerator", {"transform_type": "affine"}, "expected two sizes of at least 2"),
+        ("SpatialTransformer", {"target_shape": "(99999, 99999)"}, "expected two sizes"),
+        ("_linalg_gemm2", {"axis": "0"}, "another axis than -2 cannot"),
     ],
 )
 def test_what_only_mxnet_can_do_is_unsupported_and_told_with_its_place(

@@ -2,7 +2,14 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from inferd.convert.trees.ensemble import AT_MOST, LESS, Ensemble, Tree, encode_ensemble
+from inferd.convert.trees.ensemble import (
+    AT_MOST,
+    LESS,
+    Ensemble,
+    Tree,
+    category_bounds,
+    encode_ensemble,
+)
 from inferd.errors import InvalidConfig
 
 
@@ -15,6 +22,7 @@ def tree(feature=(1, 0, 0), value=(0.5, 10, 20), left=(1, -1, -1), right=(2, -1,
         *integers,
         np.array(nan_left),
         more.get("target", 0),
+        {node: np.array(one, np.float32) for node, one in more.get("bounds", {}).items()},
     )
 
 
@@ -36,6 +44,30 @@ def test_a_row_goes_down_the_tree(comparison, at_it):
 def test_nan_goes_where_the_tree_says(nan_left, goes):
     ensemble = Ensemble(2, [0.0], LESS, trees=[tree(nan_left=[nan_left, False, False])])
     assert run(ensemble, [[0, float("nan")]]) == [[goes]]
+
+
+@pytest.mark.parametrize(("nan_left", "goes"), [(True, 10), (False, 20)])
+def test_a_node_of_several_values_goes_left_and_right_by_turns(nan_left, goes):
+    several = tree(nan_left=[nan_left, False, False], bounds={0: [1, 2, 5, 7]})
+    ensemble = Ensemble(2, [0.0], LESS, trees=[several, tree((0,), (0,), (-1,), (-1,))])
+    rows = [[0, one] for one in (-9, 0.5, 1, 1.5, 2, 4, 5, 6.5, 7, 99, float("nan"))]
+    wanted = [10, 10, 20, 20, 10, 10, 20, 20, 10, 10, goes]
+    assert run(ensemble, rows) == [[one] for one in wanted]
+
+
+def test_nodes_of_several_values_may_follow_each_other():
+    chain = tree(
+        *((0, 1, 0, 0, 0), (0, 0, 10, 20, 30), (1, 2, -1, -1, -1), (4, 3, -1, -1, -1)),
+        bounds={0: [1, 2, 3, 4], 1: [5, 6]},
+    )
+    asked = [[0, 0], [0, 5], [1, 0], [2, 5], [2, 9], [3, 5], [4, 5]]
+    found = run(Ensemble(2, [0.0], LESS, trees=[chain]), asked)
+    assert found == [[10], [20], [30], [20], [10], [30], [20]]
+
+
+def test_a_set_becomes_where_its_runs_begin_and_end():
+    assert category_bounds(np.array([5, 0, 1, 1, 7])).tolist() == [0, 2, 5, 6, 7, 8]
+    assert category_bounds(np.array([], np.int64)).tolist() == [0, 0]
 
 
 def test_trees_add_up_for_their_target():
@@ -79,6 +111,9 @@ def test_sums_are_transformed(transform, sums, expected):
         (tree(target=1), "for output 1 of 1"),
         (tree(value=(float("nan"), 0, 0)), "no finite number"),
         (tree(value=(1, 2)), "different lengths"),
+        (tree(bounds={1: [0, 1]}), "a leaf has several values"),
+        (tree(bounds={9: [0, 1]}), "a leaf has several values"),
+        (tree(bounds={0: [0, np.inf]}), "no finite number"),
         (tree((), (), (), ()), "different lengths"),
     ],
 )

@@ -25,6 +25,12 @@ is_linear=0
 """
 
 
+CATEGORIES = (
+    TREE.replace("=0.1 -7", "=0 -7").replace("{kinds}", "1 2")
+    + "cat_boundaries=0 1 3\ncat_threshold=13 0 2\n"
+)
+
+
 def text(objective="regression", kinds="2 2", tree=TREE, head="", end="end of trees\n"):
     body = tree.replace("{kinds}", kinds)
     return (HEAD.format(objective=objective) + head + body + end).encode()
@@ -59,6 +65,15 @@ def test_nan_is_zero_or_goes_its_own_way(kinds, nan_left):
     assert read_lightgbm(text(kinds=kinds)).trees[0].nan_left[:2].tolist() == nan_left
 
 
+def test_a_set_of_categories_becomes_bounds():
+    [tree] = read_lightgbm(text(tree=CATEGORIES)).trees
+    assert np.nextafter(tree.bounds[0], np.float32(9)).round(6).tolist() == [-1, 1, 2, 4]
+    assert (tree.left[0], tree.right[0]) == (3, 1)
+    assert tree.nan_left[0]
+    [tree] = read_lightgbm(text(tree=CATEGORIES.replace("=0 -7", "=1 -7"))).trees
+    assert np.nextafter(tree.bounds[0], np.float32(99)).round(4).tolist() == [33, 34]
+
+
 def test_scales_are_kept():
     assert read_lightgbm(text("binary sigmoid:0.5")).scale == 0.5
     twice = TREE + TREE
@@ -70,7 +85,6 @@ def test_scales_are_kept():
     [
         (text("magic"), "objective 'magic'"),
         (text("regression sqrt"), "objective 'regression sqrt'"),
-        (text(kinds="1 2"), "splits by category"),
         (text(kinds="4 2"), "zeros that mean missing"),
         (text(tree=TREE.replace("is_linear=0", "is_linear=1")), "linear leaves"),
     ],
@@ -87,6 +101,12 @@ def test_what_would_not_be_the_same_is_refused(content, what):
         b"tree\n",
         b"\xff\xfe",
         text(end=""),
+        text(kinds="1 2"),
+        *(text(tree=CATEGORIES.replace("=0 1 3", wrong)) for wrong in ("=0", "=2 1 3", "=0 1 9")),
+        text(tree=CATEGORIES.replace("=0 1 3", "=-1 1 3")),
+        text(tree=CATEGORIES.replace("=0 -7", "=-1 -7")),
+        text(tree=CATEGORIES.replace("=0 -7", "=nan -7")),
+        text(tree=CATEGORIES.replace("=0 -7", "=7 -7")),
         text(tree=TREE.replace("left_child=1 -1", "left_child=1")),
         text(tree=TREE.replace("left_child=1 -1", "left_child=1 -9")),
         text(tree=TREE.replace("0.1 -7", "0.1 x")),

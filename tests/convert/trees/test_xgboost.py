@@ -15,6 +15,15 @@ TREE = {
 }
 
 
+CATEGORIES = TREE | {
+    "split_type": [1, 0, 0],
+    "categories": [0, 1, 5],
+    "categories_nodes": [0],
+    "categories_segments": [0],
+    "categories_sizes": [3],
+}
+
+
 def document(objective="reg:squarederror", tree=TREE, booster=None, **params):
     model = {"trees": [tree], "tree_info": [0]}
     head = {"num_class": "0", "num_feature": "6", "base_score": "5E-1", **params}
@@ -74,6 +83,11 @@ def test_a_pruned_tree_that_is_none_is_refused(left):
         encode_ensemble(read_xgboost(document(tree=tree)), "x", "y")
 
 
+def test_a_set_of_categories_becomes_bounds():
+    [tree] = read_xgboost(document(tree=CATEGORIES)).trees
+    assert tree.bounds[0].tolist() == [0, 2, 5, 6]
+
+
 def test_dropped_trees_count_less():
     gbtree = {"model": {"trees": [TREE], "tree_info": [0]}}
     booster = {"name": "dart", "gbtree": gbtree, "weight_drop": [0.5]}
@@ -85,7 +99,6 @@ def test_dropped_trees_count_less():
     [
         (document("survival:magic"), "objective 'survival:magic'"),
         (document(booster={"name": "gblinear"}), "booster 'gblinear'"),
-        (document(tree=TREE | {"split_type": [1, 0, 0]}), "splits by category"),
         (document(tree=TREE | {"tree_param": {"size_leaf_vector": "3"}}), "several values"),
     ],
 )
@@ -108,6 +121,15 @@ def test_what_would_not_be_the_same_is_refused(content, text):
         document(num_class="100000000000000"),
         document(booster={"name": "gbtree", "model": {"trees": [TREE], "tree_info": []}}),
         document(tree=TREE | {"left_children": ["a"]}),
+        document(tree=TREE | {"split_type": [1, 0, 0]}),
+        document(tree=CATEGORIES | {"categories_nodes": ["a"]}),
+        document(tree=CATEGORIES | {"categories_nodes": [-1]}),
+        document(tree=CATEGORIES | {"categories_nodes": []}),
+        document(tree=CATEGORIES | {"categories_segments": [1]}),
+        document(tree=CATEGORIES | {"categories_sizes": [4]}),
+        document(tree=CATEGORIES | {"categories_sizes": [-1]}),
+        document(tree=CATEGORIES | {"categories": [0, 1, -5]}),
+        document(tree=CATEGORIES | {"categories": [0, 1, 1 << 24]}),
         document(tree=TREE | {"split_conditions": [[1], [2, 3]]}),
         b"{L\x00\x00",
     ],

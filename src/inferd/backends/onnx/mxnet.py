@@ -12,8 +12,8 @@ from typing import Any
 from inferd.backends.onnx.converted import ConvertedBackend, input_ports, read_bytes
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.plan import Plan
 from inferd.backends.worker.process import Process, Sizes
-from inferd.backends.worker.supervisor import Plan
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.config.pbtxt import to_json

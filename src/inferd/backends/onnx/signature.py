@@ -3,6 +3,7 @@
 from typing import Any
 
 from inferd.core.signature import Declared, Signature
+from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
 DATATYPES = {
@@ -25,12 +26,19 @@ DATATYPES = {
 
 
 def read_signature(session: Any) -> Signature:
-    """Return the signature of the file an onnxruntime.InferenceSession has loaded."""
-    return Signature(
-        _declared(session.get_inputs()),
-        _declared(session.get_overridable_initializers()),
-        _declared(session.get_outputs()),
-    )
+    """Return the signature of the file an onnxruntime.InferenceSession has loaded.
+
+    Raises InvalidConfig for names that are no text.
+    """
+    try:
+        return Signature(
+            _declared(session.get_inputs()),
+            _declared(session.get_overridable_initializers()),
+            _declared(session.get_outputs()),
+        )
+    except UnicodeDecodeError as error:
+        msg = "an input or output of the file, or a dim of it, has a name that is no UTF-8"
+        raise InvalidConfig(msg) from error
 
 
 def _declared(arguments: Any) -> dict[str, Declared]:

@@ -23,7 +23,8 @@ class TreesBackend(ConvertedBackend):
         content = read_bytes(files, files.file, _MAX_BYTES)
         name = str(files.file.relative_to(files.folder))
         try:
-            ensemble = self._reader()(content)
+            ensemble = self._reader(config)(content)
+            self._settle(ensemble, config)
             inputs = [tensor.name for tensor in config.input] or [INPUT]
             outputs = [tensor.name for tensor in config.output] or [OUTPUT]
             return encode_ensemble(ensemble, inputs[0], outputs[0])
@@ -31,19 +32,24 @@ class TreesBackend(ConvertedBackend):
             error.args = (f"'{name}': {error.message}",)
             raise
 
-    def _reader(self) -> Callable[[bytes], Ensemble]:
+    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
         raise NotImplementedError
+
+    def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
+        """Have `ensemble` answer as the configuration asks; as the file says, without a word."""
 
 
 class XgboostBackend(TreesBackend):
     """Runs XGBoost's .ubj and .json files; XGBoost itself is not needed."""
 
-    def _reader(self) -> Callable[[bytes], Ensemble]:
+    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
+        del config
         return read_xgboost
 
 
 class LightgbmBackend(TreesBackend):
     """Runs LightGBM's text files; LightGBM itself is not needed."""
 
-    def _reader(self) -> Callable[[bytes], Ensemble]:
+    def _reader(self, config: ModelConfig) -> Callable[[bytes], Ensemble]:
+        del config
         return read_lightgbm

@@ -27,8 +27,9 @@ from inferd.backends.worker.parameters import (
     setting,
     timeout_s,
 )
+from inferd.backends.worker.plan import AHEAD, Plan
 from inferd.backends.worker.process import Process, Sizes
-from inferd.backends.worker.supervisor import AHEAD, Plan
+from inferd.backends.worker.reshapes import reshapes_of
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on, number
 from inferd.config.pbtxt import parse_json, to_json
@@ -160,6 +161,7 @@ class PythonBackend:
             ahead=_ahead(config),
             answers_each=True,
             retries=is_on(config, RETRY_PARAMETER),
+            reshapes=reshapes_of(config),
         )
 
 

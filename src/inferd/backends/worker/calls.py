@@ -18,17 +18,13 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.document import Call, Called, Command, Metered, Note
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.backends.worker.loads import Loads
 from inferd.backends.worker.message import (
     ERRORS,
     SEQUENCE_END,
     SEQUENCE_START,
-    Call,
-    Called,
-    Command,
-    Metered,
-    Note,
     blocks_of,
     described,
     tensors_of,

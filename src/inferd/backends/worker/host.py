@@ -19,8 +19,9 @@ import msgspec
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, ArenaFull, Received
 from inferd.backends.worker.bootstrap.inferd_worker.main import end_process, inherit
+from inferd.backends.worker.document import Batch
 from inferd.backends.worker.link import Link, LinkClosed, Payload
-from inferd.backends.worker.message import Batch, described_answer, request_of
+from inferd.backends.worker.message import described_answer, request_of
 from inferd.core.interfaces import Answer, Opened
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InferdError, foreign_text

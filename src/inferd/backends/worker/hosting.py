@@ -16,8 +16,8 @@ from pathlib import Path
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
 from inferd.backends.worker.parameters import runs_in_server, timeout_s
+from inferd.backends.worker.plan import AHEAD, Plan
 from inferd.backends.worker.process import Process, Sizes
-from inferd.backends.worker.supervisor import AHEAD, Plan
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
 from inferd.core.interfaces import (

@@ -17,20 +17,13 @@ import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.document import Answer, Answers, Result, Said, Started
+from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
-from inferd.backends.worker.message import (
-    Answer,
-    Answers,
-    Reading,
-    Result,
-    Said,
-    Started,
-    describe_request,
-    response_of,
-    tensors_of,
-)
+from inferd.backends.worker.message import Reading, describe_request, response_of, tensors_of
+from inferd.backends.worker.plan import Plan
 from inferd.backends.worker.readiness import Readiness
-from inferd.backends.worker.supervisor import Plan, Supervisor
+from inferd.backends.worker.supervisor import Supervisor
 from inferd.backends.worker.under_way import Batch, Deliver, Stream, joined
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
@@ -51,18 +44,6 @@ CREDIT_AT = 8
 
 MAX_AHEAD = 64
 """No worker that keeps to the window has so many answers of one stream under way."""
-
-
-class Lost(Unavailable):
-    """The worker process ended while the request was in it."""
-
-    is_lost = True
-
-
-class Untaken(Lost):
-    """The worker process had ended before the request came to it."""
-
-    is_untaken = True
 
 
 class WorkerInstance(Supervisor):
@@ -107,7 +88,7 @@ class WorkerInstance(Supervisor):
         number = self._numbers
         for index, request in enumerate(requests):
             number += 1
-            documents.append(describe_request(request, payload))
+            documents.append(describe_request(request, payload, self.plan.reshapes))
             self._places[number] = batch, index
         self._numbers = number
         self._batches[number] = batch
@@ -129,7 +110,7 @@ class WorkerInstance(Supervisor):
         batch = Batch((), lambda _: None)
         self._batches[number] = batch
         self._streams[number] = Stream(request, deliver)
-        documents = [describe_request(request, payload)]
+        documents = [describe_request(request, payload, self.plan.reshapes)]
         error = self._send_batch(number, batch, (documents, payload), request.callers)
         if error is not None:
             del self._batches[number], self._streams[number]
@@ -295,7 +276,7 @@ class WorkerInstance(Supervisor):
             request.computing_ns = began_ns
             request.computed_ns = ended_ns
         self.is_free = self.running_count < self._room and not self._is_going
-        is_plain = result.plain is not None and batch.answers == [None]
+        is_plain = result.plain is not None and batch.answers == [None] and not self.plan.reshapes
         take = self._answer_plainly if is_plain else self._answer_each
         take(number, batch, result, data, loans)
         batch.is_executing = False
@@ -350,7 +331,8 @@ class WorkerInstance(Supervisor):
         if place is None:
             return
         batch, index = place
-        response = response_of(answer, data, batch.requests[index], self._version, loans)
+        request, reshapes = batch.requests[index], self.plan.reshapes
+        response = response_of(answer, data, request, self._version, loans, reshapes)
         before = batch.answers[index]
         if before is not None or not answer.is_final or answer.outputs is None:
             response = joined(before, answer, response)
@@ -374,7 +356,8 @@ class WorkerInstance(Supervisor):
         # Who streams from a model that wants the request again gives it no further round.
         is_final = answer.is_final or answer.is_again
         if answer.outputs is not None or answer.error is not None:
-            response = response_of(answer, data, stream.request, self._version, loans)
+            request, reshapes = stream.request, self.plan.reshapes
+            response = response_of(answer, data, request, self._version, loans, reshapes)
             if isinstance(response, InferdError) and not is_final:
                 response = InferResponse("", "", final=False, error=response)
             is_nothing = is_final and not isinstance(response, InferdError)

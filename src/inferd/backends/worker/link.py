@@ -130,9 +130,10 @@ class Link:
         self._forget_backlog()
         self._held.clear()
         self._behind.clear()
-        if self._loop is not None:
-            self._loop.remove_reader(self._socket)
-            self._loop.remove_writer(self._socket)
+        loop: Any = self._loop  # uvloop's gives None where compiled code would insist on a bool
+        if loop is not None:
+            loop.remove_reader(self._socket)
+            loop.remove_writer(self._socket)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for a packet and read it; tell whether one came. Not for an event loop."""
@@ -259,7 +260,7 @@ class Link:
             block[: len(text)] = text
             if payload is not None:
                 copying = self._copy(payload, block[start:])
-        if holds or copying is not None or self._held or self._behind:
+        if holds or copying is not None or len(self._held) or len(self._behind):
             self._put_in_turn(whole, copying, holds=holds)
         else:
             self._put(whole)
@@ -356,8 +357,9 @@ class Link:
                 self._forget_backlog()
                 break
             self._backlog_bytes -= len(self._backlog.popleft()) + _PACKET_BYTES
-        if self._loop is not None:
-            self._loop.remove_writer(self._socket)
+        loop: Any = self._loop  # as in close
+        if loop is not None:
+            loop.remove_writer(self._socket)
 
 
 def _pieces(payload: Payload, block: memoryview) -> Iterator[None]:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from math import isfinite, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN
+from inferd.backends.worker.document import Answer, Asked, Described, Result
+from inferd.backends.worker.failure import UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
+from inferd.backends.worker.reshapes import Reshapes
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.errors import (
     AlreadyExists,
@@ -22,27 +22,12 @@ from inferd.errors import (
     Unavailable,
     Unsupported,
 )
-from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 
+if TYPE_CHECKING:
+    from inferd.tensor.dtype import DataType
+
 SEQUENCE_START, SEQUENCE_END = 1, 2
-
-
-class Described(msgspec.Struct, array_like=True, gc=False):
-    """A tensor, and where its bytes lie: in the data of the packet, or in a `block` it names."""
-
-    name: str
-    datatype: DataType
-    shape: tuple[int, ...]
-    offset: int
-    size: int
-    block: int = packet.NO_BLOCK
-
-
-class UnknownFailure(InferdError):
-    """The model says that it does not know why."""
-
-    code = Code.UNKNOWN
 
 
 ERRORS: tuple[type[InferdError], ...] = (
@@ -60,158 +45,16 @@ ERRORS: tuple[type[InferdError], ...] = (
 _NUMBERS = {kind.code: number for number, kind in enumerate(ERRORS)}
 
 
-class Answer(msgspec.Struct, array_like=True, gc=False):
-    """One answer of the worker; `share` is its part of the stream's window.
-
-    `number` is that of the request; in a RESULT, how much that is less than the batch's.
-    """
-
-    number: int
-    outputs: list[Described] | None
-    error: tuple[int, str] | None
-    parameters: Parameters | None
-    is_final: bool
-    share: int
-
-    @property
-    def is_again(self) -> bool:
-        """Whether it is none: the model wants the request once more."""
-        return not self.is_final and self.outputs is None and self.error is None
-
-
-class Result(msgspec.Struct, array_like=True, gc=False):
-    """RESULT: a batch was executed, between two times of time.perf_counter_ns in the header.
-
-    Nobody changes one: that of another packet may be the same.
-    """
-
-    released: list[int]
-    answers: list[Answer]
-
-
-class Answers(msgspec.Struct, array_like=True, gc=False):
-    """ANSWER: answers of a response sender."""
-
-    released: list[int]
-    answers: list[Answer]
-
-
-class Asked(msgspec.Struct, array_like=True, gc=False):
-    """A request of a Batch, as `describe_request` describes it."""
-
-    id: str
-    inputs: list[Described]
-    outputs: list[str] | None
-    parameters: Parameters | None
-    more: Any
-
-
-class Batch(msgspec.Struct, array_like=True, gc=False):
-    """EXECUTE: requests to be executed together; `callers` wait for them.
-
-    Nobody changes one: that of another packet may be the same.
-    """
-
-    released: list[int]
-    requests: list[Asked]
-    callers: list[str]
-
-
-class Called(msgspec.Struct, array_like=True):
-    """A request that the model makes of another one."""
-
-    model: str
-    version: int | str
-    id: str
-    inputs: list[Described]
-    outputs: list[str] | None
-    parameters: Parameters | None
-    correlation_id: int | str
-    flags: int
-    timeout_us: int
-    priority: int
-
-
-class Call(msgspec.Struct, array_like=True):
-    """CALL: a request of the worker itself, made while `callers` wait for each other.
-
-    Nobody changes one: that of another packet may be the same.
-    """
-
-    released: list[int]
-    request: Called
-    is_decoupled: bool
-    callers: list[str]
-
-
-class Command(msgspec.Struct, array_like=True):
-    """COMMAND: the worker wants something else done."""
-
-    released: list[int]
-    number: int
-    verb: str
-    arguments: list[Any]
-
-
-class Note(msgspec.Struct, array_like=True):
-    """CREDIT and HANG_UP of a call."""
-
-    released: list[int]
-    number: int
-
-
-class Logged(msgspec.Struct, array_like=True):
-    """LOG: 0 info, 1 warning, 2 error, 3 verbose."""
-
-    released: list[int]
-    level: int
-    text: str
-
-
-class Metered(msgspec.Struct, array_like=True):
-    """METRIC: a change of the worker's metric `number`."""
-
-    released: list[int]
-    number: int
-    verb: str
-    value: float
-
-
-class Started(msgspec.Struct, array_like=True):
-    """READY, and RELEASE. `can_say` tells whether the model can be asked if it is ready.
-
-    What is executed one after another, `is_in_turn`, may be sent ahead.
-    """
-
-    released: list[int]
-    done: str | None = None
-    can_say: bool = False
-    is_in_turn: bool = False
-
-
-class Said(msgspec.Struct, array_like=True):
-    """SAID: whether the model calls itself ready."""
-
-    released: list[int]
-    is_ready: bool
-
-
-class Failed(msgspec.Struct, array_like=True):
-    """FAILED."""
-
-    released: list[int]
-    code: int
-    text: str
-
-
 def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     """Return how a packet describes `tensor`, whose bytes go into `payload`."""
     offset, size = payload.add(tensor.view())
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
 
-def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]:
-    """Return how a packet describes `request`."""
+def describe_request(
+    request: InferRequest, payload: Payload, reshapes: Reshapes | None = None
+) -> tuple[Any, ...]:
+    """Return how a packet describes `request`, its inputs as `reshapes` has the model see them."""
     more: tuple[Any, ...] | None = None
     sequence = request.sequence
     parameters = request.parameters or None
@@ -235,6 +78,8 @@ def describe_request(request: InferRequest, payload: Payload) -> tuple[Any, ...]
             parts.append((end, data))
             end += size + -size % ALIGN
     payload.size = end
+    if reshapes is not None:
+        reshapes.apply_to_inputs(inputs)
     outputs = [wanted.name for wanted in request.outputs] if request.outputs else None
     if odd and parameters is not None:
         parameters = {name: value for name, value in parameters.items() if name not in odd}
@@ -246,7 +91,8 @@ def _odd_numbers(parameters: Parameters) -> dict[str, str] | None:
     odd = None
     for name, value in parameters.items():
         if type(value) is float and not isfinite(value):
-            odd = odd or {}
+            if odd is None:
+                odd = {}
             odd[name] = str(value)
     return odd
 
@@ -331,18 +177,26 @@ class Reading:
 
 
 def response_of(
-    answer: Answer, data: Any, request: InferRequest, version: str, loans: Loans = NO_LOANS
+    answer: Answer,
+    data: Any,
+    request: InferRequest,
+    version: str,
+    loans: Loans = NO_LOANS,
+    reshapes: Reshapes | None = None,
 ) -> InferResponse | InferdError:
-    """Return what the worker answers to `request`."""
+    """Return what the worker answers to `request`, its outputs as `reshapes` has clients see."""
     if answer.error is not None:
         code, text = answer.error
         kind = ERRORS[code] if 0 <= code < len(ERRORS) else BackendFailed
         return kind(text)
+    outputs = tensors_of(answer.outputs or (), data, loans)
+    if reshapes is not None:
+        reshapes.apply_to_outputs(outputs)
     return InferResponse(
         request.model,
         version,
         request.id,
-        tensors_of(answer.outputs or (), data, loans),
+        outputs,
         dict(answer.parameters) if answer.parameters else {},
         answer.is_final,
     )

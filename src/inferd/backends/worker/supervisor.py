@@ -9,18 +9,20 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.backends.worker.document import Failed, Logged, Started
 from inferd.backends.worker.link import CLOSED, Link, LinkClosed
-from inferd.backends.worker.message import Failed, Logged, Started
+from inferd.backends.worker.plan import Plan
 from inferd.backends.worker.process import Process
-from inferd.core.interfaces import always
 from inferd.errors import BackendFailed, InferdError, Unavailable, foreign_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger("inferd.model")
 
@@ -38,33 +40,9 @@ FIRST_DELAY_S, MOST_DELAY_S = 0.25, 60.0
 PATIENCE = 3
 """After so many failures in a row requests are refused until a process has come up."""
 
-AHEAD = 16
-"""So many executions a worker may be given at once, when they are short."""
-
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.DEBUG)
 
 _KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """How one worker is run: `settings` is the document of START.
-
-    `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start, which is given up when
-    it `is_wanted` no more. With `retries` what was lost with a process runs once more. `ahead` is
-    how many executions it may be given at once; where it answers each before it begins the next,
-    `answers_each`, what stood behind the first was not in a process that has ended.
-    """
-
-    model: str
-    version: int
-    settings: dict[str, Any]
-    make: Callable[[Callable[[str, bool], None]], Process]
-    start_timeout_s: float
-    is_wanted: Callable[[], bool] = always
-    timeout_s: float = 0.0
-    retries: bool = False
-    ahead: int = 1
-    answers_each: bool = False
 
 
 class Supervisor:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from inferd.backends.worker.message import Answer
+from inferd.backends.worker.document import Answer
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import InferdError

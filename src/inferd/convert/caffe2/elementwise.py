@@ -8,6 +8,7 @@ import numpy as np
 from inferd.convert.caffe2.call import Call, Converted
 from inferd.convert.caffe2.types import datatype_of
 from inferd.convert.graph import Value
+from inferd.tensor.dtype import DataType
 
 # --- one input ---
 
@@ -150,6 +151,18 @@ def _binary(op: str) -> Callable[[Call], Converted]:
     return convert
 
 
+def _ordered(op: str) -> Callable[[Call], Converted]:
+    """Return the converter of a comparison for which False is less than True."""
+
+    def convert(call: Call) -> Converted:
+        if call.input(0).is_bool:
+            sides = [call.graph.cast(side, DataType.INT32) for side in call.inputs]
+            call.inputs = tuple(sides)
+        return _binary(op)(call)
+
+    return convert
+
+
 def _not_equal(call: Call) -> Converted:
     equal = _binary("Equal")(call)
     assert isinstance(equal, Value)
@@ -253,6 +266,9 @@ def _where(call: Call) -> Converted:
             condition = graph.reshape(condition, graph.join(graph.ints(-1), ones))
         else:
             condition = graph.unsqueeze(condition, range(1, x.rank))
+    if x.is_bool and y.is_bool:  # which ONNX Runtime's Where does not take
+        others = graph.add("And", graph.add("Not", condition), y, rank=x.rank)
+        return graph.add("Or", graph.add("And", condition, x, rank=x.rank), others)
     return graph.add("Where", condition, x, y, rank=x.rank)
 
 
@@ -298,10 +314,10 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "And": _binary("And"),
     "Or": _binary("Or"),
     "Xor": _binary("Xor"),
-    "LT": _binary("Less"),
-    "LE": _binary("LessOrEqual"),
-    "GT": _binary("Greater"),
-    "GE": _binary("GreaterOrEqual"),
+    "LT": _ordered("Less"),
+    "LE": _ordered("LessOrEqual"),
+    "GT": _ordered("Greater"),
+    "GE": _ordered("GreaterOrEqual"),
     "EQ": _binary("Equal"),
     "NE": _not_equal,
     "Sum": _sum,

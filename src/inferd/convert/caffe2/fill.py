@@ -85,8 +85,8 @@ def _one_value(call: Call) -> Any:
         datatype = datatype_of(call, kind.s.decode("ascii", "replace"))
     elif kind.i is not None:
         datatype = datatype_of(call, kind.i)
-    else:
-        datatype = DataType.FP32
+    else:  # then the value tells it
+        datatype = DataType.FP32 if given.i is None else DataType.INT64
     if datatype is DataType.BYTES:
         call.refuse("texts cannot be filled in")
     number = call.number("value", 0.0) if given.i is None else given.i

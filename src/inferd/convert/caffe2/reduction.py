@@ -68,7 +68,8 @@ def _lengths(
         weights = others.pop(0) if weighted and others else None
         if sparse:
             indices = others.pop(0) if others else call.input(1)
-            rows = graph.add("Gather", rows, indices, axis=0)
+            # Halves are taken, too, and summed as floats.
+            rows = graph.cast(graph.add("Gather", rows, indices, axis=0), DataType.FP32)
         flat = graph.flatten(rows, 1)
         if weights is not None:
             flat = graph.add("Mul", flat, graph.unsqueeze(weights, (1,)))

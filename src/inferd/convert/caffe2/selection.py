@@ -12,7 +12,19 @@ from inferd.tensor.dtype import DataType
 
 
 def _gather(call: Call) -> Converted:
-    return _gathered(call, call.integer("axis"))
+    axis = call.integer("axis")
+    return _gathered_each(call, axis) if call.flag("match_outer") else _gathered(call, axis)
+
+
+def _gathered_each(call: Call, axis: int) -> Converted:
+    """Convert Gather with match_outer: each place of the dims before `axis` has own indices."""
+    graph, data, indices = call.graph, call.input(0), call.input(1)
+    axis = call.checked(axis, data.rank)
+    if axis < 0 or indices.rank is None or indices.rank < axis:
+        call.refuse("match_outer needs an axis and indices that have the dims before it")
+    numbers = graph.unsqueeze(graph.cast(indices, DataType.INT64), (indices.rank,))
+    rank = None if data.rank is None else data.rank + indices.rank - axis - 1
+    return graph.add("GatherND", data, numbers, rank=rank, batch_dims=axis)
 
 
 def _batch_gather(call: Call) -> Converted:
@@ -85,28 +97,66 @@ def _upsample_nearest(call: Call) -> Converted:
 
 
 def _resize_nearest(call: Call) -> Converted:
-    return _resized(
-        call, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    graph, x, scales = call.graph, call.input(0), _scales(call)
+    if scales.array is None or (scales.array % 1).any():
+        return _picked(call, x, scales)
+    x = channels_first(graph, x, 4) if call.is_nhwc else x
+    y = graph.add(
+        "Resize",
+        *(x, None, _of_images(graph, scales)),
+        rank=4,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
     )
+    return channels_last(graph, y, 4) if call.is_nhwc else y
+
+
+def _picked(call: Call, x: Value, scales: Value) -> Value:
+    """Return rows and columns of `x` by their numbers, each divided by its scale.
+
+    ONNX Runtime's Resize would change nothing where the sizes stay the same, as by 1.1 of 5.
+    """
+    graph, first = call.graph, 1 if call.is_nhwc else 2
+    for place in (0, 1):
+        axis = first + place
+        length = graph.shape(x, axis, axis + 1)
+        scale = graph.add("Slice", scales, graph.ints(place), graph.ints(place + 1), rank=1)
+        size = graph.add("Mul", graph.cast(length, DataType.FP32), scale)
+        count = graph.reshape(graph.cast(size, DataType.INT64), graph.ints())
+        numbers = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+        sources = graph.add("Div", graph.cast(numbers, DataType.FP32), scale)
+        last = graph.add("Sub", length, graph.ints(1))
+        sources = graph.add("Min", graph.cast(sources, DataType.INT64), last)
+        x = graph.add("Gather", x, sources, rank=4, axis=axis)
+    return x
 
 
 def _upsample_bilinear(call: Call) -> Converted:
-    return _resized(call, mode="linear", coordinate_transformation_mode="align_corners")
-
-
-def _resized(call: Call, **how: str) -> Converted:
     graph, x = call.graph, call.input(0)
-    if len(call.inputs) > 1:
-        scales = call.input(1)
-    else:
-        pair = [call.number(f"{side}_scale", 1.0) for side in ("height", "width")]
-        if not all(0 < scale < 1e6 for scale in pair):
-            call.refuse("its scales should be above 0")
-        scales = graph.constant(np.array(pair, np.float32))
-    ones = graph.constant(np.ones(2, np.float32))
     x = channels_first(graph, x, 4) if call.is_nhwc else x
-    y = graph.add("Resize", x, None, graph.join(ones, scales), rank=4, **how)
+    y = graph.add(
+        "Resize",
+        *(x, None, _of_images(graph, _scales(call))),
+        rank=4,
+        mode="linear",
+        coordinate_transformation_mode="align_corners",
+    )
     return channels_last(graph, y, 4) if call.is_nhwc else y
+
+
+def _scales(call: Call) -> Value:
+    """Return the scales of height and width, which are an input or arguments."""
+    if len(call.inputs) > 1:
+        return call.input(1)
+    pair = [call.number(f"{side}_scale", 1.0) for side in ("height", "width")]
+    if not all(0 < scale < 1e6 for scale in pair):
+        call.refuse("its scales should be above 0")
+    return call.graph.constant(np.array(pair, np.float32))
+
+
+def _of_images(graph: Graph, scales: Value) -> Value:
+    return graph.join(graph.constant(np.ones(2, np.float32)), scales)
 
 
 def _pad_image(call: Call) -> Converted:

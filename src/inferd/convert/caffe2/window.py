@@ -98,6 +98,7 @@ def _conv_transpose(call: Call) -> Converted:
     window = _window(call)
     if window.legacy_pad not in (0, _VALID):
         call.refuse("legacy_pad of a ConvTranspose can only be NOTSET or VALID")
+    window.dilations = [1] * len(window.kernel)  # an argument it does not have
     rank, adj = window.rank, _sizes(call, "adj")
     if any(not 0 <= more < step for more, step in zip(adj, window.strides, strict=False)):
         call.refuse(f"adj is {adj}, which is not less than its stride {window.strides}")

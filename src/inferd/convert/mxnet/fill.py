@@ -73,7 +73,8 @@ def _arange_like(call: Call) -> Converted:
 # --- anchors ---
 
 
-def _numbers(call: Call, name: str, default: tuple[float, ...]) -> list[float]:
+def numbers_of(call: Call, name: str, default: tuple[float, ...]) -> list[float]:
+    """Return the numbers of a tuple."""
     text = call.word(name, "").strip("()[] ")
     try:
         found = [float(word) for word in text.split(",") if word.strip()]
@@ -85,8 +86,8 @@ def _numbers(call: Call, name: str, default: tuple[float, ...]) -> list[float]:
 def _multi_box_prior(call: Call) -> Converted:
     """Convert MultiBoxPrior: boxes of some sizes and ratios around each place of a feature map."""
     graph, x = call.graph, call.input(0)
-    sizes, ratios = _numbers(call, "sizes", (1.0,)), _numbers(call, "ratios", (1.0,))
-    steps, offsets = _numbers(call, "steps", (-1, -1)), _numbers(call, "offsets", (0.5, 0.5))
+    sizes, ratios = numbers_of(call, "sizes", (1.0,)), numbers_of(call, "ratios", (1.0,))
+    steps, offsets = numbers_of(call, "steps", (-1, -1)), numbers_of(call, "offsets", (0.5, 0.5))
     if min(ratios) <= 0 or len(steps) != 2 or len(offsets) != 2:
         call.refuse("its ratios should be above 0, its steps and offsets two numbers each")
     height, width = (graph.cast(graph.shape(x, axis, axis + 1), DataType.FP32) for axis in (2, 3))

@@ -1,11 +1,14 @@
 """MXNet operators on feature maps: cut, resized, rearranged, and regions of them pooled."""
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.fill import MAX_FILLED
+from inferd.convert.mxnet.shape import places_along
 
 
 def _crop(call: Call) -> Converted:
@@ -51,10 +54,35 @@ def _resized(graph: Graph, x: Value, sizes: Value, **how: str) -> Value:
 
 
 def _adaptive_average(call: Call) -> Converted:
-    sizes = call.integers("output_size") or [1]
-    if set(sizes) != {1}:
-        call.cannot(f"output_size {sizes} cannot be converted, as windows are of different sizes")
-    return call.graph.add("GlobalAveragePool", call.input(0), rank=4)
+    graph, x, sizes = call.graph, call.input(0), call.integers("output_size") or [1]
+    if len(sizes) > 2 or min(sizes) < 1:
+        call.refuse(f"its output_size is {sizes}, expected one or two numbers")
+    if set(sizes) == {1}:
+        return graph.add("GlobalAveragePool", x, rank=4)
+    rows = graph.add("MatMul", _shares(call, x, 2, sizes[0]), x, rank=4)
+    columns = graph.transpose(_shares(call, x, 3, sizes[-1]), (1, 0))
+    return graph.add("MatMul", rows, columns, rank=4)
+
+
+def _shares(call: Call, x: Value, axis: int, count: int) -> Value:
+    """Return how much of each place of `axis` is in each of `count` windows, of unlike sizes."""
+    graph, length = call.graph, call.graph.shape(x, axis, axis + 1)
+    ends = []
+    for first, up in ((0, 0), (1, count - 1)):
+        numbers = graph.constant(np.arange(first, count + first)[:, None])
+        scaled = graph.add("Add", graph.add("Mul", numbers, length, rank=2), graph.whole(up))
+        ends.append(graph.add("Div", scaled, graph.whole(count)))
+    places = graph.add(
+        "Range", graph.whole(0), graph.reshape(length, graph.ints()), graph.whole(1), rank=1
+    )
+    starts, stops = ends
+    is_in = graph.add(
+        "And",
+        graph.add("GreaterOrEqual", places, starts, rank=2),
+        graph.add("Less", places, stops, rank=2),
+    )
+    size = graph.add("CastLike", graph.add("Sub", stops, starts), x, rank=2)
+    return graph.add("Div", graph.add("CastLike", is_in, x, rank=2), size)
 
 
 def _depth_to_space(op: str) -> Callable[[Call], Converted]:
@@ -65,6 +93,57 @@ def _depth_to_space(op: str) -> Callable[[Call], Converted]:
         return call.graph.add(op, call.input(0), rank=4, blocksize=block)
 
     return convert
+
+
+# --- sampled at the places of a grid ---
+
+
+def _grid_generator(call: Call) -> Converted:
+    """Convert GridGenerator: where each pixel comes from, by a matrix or by flow added to it."""
+    kind = call.word("transform_type", "")
+    if kind == "affine":
+        return _affine_grid(call, call.input(0))
+    if kind != "warp":
+        call.refuse(f"there is no transform_type '{kind[:100]}'")
+    graph, flow = call.graph, call.input(0)
+    sides = []
+    for channel, axis in ((0, 3), (1, 2)):
+        moved = graph.add(
+            "Slice", flow, graph.ints(channel), graph.ints(channel + 1), graph.ints(1)
+        )
+        places = graph.add("CastLike", places_along(graph, flow, axis), flow)
+        last = graph.add("Sub", graph.shape(flow, axis, axis + 1), graph.ints(1))
+        half = graph.add("Mul", graph.add("CastLike", last, flow), call.like(flow, 0.5))
+        scaled = graph.add("Div", graph.add("Add", moved, places, rank=4), half)
+        sides.append(graph.add("Sub", scaled, call.like(flow, 1.0)))
+    return graph.add("Concat", *sides, axis=1)
+
+
+def _affine_grid(call: Call, matrix: Value) -> Value:
+    """Return places [batch, 2, height, width] from -1 to 1, x and then y."""
+    graph, sizes = call.graph, call.integers("target_shape")
+    if len(sizes) != 2 or min(sizes) < 2 or prod(sizes) > MAX_FILLED:
+        call.cannot(f"its target_shape is {sizes}, expected two sizes of at least 2")
+    rows, columns = (np.linspace(-1, 1, size, dtype=np.float32) for size in sizes)
+    y, x = np.meshgrid(rows, columns, indexing="ij")
+    pixels = graph.constant(np.stack([x.ravel(), y.ravel(), np.ones(x.size, np.float32)]))
+    matrices = graph.reshape(matrix, graph.ints(-1, 2, 3), 3)
+    return graph.reshape(graph.add("MatMul", matrices, pixels), graph.ints(-1, 2, *sizes), 4)
+
+
+def _sampled(call: Call, grid: Value) -> Value:
+    places = call.graph.transpose(grid, (0, 2, 3, 1))
+    return call.graph.add(
+        *("GridSample", call.input(0), places), rank=4, mode="linear", align_corners=1
+    )
+
+
+def _bilinear_sampler(call: Call) -> Converted:
+    return _sampled(call, call.input(1))
+
+
+def _spatial_transformer(call: Call) -> Converted:
+    return _sampled(call, _affine_grid(call, call.input(1)))
 
 
 # --- regions ---
@@ -114,6 +193,9 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "_contrib_AdaptiveAvgPooling2D": _adaptive_average,
     "depth_to_space": _depth_to_space("DepthToSpace"),
     "space_to_depth": _depth_to_space("SpaceToDepth"),
+    "GridGenerator": _grid_generator,
+    "BilinearSampler": _bilinear_sampler,
+    "SpatialTransformer": _spatial_transformer,
     "ROIPooling": _roi_pool,
     "_contrib_ROIAlign": _roi_align,
 }

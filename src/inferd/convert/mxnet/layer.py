@@ -1,5 +1,6 @@
 """MXNet operators that are layers of a network: with weights, windows, or normalising."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from inferd.convert.graph import Value
 from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.shape import places_along
 from inferd.convert.window import Window, channels_first, channels_last
 from inferd.tensor.dtype import DataType
 
@@ -97,17 +99,32 @@ def _along(call: Call, vector: Value, x: Value, axis: int) -> Value:
 def _softmax(op: str, *, negative: bool = False) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
         graph, x = call.graph, call.input(0)
-        if call.flag("use_length"):
-            call.cannot("use_length cannot be converted")
         if negative:
             x = graph.add("Neg", x)
         if call.has("temperature"):
             x = graph.add("Div", x, call.like(x, call.number("temperature", 1.0)))
         if call.has("dtype"):
             x = graph.cast(x, call.element_type())
-        return graph.add(op, x, axis=call.axis(x.rank, -1))
+        axis = call.axis(x.rank, -1)
+        if call.flag("use_length"):
+            return _softmax_of_some(call, op, x, axis)
+        return graph.add(op, x, axis=axis)
 
     return convert
+
+
+def _softmax_of_some(call: Call, op: str, x: Value, axis: int) -> Value:
+    """Return the softmax of as many elements along `axis` as a second input says, others 0."""
+    graph = call.graph
+    if op != "Softmax" or x.rank is None:
+        call.cannot("use_length cannot be converted")
+    lengths = graph.cast(call.input(1), DataType.INT64)
+    if x.rank > 1:  # else there is one, as a vector
+        lengths = graph.unsqueeze(lengths, (axis,))
+    inside = graph.add("Less", places_along(graph, x, axis), lengths, rank=x.rank)
+    y = graph.add("Where", inside, x, call.like(x, -math.inf), rank=x.rank)
+    y = graph.add("Softmax", y, axis=axis)
+    return graph.add("Where", inside, y, call.like(x, 0.0), rank=x.rank)
 
 
 def _softmax_output(call: Call) -> Converted:

@@ -8,10 +8,12 @@ import numpy as np
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet import (
     attention,
+    detection,
     elementwise,
     fill,
     image,
     layer,
+    linalg,
     pick,
     recurrent,
     shape,
@@ -27,10 +29,12 @@ Array = np.ndarray[Any, Any]
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **attention.OPERATORS,
+    **detection.OPERATORS,
     **elementwise.OPERATORS,
     **fill.OPERATORS,
     **image.OPERATORS,
     **layer.OPERATORS,
+    **linalg.OPERATORS,
     **pick.OPERATORS,
     **recurrent.OPERATORS,
     **shape.OPERATORS,

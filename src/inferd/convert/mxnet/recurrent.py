@@ -7,6 +7,7 @@ import numpy as np
 
 from inferd.convert.graph import Graph, Value
 from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.shape import places_along
 from inferd.tensor.dtype import DataType
 
 Array = np.ndarray[Any, Any]
@@ -156,10 +157,7 @@ def _mask(call: Call) -> Converted:
         return x
     if x.rank is None:
         call.cannot("the number of dims of its input is not known")
-    count = graph.add("Squeeze", graph.shape(x, time, time + 1), graph.ints(0), rank=0)
-    steps = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
-    around = [axis for axis in range(x.rank) if axis != time]
-    steps = graph.unsqueeze(steps, around)
+    steps = places_along(graph, x, time)
     lengths = graph.unsqueeze(lengths, [axis for axis in range(x.rank) if axis != batch])
     inside = graph.add("Less", steps, lengths, rank=x.rank)
     return graph.add("Where", inside, x, call.like(x, call.number("value")), rank=x.rank)

@@ -16,39 +16,61 @@ _ONE = np.array([1], np.int64)
 
 def _reshape(call: Call) -> Converted:
     """Convert Reshape with its codes: 0 keeps a dim, -1 is found, -2 keeps the rest, -3 joins two,
-    -4 splits one in two.
+    -4 splits one in two. In reverse, codes and dims are matched from the last one on.
     """
     graph, x, spec = call.graph, call.input(0), call.integers("shape")
-    if not spec or call.flag("reverse"):
-        call.cannot("a Reshape without 'shape', or in reverse, cannot be converted")
-    parts: list[Value] = []
-    source, position, is_open = 0, 0, False
-    while position < len(spec):
-        code, rest = spec[position], spec[position + 1 : position + 3]
-        position += 1
-        if code > 0 or code == -1:
-            parts.append(graph.ints(code))
-            source += 1
-        elif code == 0:
-            parts.append(graph.shape(x, source, source + 1))
-            source += 1
-        elif code == -2:
-            parts.append(graph.shape(x, source))
-            is_open = True
-        elif code == -3:
-            pair = graph.shape(x, source, source + 2)
-            parts.append(graph.add("ReduceProd", pair, rank=1, keepdims=1))
-            source += 2
-        elif code == -4 and len(rest) == 2:
-            parts.append(_halves(call, graph.shape(x, source, source + 1), *rest))
-            source += 1
-            position += 2
-        else:
-            call.refuse(f"its shape is {spec}")
+    if not spec:
+        call.cannot("a Reshape without 'shape' cannot be converted")
     if x.array is not None and spec == [-1]:
         return graph.constant(x.array.reshape(-1))
-    rank = None if is_open else len(spec) - 2 * spec.count(-4) + spec.count(-4)
+    parts: list[Value] = []
+    source = 0
+    codes = _codes(call, spec)
+    is_reverse = call.flag("reverse")
+    if is_reverse:
+        codes.reverse()
+    for code in codes:
+        count = {-2: None, -3: 2}.get(code[0], 1)
+        taken = _dims(graph, x, source, count, is_reverse=is_reverse)
+        source += count or 0
+        parts.append(_reshaped(call, code, taken))
+    if is_reverse:
+        parts.reverse()
+    is_open = any(code[0] == -2 for code in codes)
+    rank = None if is_open else sum(max(1, len(code) - 1) for code in codes)
     return graph.add("Reshape", x, graph.join(*parts), rank=rank)
+
+
+def _codes(call: Call, spec: list[int]) -> list[list[int]]:
+    """Return the codes of a Reshape one by one, what follows a -4 with it."""
+    codes, position = [], 0
+    while position < len(spec):
+        count = 3 if spec[position] == -4 else 1
+        code = spec[position : position + count]
+        if len(code) < count or code[0] < -4:
+            call.refuse(f"its shape is {spec}")
+        codes.append(code)
+        position += count
+    return codes
+
+
+def _dims(graph: Graph, x: Value, source: int, count: int | None, *, is_reverse: bool) -> Value:
+    """Return `count` dims of `x`, or all that are left, after `source`, or before in reverse."""
+    if not is_reverse:
+        return graph.shape(x, source, None if count is None else source + count)
+    return graph.shape(x, 0 if count is None else -source - count, -source if source else None)
+
+
+def _reshaped(call: Call, code: list[int], dims: Value) -> Value:
+    graph = call.graph
+    match code:
+        case [-4, first, second]:
+            return _halves(call, dims, first, second)
+        case [-3]:
+            return graph.add("ReduceProd", dims, rank=1, keepdims=1)
+        case [0] | [-2]:
+            return dims
+    return graph.ints(*code)
 
 
 def _halves(call: Call, whole: Value, first: int, second: int) -> Value:
@@ -239,20 +261,20 @@ def _one_hot(call: Call) -> Converted:
 
 
 def _arg(op: str) -> Callable[[Call], Converted]:
-    """Return the converter of argmax or argmin, which give floats."""
+    """Return the converter of argmax or argmin, which give numbers of the type of their input."""
 
     def convert(call: Call) -> Converted:
         graph, x, keep = call.graph, call.input(0), call.flag("keepdims")
         if not call.has("axis"):  # then over all, as one dim
             flat = graph.reshape(x, graph.ints(-1))
-            found = graph.cast(graph.add(op, flat, axis=0, keepdims=1), DataType.FP32)
+            found = graph.add("CastLike", graph.add(op, flat, axis=0, keepdims=1), x)
             if not keep:
                 return found
             ones = graph.add("ConstantOfShape", graph.shape(graph.shape(x)), rank=1, value=_ONE)
             return graph.reshape(found, ones, x.rank)
         rank = x.rank if keep or x.rank is None else x.rank - 1
         found = graph.add(op, x, rank=rank, axis=call.axis(x.rank, 0), keepdims=int(keep))
-        return graph.cast(no_scalar(graph, found), DataType.FP32)
+        return graph.add("CastLike", no_scalar(graph, found), x)
 
     return convert
 
@@ -261,7 +283,14 @@ def _argmax_channel(call: Call) -> Converted:
     graph, x = call.graph, call.input(0)
     rank = None if x.rank is None else x.rank - 1
     found = graph.add("ArgMax", x, rank=rank, axis=1, keepdims=0)
-    return graph.cast(found, DataType.FP32)
+    return graph.add("CastLike", found, x)
+
+
+def places_along(graph: Graph, x: Value, axis: int) -> Value:
+    """Return 0, 1, ... along `axis` as INT64, shaped to meet `x`, whose dims are known."""
+    count = graph.add("Squeeze", graph.shape(x, axis, axis + 1), graph.ints(0), rank=0)
+    steps = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+    return graph.unsqueeze(steps, [other for other in range(x.rank or 1) if other != axis])
 
 
 # --- reduced ---
@@ -306,49 +335,6 @@ def _norm(call: Call) -> Converted:
     return _reduce(f"ReduceL{order}")(call)
 
 
-# --- matrices ---
-
-
-def _turned(graph: Graph, call: Call, index: int, flag: str) -> Value:
-    matrix = call.input(index)
-    if not call.flag(flag):
-        return matrix
-    rank = matrix.rank or (3 if call.op == "batch_dot" else 2)
-    return graph.transpose(matrix, (*range(rank - 2), rank - 1, rank - 2))
-
-
-def _dot(call: Call) -> Converted:
-    graph = call.graph
-    ranks = [call.input(index).rank for index in (0, 1)]
-    if call.op == "dot" and any(rank is not None and rank > 2 for rank in ranks):
-        return _dot_of_many(call)
-    a, b = (
-        _turned(graph, call, index, f"transpose_{side}") for index, side in enumerate(("a", "b"))
-    )
-    if a.rank == b.rank == 1:  # the product of two vectors has one dim, too
-        return graph.add("MatMul", graph.unsqueeze(a, (0,)), b, rank=1)
-    rank = a.rank if b.rank is not None and b.rank > 1 else None
-    return graph.add("MatMul", a, b, rank=rank)
-
-
-def _dot_of_many(call: Call) -> Value:
-    """Return the product of arrays one of which has more than two dims: matrices of all others."""
-    graph, a, b = call.graph, call.input(0), call.input(1)
-    first_of_a, last_of_b = call.flag("transpose_a"), call.flag("transpose_b")
-    dims = [
-        graph.shape(a, 1) if first_of_a else graph.shape(a, 0, -1),
-        graph.shape(b, 0, -1) if last_of_b else graph.shape(b, 1),
-    ]
-    left, right = (
-        graph.flatten(a, 1 if first_of_a else -1),
-        graph.flatten(b, -1 if last_of_b else 1),
-    )
-    left = graph.transpose(left, (1, 0)) if first_of_a else left
-    right = graph.transpose(right, (1, 0)) if last_of_b else right
-    rank = a.rank + b.rank - 2 if a.rank is not None and b.rank is not None else None
-    return graph.reshape(graph.add("MatMul", left, right, rank=2), graph.join(*dims), rank)
-
-
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(("Reshape", "reshape"), _reshape),
     **dict.fromkeys(("Flatten", "flatten"), _flatten),
@@ -378,6 +364,4 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(("min", "min_axis"), _reduce("ReduceMin")),
     "prod": _reduce("ReduceProd"),
     "norm": _norm,
-    "dot": _dot,
-    "batch_dot": _dot,
 }

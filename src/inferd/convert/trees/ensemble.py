@@ -1,6 +1,6 @@
 """Ensemble: decision trees whose leaves are summed, and the ONNX model that does the same."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,10 @@ Array = np.ndarray[Any, Any]
 LESS, AT_MOST = "BRANCH_LT", "BRANCH_LEQ"
 LEAF = "LEAF"
 
+VALUES, CLASS, PAIR = "values", "class", "pair"
+"""What a row is answered with: its transformed sums; the number of its class; or, of one sum that
+is the probability of class 1, those of both classes."""
+
 MAX_TARGETS = 1_000_000
 """No model has more outputs; a file may say any number."""
 MAX_NODES = 20_000_000
@@ -27,7 +31,8 @@ class Tree:
 
     An inner node goes to `left` when its feature is less than `value` (or at most, as the
     ensemble says), or is NaN and `nan_left`. A leaf has no children (-1), `value` is what it adds
-    to `target`.
+    to `target`. An inner node in `bounds` has more than one value, an even number in ascending
+    order: it goes left before the first, right before the second, and so on; behind the last left.
     """
 
     feature: Array
@@ -36,6 +41,7 @@ class Tree:
     right: Array
     nan_left: Array
     target: int
+    bounds: Mapping[int, Array] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -43,6 +49,7 @@ class Ensemble:
     """Trees over `feature_count` features that sum up to `base` and then are transformed.
 
     `transform` is none, or the name of what is done with the sums; `scale` multiplies them before.
+    `answer` is one of VALUES, CLASS and PAIR; a single value above `threshold` is of class 1.
     """
 
     feature_count: int
@@ -51,6 +58,15 @@ class Ensemble:
     transform: str = ""
     scale: float = 1.0
     trees: list[Tree] = field(default_factory=list)
+    answer: str = VALUES
+    threshold: float = 0.5
+
+    @property
+    def columns(self) -> int:
+        """The number of values that a row is answered with."""
+        if self.answer == PAIR:
+            return 2
+        return 1 if self.answer == CLASS or self.transform == "argmax" else len(self.base)
 
 
 def check_trees(ensemble: Ensemble) -> None:
@@ -58,7 +74,7 @@ def check_trees(ensemble: Ensemble) -> None:
 
     ONNX Runtime follows whatever it is given: a child that is its own ancestor would never end.
     """
-    if sum(len(tree.feature) for tree in ensemble.trees) > MAX_NODES:
+    if sum(_node_count(tree) for tree in ensemble.trees) > MAX_NODES:
         msg = f"the trees have more than {MAX_NODES} nodes"
         raise InvalidConfig(msg)
     for number, tree in enumerate(ensemble.trees):
@@ -67,14 +83,23 @@ def check_trees(ensemble: Ensemble) -> None:
             raise InvalidConfig(msg)
 
 
+def category_bounds(categories: Array) -> Array:
+    """Return where runs of `categories` begin, and where they have ended, by turns.
+
+    A set of nothing is one that ends where it begins.
+    """
+    sorted_once = np.unique(categories)
+    if not len(sorted_once):
+        return np.zeros(2, np.int64)
+    last = np.append(np.diff(sorted_once) > 1, True)
+    first = np.insert(last[:-1], 0, True)
+    return np.stack([sorted_once[first], sorted_once[last] + 1], axis=1).ravel()
+
+
 def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> bytes:
-    """Return the ONNX model: FP32 [n, features] to FP32 [n, targets] (Raises InvalidConfig)."""
+    """Return the ONNX model: FP32 [n, features] to FP32 [n, columns]. Raises InvalidConfig."""
     check_trees(ensemble)
-    targets = len(ensemble.base)
-    steps = _TRANSFORMS.get(ensemble.transform)
-    if steps is None:
-        msg = f"objective '{ensemble.transform}' is not known"
-        raise InvalidConfig(msg)
+    steps = [*_TRANSFORMS[ensemble.transform], *_answer_steps(ensemble)]
     nodes = [_trees_node(ensemble, input_name)]
     constants: dict[str, Array] = {
         "scale": np.array(ensemble.scale, np.float32),
@@ -89,25 +114,48 @@ def encode_ensemble(ensemble: Ensemble, input_name: str, output_name: str) -> by
             constants[f"constant {number}"] = np.asarray(constant)
         nodes.append(Node(op, inputs, (f"step {number + 1}",), attributes))
     nodes.append(Node("Identity", (f"step {len(steps)}",), (output_name,), {}))
-    columns = 1 if ensemble.transform == "argmax" else targets
     return encode_model(
         nodes,
         constants,
         [Port(input_name, DataType.FP32, (-1, ensemble.feature_count))],
-        [Port(output_name, DataType.FP32, (-1, columns))],
+        [Port(output_name, DataType.FP32, (-1, ensemble.columns))],
     )
 
 
-_TRANSFORMS: dict[str, list[tuple[str, dict[str, Any], Any]]] = {
+def at_most(thresholds: Any) -> Any:
+    """Return the largest float32 that is at most each: float32 features compare the same then."""
+    limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
+    single = limited.astype(np.float32)
+    above = single > limited
+    return np.where(above, np.nextafter(single, np.float32(-np.inf)), single)
+
+
+Step = tuple[str, dict[str, Any], Any]
+"""An operator: (name, attributes, second input or None)."""
+
+_ARGMAX: list[Step] = [("ArgMax", {"axis": 1, "keepdims": 1}, None), ("Cast", {"to": 1}, None)]
+
+_TRANSFORMS: dict[str, list[Step]] = {
     "": [],
     "sigmoid": [("Sigmoid", {}, None)],
     "softmax": [("Softmax", {"axis": 1}, None)],
     "exp": [("Exp", {}, None)],
     "softplus": [("Softplus", {}, None)],
     "positive": [("Greater", {}, np.float32(0)), ("Cast", {"to": 1}, None)],
-    "argmax": [("ArgMax", {"axis": 1, "keepdims": 1}, None), ("Cast", {"to": 1}, None)],
+    "argmax": _ARGMAX,
 }
-"""Transform -> operators in order: (name, attributes, second input or None)."""
+"""Transform -> operators in order."""
+
+
+def _answer_steps(ensemble: Ensemble) -> list[Step]:
+    if ensemble.answer == PAIR:
+        both = np.array([[-1, 1]], np.float32), np.array([1, 0], np.float32)
+        return [("MatMul", {}, both[0]), ("Add", {}, both[1])]
+    if ensemble.answer == VALUES or ensemble.transform in ("argmax", "positive"):
+        return []
+    if len(ensemble.base) > 1:
+        return _ARGMAX
+    return [("Greater", {}, np.float32(ensemble.threshold)), ("Cast", {"to": 1}, None)]
 
 
 def _complaint(tree: Tree, ensemble: Ensemble) -> str:
@@ -122,12 +170,47 @@ def _complaint(tree: Tree, ensemble: Ensemble) -> str:
     # One parent for each node but the root, and one node more than children: no circles.
     if not np.array_equal(np.sort(children), np.arange(1, count)) or not _is_reached(tree):
         return "its nodes are not a tree"
+    if not all(0 <= node < count and inner[node] for node in tree.bounds):
+        return "a leaf has several values"
     features = tree.feature[inner]
     if len(features) and not 0 <= features.min() <= features.max() < ensemble.feature_count:
         return f"it reads a feature outside of 0 to {ensemble.feature_count - 1}"
     if not 0 <= tree.target < len(ensemble.base):
         return f"it is for output {tree.target} of {len(ensemble.base)}"
-    return "" if np.isfinite(tree.value).all() else "a threshold or leaf is no finite number"
+    values = [tree.value, *tree.bounds.values()]
+    is_finite = all(np.isfinite(one).all() for one in values)
+    return "" if is_finite else "a threshold or leaf is no finite number"
+
+
+def _node_count(tree: Tree) -> int:
+    return len(tree.feature) + sum(len(bounds) - 1 for bounds in tree.bounds.values())
+
+
+def _with_chains(tree: Tree) -> Tree:
+    """Return `tree` with a chain of nodes for each that has several values.
+
+    Their children have several parents then, which ONNX Runtime takes where all but one of them
+    lead there when the comparison is true.
+    """
+    lists = [
+        one.tolist() for one in (tree.feature, tree.value, tree.left, tree.right, tree.nan_left)
+    ]
+    feature, value, left, right, nan_left = lists
+    for node, bounds in tree.bounds.items():
+        children, at = (left[node], right[node]), node
+        for place, bound in enumerate(bounds.tolist()):
+            if place:
+                right[at] = at = len(feature)
+                for column in lists:
+                    column.append(column[node])
+            value[at], left[at] = bound, children[place % 2]
+            nan_left[at] = bool(tree.nan_left[node]) == (place == 0)
+        right[at] = children[0]
+    return Tree(
+        *(np.array(feature), np.array(value), np.array(left), np.array(right)),
+        np.array(nan_left),
+        tree.target,
+    )
 
 
 def _is_reached(tree: Tree) -> bool:
@@ -143,7 +226,7 @@ def _is_reached(tree: Tree) -> bool:
 
 
 def _trees_node(ensemble: Ensemble, input_name: str) -> Node:
-    trees = ensemble.trees
+    trees = [_with_chains(tree) if tree.bounds else tree for tree in ensemble.trees]
     sizes = [len(tree.feature) for tree in trees]
     inner = _joined([tree.left >= 0 for tree in trees], bool)
     tree_ids = np.repeat(np.arange(len(trees)), sizes)

@@ -1,14 +1,23 @@
 """LightGBM's text models (v2 to v4): read, and made an Ensemble; without LightGBM."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from inferd.convert.trees.ensemble import AT_MOST, MAX_TARGETS, Ensemble, Tree
+from inferd.convert.trees.ensemble import (
+    AT_MOST,
+    MAX_TARGETS,
+    Ensemble,
+    Tree,
+    at_most,
+    category_bounds,
+)
 from inferd.errors import InvalidConfig, Unsupported
 
 _CATEGORY, _DEFAULT_LEFT = 1, 2
+_SIDES = ("left", "right")
 _MISSING_SHIFT, _MISSING_NONE, _MISSING_ZERO = 2, 0, 1
 
 _TRANSFORMS = {
@@ -85,19 +94,45 @@ def _tree(tree: Section, target: int) -> Tree:
         msg = "a tree's lists have different lengths"
         raise ValueError(msg)
     missing = kinds >> _MISSING_SHIFT & 3
-    if (kinds & _CATEGORY).any() or (missing == _MISSING_ZERO).any():
-        msg = "splits by category, and zeros that mean missing, are not supported"
+    by_category = np.append(kinds & _CATEGORY, np.zeros(count, np.int64)) != 0
+    if (missing[~by_category[:inner]] == _MISSING_ZERO).any():
+        msg = "zeros that mean missing are not supported"
         raise Unsupported(msg)
     # Where nothing can be missing, NaN is taken for 0.
     nan_left = np.where(missing == _MISSING_NONE, thresholds >= 0, kinds & _DEFAULT_LEFT)
+    left, right = (_children(tree.get(f"{side}_child", ""), inner, count) for side in _SIDES)
     return Tree(
         np.concatenate([features, np.zeros(count, np.int64)]),
-        np.concatenate([_at_most(thresholds), leaves.astype(np.float32)]),
-        _children(tree.get("left_child", ""), inner, count),
-        _children(tree.get("right_child", ""), inner, count),
-        np.concatenate([nan_left.astype(bool), np.zeros(count, bool)]),
+        np.concatenate([at_most(thresholds), leaves.astype(np.float32)]),
+        # A category that is in the set goes left in this file; NaN is in none.
+        np.where(by_category, right, left),
+        np.where(by_category, left, right),
+        np.concatenate([nan_left.astype(bool), np.zeros(count, bool)]) | by_category,
         target,
+        _category_sets(tree, thresholds, np.flatnonzero(by_category).tolist()),
     )
+
+
+def _category_sets(tree: Section, thresholds: Any, nodes: list[int]) -> dict[int, Any]:
+    """Return the bounds of the sets that `nodes` look in; a threshold is the number of its set."""
+    if not nodes:
+        return {}
+    words = _numbers(tree["cat_threshold"], np.uint32)
+    ends = _numbers(tree["cat_boundaries"], np.int64)
+    if len(ends) < 2 or ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] > len(words):
+        msg = "its sets of categories are not there"
+        raise ValueError(msg)
+    sets = []
+    for first, end in itertools.pairwise(ends.tolist()):
+        bits = np.unpackbits(words[first:end].view(np.uint8), bitorder="little")
+        bounds = category_bounds(np.flatnonzero(bits)).astype(np.float64)
+        # Features are cut to whole numbers, so that what is above -1 is 0.
+        sets.append(at_most(np.where(bounds == 0, -1.0, np.nextafter(bounds, -np.inf))))
+    numbers = {node: int(thresholds[node]) for node in nodes}
+    if min(numbers.values()) < 0:
+        msg = "a set of categories is not there"
+        raise ValueError(msg)
+    return {node: sets[number] for node, number in numbers.items()}
 
 
 def _children(text: str, inner: int, count: int) -> Any:
@@ -106,14 +141,6 @@ def _children(text: str, inner: int, count: int) -> Any:
         msg = "a tree has a child that is not there"
         raise ValueError(msg)
     return np.concatenate([np.where(numbers < 0, inner + ~numbers, numbers), np.full(count, -1)])
-
-
-def _at_most(thresholds: Any) -> Any:
-    """Return the largest float32 that is at most each: float32 features compare the same then."""
-    limited = np.clip(thresholds, -3.4028235e38, 3.4028235e38)
-    single = limited.astype(np.float32)
-    above = single > limited
-    return np.where(above, np.nextafter(single, np.float32(-np.inf)), single)
 
 
 def _numbers(text: str, dtype: Any) -> Any:

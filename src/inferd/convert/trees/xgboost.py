@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from inferd.convert.trees.ensemble import LESS, MAX_TARGETS, Ensemble, Tree
+from inferd.convert.trees.ensemble import LESS, MAX_TARGETS, Ensemble, Tree, category_bounds
 from inferd.convert.trees.ubjson import decode_ubjson
 from inferd.errors import InvalidConfig, Unsupported
 
@@ -17,6 +17,8 @@ _IDENTITY = (
     "reg:squarederror", "reg:squaredlogerror", "reg:absoluteerror", "reg:pseudohubererror",
     "reg:quantileerror", "reg:linear", "binary:logitraw", "rank:pairwise", "rank:ndcg", "rank:map",
 )  # fmt: skip
+_MAX_CATEGORY = 1 << 24  # as XGBoost has it: floats tell no more of them apart
+
 _TRANSFORMS = {
     **dict.fromkeys(_SIGMOID, "sigmoid"),
     **dict.fromkeys(_EXP, "exp"),
@@ -50,16 +52,13 @@ def _document(content: bytes) -> Any:
 
 def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     params = learner["learner_model_param"]
-    objective = learner["objective"]["name"]
-    if objective not in _TRANSFORMS:
-        msg = f"objective '{objective}' of XGBoost is not supported"
-        raise Unsupported(msg)
-    count = max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1)
-    if count > MAX_TARGETS:
-        msg = f"it has {count} outputs, more than {MAX_TARGETS}"
-        raise ValueError(msg)
-    base = _base(str(params["base_score"]), objective, count)
-    ensemble = Ensemble(int(params["num_feature"]), base, LESS, _TRANSFORMS[objective])
+    scores = [float(one) for one in str(params["base_score"]).strip("[]").split(",")]
+    ensemble = empty_ensemble(
+        learner["objective"]["name"],
+        int(params["num_feature"]),
+        max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1),
+        scores,
+    )
     booster = learner["gradient_booster"]
     weights = None
     if booster["name"] == "dart":
@@ -76,22 +75,31 @@ def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
     return ensemble
 
 
-def _base(text: str, objective: str, count: int) -> list[float]:
-    """Return the score before any tree: the file has it as users see it, not as trees sum it."""
-    scores = [float(one) for one in text.strip("[]").split(",")]
-    if objective in _SIGMOID:
+def empty_ensemble(
+    objective: str, feature_count: int, count: int, scores: list[float], *, as_seen: bool = True
+) -> Ensemble:
+    """Return an ensemble of `count` outputs that has no trees yet.
+
+    `scores` are those before any tree, one or `count`: `as_seen` by users, as files have them, not
+    as trees sum them. Raises Unsupported for other objectives, ValueError for a wrong `count`.
+    """
+    if objective not in _TRANSFORMS:
+        msg = f"objective '{objective}' of XGBoost is not supported"
+        raise Unsupported(msg)
+    if not 1 <= count <= MAX_TARGETS:
+        msg = f"it has {count} outputs, expected 1 to {MAX_TARGETS}"
+        raise ValueError(msg)
+    if as_seen and objective in _SIGMOID:
         scores = [math.log(score / (1 - score)) if 0 < score < 1 else 0.0 for score in scores]
-    elif objective in _EXP:
+    elif as_seen and objective in _EXP:
         scores = [math.log(score) if score > 0 else 0.0 for score in scores]
-    return scores * count if len(scores) == 1 else scores
+    base = scores * count if len(scores) == 1 else scores
+    return Ensemble(feature_count, base, LESS, _TRANSFORMS[objective])
 
 
 def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
     if int(tree.get("tree_param", {}).get("size_leaf_vector", 1)) > 1:
         msg = "trees with several values in a leaf are not supported"
-        raise Unsupported(msg)
-    if np.any(np.asarray(tree.get("split_type", ()))):
-        msg = "splits by category are not supported"
         raise Unsupported(msg)
     left = np.asarray(tree["left_children"], np.int64)
     value = np.asarray(tree["split_conditions"], np.float32)
@@ -104,12 +112,38 @@ def _tree(tree: Mapping[str, Any], target: int, weight: float) -> Tree:
         np.asarray(tree["right_children"], np.int64),
         np.asarray(tree["default_left"]).astype(bool),
         target,
+        _category_sets(tree),
     )
     is_pruned = int(tree.get("tree_param", {}).get("num_deleted", 0)) > 0
-    return _without_deleted(found) if is_pruned else found
+    return without_deleted(found) if is_pruned else found
 
 
-def _without_deleted(tree: Tree) -> Tree:
+def _category_sets(tree: Mapping[str, Any]) -> dict[int, Any]:
+    """Return the bounds of the sets that nodes split by: what is in its set goes right."""
+    if not np.any(np.asarray(tree.get("split_type", ()))):
+        return {}
+    categories = np.asarray(tree["categories"], np.int64)
+    nodes, starts, sizes = (
+        np.asarray(tree[f"categories_{name}"], np.int64).tolist()
+        for name in ("nodes", "segments", "sizes")
+    )
+    if sum(sizes) > len(categories):
+        msg = "its sets of categories are larger than all there are"
+        raise ValueError(msg)
+    sets = {}
+    for node, start, size in zip(nodes, starts, sizes, strict=True):
+        chosen = categories[max(start, 0) : max(start, 0) + max(size, 0)]
+        if min(node, start, size) < 0 or len(chosen) != size:
+            msg = "a set of categories is not there"
+            raise ValueError(msg)
+        if size and not 0 <= chosen.min() <= chosen.max() < _MAX_CATEGORY:
+            msg = f"a category is not one of 0 to {_MAX_CATEGORY - 1}"
+            raise ValueError(msg)
+        sets[node] = category_bounds(chosen).astype(np.float32)
+    return sets
+
+
+def without_deleted(tree: Tree) -> Tree:
     """Return `tree` without the nodes that pruning has cut off, which stay in the file.
 
     What is wrong with it otherwise stays so, for the check of all trees to tell.
@@ -126,4 +160,5 @@ def _without_deleted(tree: Tree) -> Tree:
         np.where(side[kept] >= 0, number[side[kept]], -1) for side in (tree.left, tree.right)
     )
     feature, value, nan_left = tree.feature[kept], tree.value[kept], tree.nan_left[kept]
-    return Tree(feature, value, left, right, nan_left, tree.target)
+    bounds = {int(number[node]): one for node, one in tree.bounds.items() if kept[node]}
+    return Tree(feature, value, left, right, nan_left, tree.target, bounds)

@@ -144,6 +144,8 @@ class Calls:
 
     def command(self, verb: str, *arguments: Any) -> Any:
         """Have the server do something and return its answer. Raises TritonModelException."""
+        if self._worker.is_completing:
+            raise TritonModelException("auto_complete_config cannot ask the server for anything")
         slot = self._slot(None)
         self._worker.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
         answer = self.wait(slot)

@@ -57,6 +57,7 @@ class Worker:
         self._is_coroutine = False
         self._loop: asyncio.AbstractEventLoop | None = None  # see _result_of
         self.is_starting = True
+        self.is_completing = False  # nobody answers calls then
         self.output_names: list[str] = []
         self.version_folder = ""
         self.folder = ""
@@ -77,7 +78,7 @@ class Worker:
         try:
             self.line.wait(lambda: self._inbox)
             settings = self._inbox.popleft()[0][1]
-            if not self._start(settings) or settings["task"] == "complete":
+            if not self._start(settings) or self.is_completing:
                 return
             self._serve()
         except LineClosed:
@@ -92,9 +93,10 @@ class Worker:
         self._name = settings["args"]["model_name"]
         file = settings["file"]
         done = None
+        self.is_completing = settings["task"] == "complete"
         try:
             kind = self._find(file, code_folder, self.folder)
-            if settings["task"] == "complete":
+            if self.is_completing:
                 done = complete(kind, json.loads(settings["args"]["model_config"]))
             else:
                 self._initialize(kind, file, settings["args"])

@@ -1,0 +1,164 @@
+"""Documents: what packets say, as msgspec reads it. See `packet` for the kinds."""
+
+from typing import Any
+
+import msgspec
+
+from inferd.backends.worker.bootstrap.inferd_worker import packet
+from inferd.tensor.dtype import DataType
+from inferd.tensor.tensor import Parameters
+
+
+class Described(msgspec.Struct, array_like=True, gc=False):
+    """A tensor, and where its bytes lie: in the data of the packet, or in a `block` it names."""
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+    block: int = packet.NO_BLOCK
+
+
+class Answer(msgspec.Struct, array_like=True, gc=False):
+    """One answer of the worker; `share` is its part of the stream's window.
+
+    `number` is that of the request; in a RESULT, how much that is less than the batch's.
+    """
+
+    number: int
+    outputs: list[Described] | None
+    error: tuple[int, str] | None
+    parameters: Parameters | None
+    is_final: bool
+    share: int
+
+    @property
+    def is_again(self) -> bool:
+        """Whether it is none: the model wants the request once more."""
+        return not self.is_final and self.outputs is None and self.error is None
+
+
+class Result(msgspec.Struct, array_like=True, gc=False):
+    """RESULT: a batch was executed, between two times of time.perf_counter_ns in the header.
+
+    Nobody changes one: that of another packet may be the same.
+    """
+
+    released: list[int]
+    answers: list[Answer]
+
+
+class Answers(msgspec.Struct, array_like=True, gc=False):
+    """ANSWER: answers of a response sender."""
+
+    released: list[int]
+    answers: list[Answer]
+
+
+class Asked(msgspec.Struct, array_like=True, gc=False):
+    """A request of a Batch, as `describe_request` describes it."""
+
+    id: str
+    inputs: list[Described]
+    outputs: list[str] | None
+    parameters: Parameters | None
+    more: Any
+
+
+class Batch(msgspec.Struct, array_like=True, gc=False):
+    """EXECUTE: requests to be executed together; `callers` wait for them.
+
+    Nobody changes one: that of another packet may be the same.
+    """
+
+    released: list[int]
+    requests: list[Asked]
+    callers: list[str]
+
+
+class Called(msgspec.Struct, array_like=True):
+    """A request that the model makes of another one."""
+
+    model: str
+    version: int | str
+    id: str
+    inputs: list[Described]
+    outputs: list[str] | None
+    parameters: Parameters | None
+    correlation_id: int | str
+    flags: int
+    timeout_us: int
+    priority: int
+
+
+class Call(msgspec.Struct, array_like=True):
+    """CALL: a request of the worker itself, made while `callers` wait for each other.
+
+    Nobody changes one: that of another packet may be the same.
+    """
+
+    released: list[int]
+    request: Called
+    is_decoupled: bool
+    callers: list[str]
+
+
+class Command(msgspec.Struct, array_like=True):
+    """COMMAND: the worker wants something else done."""
+
+    released: list[int]
+    number: int
+    verb: str
+    arguments: list[Any]
+
+
+class Note(msgspec.Struct, array_like=True):
+    """CREDIT and HANG_UP of a call."""
+
+    released: list[int]
+    number: int
+
+
+class Logged(msgspec.Struct, array_like=True):
+    """LOG: 0 info, 1 warning, 2 error, 3 verbose."""
+
+    released: list[int]
+    level: int
+    text: str
+
+
+class Metered(msgspec.Struct, array_like=True):
+    """METRIC: a change of the worker's metric `number`."""
+
+    released: list[int]
+    number: int
+    verb: str
+    value: float
+
+
+class Started(msgspec.Struct, array_like=True):
+    """READY, and RELEASE. `can_say` tells whether the model can be asked if it is ready.
+
+    What is executed one after another, `is_in_turn`, may be sent ahead.
+    """
+
+    released: list[int]
+    done: str | None = None
+    can_say: bool = False
+    is_in_turn: bool = False
+
+
+class Said(msgspec.Struct, array_like=True):
+    """SAID: whether the model calls itself ready."""
+
+    released: list[int]
+    is_ready: bool
+
+
+class Failed(msgspec.Struct, array_like=True):
+    """FAILED."""
+
+    released: list[int]
+    code: int
+    text: str

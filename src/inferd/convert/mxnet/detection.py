@@ -1,0 +1,214 @@
+"""MXNet operators behind a detector: which boxes are left of those that overlap."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.call import Call, Converted
+from inferd.convert.mxnet.fill import numbers_of
+from inferd.convert.mxnet.shape import places_along
+from inferd.tensor.dtype import DataType
+
+_NONE, _ONE = np.array([0], np.int64), np.array([1], np.int64)
+
+
+@dataclass(slots=True)
+class _Boxes:
+    """Boxes [batch, n, 4], their scores and classes [batch, n].
+
+    The score of what is no box is -inf. Without classes all boxes are of one.
+    """
+
+    corners: Value
+    scores: Value
+    classes: Value | None = None
+
+
+def _box_nms(call: Call) -> Converted:
+    """Convert box_nms: the boxes that are left, the best first, and then -1."""
+    graph, x = call.graph, call.input(0)
+    if x.rank is None or x.rank < 2:
+        call.cannot("the number of dims of its input is not known")
+    formats = [call.word(f"{side}_format", "corner") for side in ("in", "out")]
+    if not set(formats) <= {"corner", "center"}:
+        call.refuse("in_format and out_format should be corner or center")
+    count = graph.add("ReduceProd", graph.shape(x, 0, -2), rank=1, keepdims=1)
+    rows = graph.reshape(x, graph.join(count, graph.shape(x, -2)), 3)
+    start, identity = call.integer("coord_start", 2), call.integer("id_index", -1)
+    scores = _column(graph, rows, call.integer("score_index", 1))
+    valid = graph.add("Greater", scores, call.like(x, call.number("valid_thresh")))
+    classes = None
+    if identity >= 0:
+        classes = _column(graph, rows, identity)
+        other = graph.add("Equal", classes, call.like(x, call.number("background_id", -1)))
+        valid = graph.add("And", valid, graph.add("Not", other))
+    scores = graph.add("Where", valid, scores, call.like(x, -math.inf), rank=2)
+    if (most := call.integer("topk", -1)) > 0:
+        scores = _best(call, scores, most)
+    boxes = _Boxes(
+        graph.add("Slice", rows, graph.ints(start), graph.ints(start + 4), graph.ints(2)),
+        scores,
+        None if call.flag("force_suppress") else classes,
+    )
+    kept = _kept(call, boxes, call.number("overlap_thresh", 0.5), is_center=formats[0] == "center")
+    scores = graph.add("Where", kept, scores, call.like(x, -math.inf), rank=2)
+    scores, rows = _sorted(graph, scores, rows)
+    if formats[0] != formats[1]:
+        rows = _reformed(call, rows, start, to_corner=formats[1] == "corner")
+    rows = graph.add("Where", _are_there(call, scores), rows, call.like(x, -1), rank=3)
+    return graph.reshape(rows, graph.shape(x), x.rank)
+
+
+def _column(graph: Graph, rows: Value, number: int) -> Value:
+    return graph.add("Gather", rows, graph.whole(number), rank=2, axis=2)
+
+
+def _best(call: Call, scores: Value, most: int) -> Value:
+    """Return `scores` of the `most` best, and -inf for the others."""
+    graph = call.graph
+    count = graph.add("Min", graph.ints(most), graph.shape(scores, 1, 2), rank=1)
+    values, places = graph.add_several(2, "TopK", scores, count, axis=1)
+    nothing = graph.add("Expand", call.like(scores, -math.inf), graph.shape(scores), rank=2)
+    return graph.add("ScatterElements", nothing, places, values, axis=1)
+
+
+def _kept(call: Call, boxes: _Boxes, threshold: float, *, is_center: bool = False) -> Value:
+    """Return for each box whether no better one of its class overlaps it more than `threshold`."""
+    graph, scores = call.graph, call.graph.cast(boxes.scores, DataType.FP32)
+    groups = graph.unsqueeze(scores, (1,))
+    if boxes.classes is not None:
+        # A row of scores for each class, in which boxes of others have none.
+        flat = graph.reshape(graph.cast(boxes.classes, DataType.FP32), graph.ints(-1))
+        found, _, numbers, _ = graph.add_several(4, "Unique", flat, rank=1, sorted=1)
+        numbers = graph.unsqueeze(graph.reshape(numbers, graph.shape(scores), 2), (1,))
+        count = graph.add("Size", found, rank=0)
+        each = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
+        own = graph.add("Equal", numbers, graph.unsqueeze(each, (0, 2)), rank=3)
+        groups = graph.add("Where", own, groups, graph.real(-math.inf), rank=3)
+    chosen = graph.add(
+        "NonMaxSuppression",
+        *(graph.cast(boxes.corners, DataType.FP32), groups, graph.shape(scores, 1, 2)),
+        *(graph.constant(np.array([one], np.float32)) for one in (threshold, _LOWEST)),
+        rank=2,
+        center_point_box=int(is_center),
+    )
+    places = graph.add("Gather", chosen, graph.ints(0, 2), rank=2, axis=1)
+    none = graph.add("ConstantOfShape", graph.shape(scores), rank=2, value=_NONE)
+    ones = graph.add("ConstantOfShape", graph.shape(chosen, 0, 1), rank=1, value=_ONE)
+    return graph.cast(graph.add("ScatterND", none, places, ones), DataType.BOOL)
+
+
+_END = 2**63 - 1
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+def _sorted(graph: Graph, scores: Value, rows: Value) -> tuple[Value, Value]:
+    """Return scores [batch, n] and rows [batch, n, k], the best first."""
+    values, order = graph.add_several(2, "TopK", scores, graph.shape(scores, 1, 2), axis=1)
+    return values, graph.add("GatherND", rows, graph.unsqueeze(order, (2,)), rank=3, batch_dims=1)
+
+
+def _are_there(call: Call, scores: Value) -> Value:
+    """Return whether there is something at each place, as [batch, n, 1]."""
+    there = call.graph.add("Greater", scores, call.like(scores, -math.inf), rank=2)
+    return call.graph.unsqueeze(there, (2,))
+
+
+def _reformed(call: Call, rows: Value, start: int, *, to_corner: bool) -> Value:
+    """Return `rows` with their boxes as corners, or as centers and sizes."""
+    graph, last = call.graph, call.graph.ints(_END)
+    axis, half = graph.ints(2), call.like(rows, 0.5)
+    bounds = [graph.ints(place) for place in (0, start, start + 2, start + 4)]
+    before, first, second, behind = (
+        graph.add("Slice", rows, low, high, axis)
+        for low, high in zip(bounds, [*bounds[1:], last], strict=True)
+    )
+    if to_corner:
+        size = graph.add("Mul", second, half)
+        pair = graph.add("Sub", first, size), graph.add("Add", first, size)
+    else:
+        center = graph.add("Mul", graph.add("Add", first, second), half)
+        pair = center, graph.add("Sub", second, first)
+    return graph.add("Concat", before, *pair, behind, axis=2)
+
+
+def _multi_box_detection(call: Call) -> Converted:
+    """Convert MultiBoxDetection: [class, score, box] of each anchor that is none of background.
+
+    The best come first, and then -1; those that better ones overlap only lose their class.
+    """
+    graph, probabilities = call.graph, call.input(0)
+    threshold, most = call.number("nms_threshold", 0.5), call.integer("nms_topk", -1)
+    front = graph.add("Slice", probabilities, graph.ints(1), call.graph.ints(_END), graph.ints(1))
+    scores = graph.add("ReduceMax", front, graph.ints(1), rank=2, keepdims=0)
+    found = graph.add("ArgMax", front, rank=2, axis=1, keepdims=0)
+    classes = graph.add("CastLike", found, scores)
+    valid = graph.add(
+        "GreaterOrEqual", scores, call.like(scores, call.number("threshold", 0.01)), rank=2
+    )
+    boxes = _located(call)
+    columns = (graph.unsqueeze(one, (2,)) for one in (classes, scores))
+    rows = graph.add("Concat", *columns, boxes, rank=3, axis=2)
+    _, plain = _sorted(graph, graph.cast(valid, DataType.FP32), rows)
+    scores = graph.add("Where", valid, scores, call.like(scores, -math.inf), rank=2)
+    values, rows = _sorted(graph, scores, rows)
+    there = _are_there(call, values)
+    kept = there
+    if not 0 < threshold <= 1:
+        rows = plain
+    else:
+        limit = float(np.nextafter(np.float32(threshold), np.float32(-1)))  # at it is too much
+        corners = graph.add("Slice", rows, graph.ints(2), graph.ints(6), graph.ints(2))
+        sets = _column(graph, rows, 0)
+        if most > 0:
+            is_first = graph.add("Less", places_along(graph, values, 1), graph.whole(most))
+            values = graph.add("Where", is_first, values, call.like(values, -math.inf), rank=2)
+            rows = graph.add("Where", graph.unsqueeze(is_first, (2,)), rows, plain, rank=3)
+        left = _Boxes(corners, values, None if call.flag("force_suppress") else sets)
+        kept = graph.unsqueeze(_kept(call, left, limit), (2,))
+    minus = call.like(scores, -1)
+    own = graph.add("Slice", rows, graph.ints(0), graph.ints(1), graph.ints(2))
+    rest = graph.add("Slice", rows, graph.ints(1), graph.ints(6), graph.ints(2))
+    return graph.add(
+        "Concat",
+        graph.add("Where", kept, own, minus, rank=3),
+        graph.add("Where", there, rest, minus, rank=3),
+        axis=2,
+    )
+
+
+def _located(call: Call) -> Value:
+    """Return boxes [batch, n, 4]: the anchors, moved and stretched by what was predicted."""
+    graph, moves, anchors = call.graph, call.input(1), call.input(2)
+    variances = numbers_of(call, "variances", (0.1, 0.1, 0.2, 0.2))
+    if len(variances) != 4:
+        call.refuse("its variances should be four numbers")
+    moves = graph.reshape(moves, graph.join(graph.shape(moves, 0, 1), graph.ints(-1, 4)), 3)
+    scaled = graph.add("Mul", moves, graph.constant(np.array(variances, np.float32)))
+    axis, half = graph.ints(2), graph.real(0.5)
+    low, high = (
+        graph.add("Slice", anchors, graph.ints(place), graph.ints(place + 2), axis)
+        for place in (0, 2)
+    )
+    size = graph.add("Sub", high, low)
+    center = graph.add("Mul", graph.add("Add", low, high), half)
+    shift, growth = (
+        graph.add("Slice", scaled, graph.ints(place), graph.ints(place + 2), axis)
+        for place in (0, 2)
+    )
+    center = graph.add("Add", graph.add("Mul", shift, size), center)
+    reach = graph.add("Mul", graph.add("Mul", graph.add("Exp", growth), size), half)
+    corners = graph.add("Sub", center, reach), graph.add("Add", center, reach)
+    boxes = graph.add("Concat", *corners, axis=2)
+    if call.flag("clip", default=True):
+        boxes = graph.add("Clip", boxes, graph.real(0.0), graph.real(1.0))
+    return boxes
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **dict.fromkeys(("_contrib_box_nms", "_contrib_box_non_maximum_suppression"), _box_nms),
+    "_contrib_MultiBoxDetection": _multi_box_detection,
+}

@@ -1,0 +1,94 @@
+"""MXNet operators that multiply matrices."""
+
+from collections.abc import Callable
+
+from inferd.convert.graph import Graph, Value
+from inferd.convert.mxnet.call import Call, Converted
+
+
+def _turned(graph: Graph, call: Call, index: int, flag: str) -> Value:
+    matrix = call.input(index)
+    if not call.flag(flag):
+        return matrix
+    rank = matrix.rank or (3 if call.op == "batch_dot" else 2)
+    return graph.transpose(matrix, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _dot(call: Call) -> Converted:
+    graph = call.graph
+    ranks = [call.input(index).rank for index in (0, 1)]
+    if call.op == "dot" and any(rank is not None and rank > 2 for rank in ranks):
+        return _dot_of_many(call)
+    a, b = (
+        _turned(graph, call, index, f"transpose_{side}") for index, side in enumerate(("a", "b"))
+    )
+    if a.rank == b.rank == 1:  # the product of two vectors has one dim, too
+        return graph.add("MatMul", graph.unsqueeze(a, (0,)), b, rank=1)
+    if b.rank == 1 and call.op == "dot":
+        # As a matrix: ONNX Runtime joins a Transpose before with a product, and errs at vectors.
+        column = graph.add("MatMul", a, graph.unsqueeze(b, (1,)), rank=a.rank)
+        return graph.add("Squeeze", column, graph.ints(-1), rank=1)
+    rank = a.rank if b.rank is not None and b.rank > 1 else None
+    return graph.add("MatMul", a, b, rank=rank)
+
+
+def _dot_of_many(call: Call) -> Value:
+    """Return the product of arrays one of which has more than two dims: matrices of all others."""
+    graph, a, b = call.graph, call.input(0), call.input(1)
+    first_of_a, last_of_b = call.flag("transpose_a"), call.flag("transpose_b")
+    dims = [
+        graph.shape(a, 1) if first_of_a else graph.shape(a, 0, -1),
+        graph.shape(b, 0, -1) if last_of_b else graph.shape(b, 1),
+    ]
+    left, right = (
+        graph.flatten(a, 1 if first_of_a else -1),
+        graph.flatten(b, -1 if last_of_b else 1),
+    )
+    left = graph.transpose(left, (1, 0)) if first_of_a else left
+    right = graph.transpose(right, (1, 0)) if last_of_b else right
+    rank = a.rank + b.rank - 2 if a.rank is not None and b.rank is not None else None
+    return graph.reshape(graph.add("MatMul", left, right, rank=2), graph.join(*dims), rank)
+
+
+def _gemm(call: Call) -> Converted:
+    """Convert linalg_gemm and linalg_gemm2: alpha·A·B, the first with beta·C added."""
+    graph = call.graph
+    if call.integer("axis", -2) != -2:
+        call.cannot("rows along another axis than -2 cannot be converted")
+    sides = [
+        _swapped(graph, call.input(index)) if call.flag(f"transpose_{side}") else call.input(index)
+        for index, side in enumerate("ab")
+    ]
+    product = _scaled(call, graph.add("MatMul", *sides), "alpha")
+    if call.op == "_linalg_gemm2":
+        return product
+    return graph.add("Add", product, _scaled(call, call.input(2), "beta"))
+
+
+def _syrk(call: Call) -> Converted:
+    """Convert linalg_syrk: alpha·A·Aᵀ, or alpha·Aᵀ·A."""
+    graph, x = call.graph, call.input(0)
+    sides = [x, _swapped(graph, x)]
+    if call.flag("transpose"):
+        sides.reverse()
+    return _scaled(call, graph.add("MatMul", *sides, rank=x.rank), "alpha")
+
+
+def _scaled(call: Call, x: Value, name: str) -> Value:
+    factor = call.number(name, 1.0)
+    return x if factor == 1 else call.graph.add("Mul", x, call.like(x, factor))
+
+
+def _swapped(graph: Graph, x: Value) -> Value:
+    """Return matrices turned."""
+    if x.rank is None or x.rank < 2:
+        return graph.add("Einsum", x, equation="...ij->...ji")
+    return graph.transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
+
+
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "dot": _dot,
+    "batch_dot": _dot,
+    **dict.fromkeys(("_linalg_gemm", "_linalg_gemm2"), _gemm),
+    "_linalg_syrk": _syrk,
+}

@@ -1,0 +1,38 @@
+"""Reader: numbers, arrays and texts one after the other in a binary file, never beyond its end."""
+
+import struct
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+class Reader:
+    """Reads little-endian `content` from its start. Raises ValueError at its end."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    def number(self, kind: str) -> Any:
+        """Return a number of struct's `kind`."""
+        return struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)))[0]
+
+    def array(self, dtype: Any, count: int | None = None) -> Array:
+        """Return `count` elements; without, a number of 8 bytes before them says how many."""
+        dtype = np.dtype(dtype)
+        length = self.number("Q") if count is None else count
+        return np.frombuffer(self.take(length * dtype.itemsize), dtype)
+
+    def text(self) -> str:
+        """Return a text behind a number of 8 bytes, its length. Raises ValueError."""
+        return self.take(self.number("Q")).decode()
+
+    def take(self, size: int) -> bytes:
+        """Return the next `size` bytes."""
+        if not 0 <= size <= len(self._content) - self._at:
+            msg = f"at byte {self._at}: {size} bytes expected, it has {len(self._content)} in all"
+            raise ValueError(msg)
+        self._at += size
+        return self._content[self._at - size : self._at]
