@@ -11,7 +11,7 @@ import pytest
 from inferd.config.server import ServerConfig
 from inferd.engine.capacity import UNLIMITED
 from inferd.engine.engine import Engine
-from inferd.errors import Restricted
+from inferd.errors import InvalidRequest, Restricted
 from inferd.server.options import grpc_options
 from inferd.transport.access import Guard, Secret
 from inferd.transport.call import Stream, Unary
@@ -33,12 +33,19 @@ class Methods:
     def table(self):
         return {
             "/t.T/Echo": Unary(self.echo),
+            "/t.T/Now": Unary(self.now),
             "/t.T/Hold": Unary(self.hold),
             "/t.T/Chat": Stream(self.chat),
             "/t.T/Linger": Stream(self.linger),
         }
 
     async def echo(self, data, call):
+        return [data]
+
+    def now(self, data, call):
+        if not data:
+            msg = "there is nothing to give back"
+            raise InvalidRequest(msg)
         return [data]
 
     async def hold(self, data, call):
@@ -106,6 +113,21 @@ async def test_compressed_messages_arrive(size):
     async with serving() as site:
         assert await site.call("Echo", bytes(size)) == bytes(size)
         assert [data async for data in site.chat([bytes(size)] * 3)] == [bytes(size)] * 3
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("coded", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+async def test_a_handler_may_answer_at_once(size, coded):
+    async with serving() as site:
+        assert await site.call("Now", bytes(size), compression=coded) == bytes(size)
+
+
+async def test_a_handler_may_refuse_at_once():
+    async with serving() as site:
+        code, details = await failure(site.call("Now", b""))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert details == "there is nothing to give back"
+        assert await site.call("Now", b"alive") == b"alive"
 
 
 @pytest.mark.parametrize("size", SIZES)

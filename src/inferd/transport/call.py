@@ -60,8 +60,11 @@ class Call(Protocol):
         ...
 
 
-UnaryHandler = Callable[[bytes, Call], Awaitable[list[Any]]]
-"""Takes a message, returns the answer as buffers to be sent one after the other, or raises."""
+UnaryHandler = Callable[[bytes, Call], list[Any] | Awaitable[list[Any]]]
+"""Takes a message, returns the answer as buffers to be sent one after the other, or raises.
+
+One that need not wait may return its answer at once: a coroutine less for each call.
+"""
 
 StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Any]]]
 """Takes messages as they come and yields answers, each as buffers."""

@@ -123,8 +123,7 @@ class GrpcCall(GrpcInput):
         if ends and not self._is_begun:
             size = stop - start - PREFIX_BYTES
             if 0 <= size <= self._port.small_bytes and _read_prefix(data, start) == (0, size):
-                handler = self._grpc.handler
-                self._drive(handler(bytes(data[start + PREFIX_BYTES : stop]), self))
+                self._answer_to(bytes(data[start + PREFIX_BYTES : stop]))
                 return
         self._read(data, (start,), stop - start)
         if ends and not self.is_local_done:
@@ -143,7 +142,7 @@ class GrpcCall(GrpcInput):
             message, _ = self._message
             self._drive(self._run_inflated(message))
         else:
-            self._drive(self._grpc.handler(self._message[0], self))
+            self._answer_to(self._message[0])
 
     def on_reset(self) -> None:
         """See H2Stream."""
@@ -161,8 +160,20 @@ class GrpcCall(GrpcInput):
     def _is_running(self) -> bool:
         return self._task is not None
 
+    def _answer_to(self, message: Any) -> None:
+        """Run a unary handler."""
+        try:
+            begun = self._grpc.handler(message, self)
+        except Exception as error:  # noqa: BLE001  the wall: _fail logs it
+            self._fail(error)
+            return
+        if isinstance(begun, list):
+            self._answer(begun)
+        else:
+            self._drive(begun)
+
     def _drive(self, running: Any) -> None:
-        """Run a unary handler; one that does not wait is answered at once."""
+        """Go on with what a unary handler has begun; what does not wait is answered at once."""
         try:
             waits_for = running.send(None)
         except StopIteration as done:
@@ -200,7 +211,8 @@ class GrpcCall(GrpcInput):
             self._wait(paused.running, waits_for)
 
     async def _run_inflated(self, message: Any) -> Any:
-        answer: list[Any] = await self._grpc.handler(await self._inflate(message), self)
+        begun = self._grpc.handler(await self._inflate(message), self)
+        answer: list[Any] = begun if isinstance(begun, list) else await begun
         return answer
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:

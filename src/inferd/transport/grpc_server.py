@@ -243,7 +243,8 @@ def _adapted_unary(
         try:
             if method.is_inference or len(data) > SMALL_BYTES:  # health checks are answered always
                 call.hold(len(data))
-            answer = b"".join(await method.handler(data, call))
+            begun = method.handler(data, call)
+            answer = b"".join(begun if isinstance(begun, list) else await begun)
             if call.initial:
                 await context.send_initial_metadata(tuple(call.initial))
             return answer

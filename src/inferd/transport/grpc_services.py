@@ -4,23 +4,17 @@ One handler per method: bytes to the codec, the words to the engine, its answer 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from functools import partial
-from time import monotonic_ns
 from typing import Any
 
-from inferd.core.request import InferRequest
 from inferd.engine.engine import Engine
-from inferd.engine.traced import TracedEngine
 from inferd.errors import (
-    InferdError,
     InvalidRequest,
     ModelNotFound,
     ServiceNotFound,
 )
-from inferd.observe import trace as moments
-from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access
 from inferd.transport.call import Call, Method, Stream, StreamHandler, Unary
+from inferd.transport.grpc_infer import Inference
 from inferd.transport.grpc_logging import LoggingMethods
 from inferd.transport.grpc_options import GrpcOptions
 from inferd.transport.grpc_repository import RepositoryMethods
@@ -29,14 +23,10 @@ from inferd.transport.grpc_statistics import StatisticsMethods
 from inferd.transport.grpc_stream import StreamMethods
 from inferd.transport.grpc_trace import TraceMethods
 from inferd.transport.grpc_trtis import TRTIS_API_OF, TrtisMethods
-from inferd.transport.header_forward import HeaderForward, add_forwarded
-from inferd.transport.lane import Lane
-from inferd.transport.overload import copied_bytes
-from inferd.transport.tracing import begin_grpc, finish_when_sent
+from inferd.transport.header_forward import HeaderForward
 from inferd.transport.trtis import Trtis
-from inferd.wire import grpc_health, grpc_reflection, v2_grpc, v2_grpc_metadata
+from inferd.wire import grpc_health, grpc_reflection, v2_grpc_metadata
 from inferd.wire.grpc_health import Serving
-from inferd.wire.inline import NotFast
 
 V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
@@ -133,11 +123,7 @@ class _V2:
         self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
     ) -> None:
         self._engine = engine
-        self._tracer = engine.tracer
-        self._typed_answers = typed_answers
-        self._resolve = engine.regions.span
-        self._forward = forward
-        self._decoding = Lane("inferd-decode")
+        self._inference = Inference(engine, typed_answers=typed_answers, forward=forward)
 
     def methods(self) -> dict[str, Method]:
         """Return the methods by name."""
@@ -147,7 +133,7 @@ class _V2:
             "ModelReady": Unary(self.model_ready),
             "ServerMetadata": Unary(self.server_metadata),
             "ModelMetadata": Unary(self.model_metadata),
-            "ModelInfer": Unary(self.model_infer),
+            "ModelInfer": Unary(self._inference.model_infer),
         }
 
     async def server_live(self, data: bytes, call: Call) -> list[Any]:
@@ -174,42 +160,6 @@ class _V2:
         name, version = v2_grpc_metadata.decode_model_request("ModelMetadata", data)
         metadata = self._engine.model_metadata(name, version)
         return [v2_grpc_metadata.encode_model_metadata(metadata)]
-
-    async def model_infer(self, data: bytes, call: Call) -> list[Any]:
-        try:
-            try:
-                request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
-            except NotFast:
-                decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
-                request = await self._decoding.run(decode, data)
-                request.copied_bytes = copied_bytes(request, data)
-        except InferdError:
-            model, version = v2_grpc.asked_model(data)
-            if model:  # one that cannot be asked is worse
-                self._engine.check_model(model, version)
-            raise
-        request.arrived_ns = monotonic_ns()
-        if self._forward is not None:
-            add_forwarded(request, self._forward.chosen(call.metadata))
-        if self._tracer.is_on and (trace := begin_grpc(self._tracer, request.model, call)):
-            return await self._infer_traced(request, trace)
-        response = await self._engine.infer(request)
-        return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
-
-    async def _infer_traced(self, request: InferRequest, trace: Trace) -> list[Any]:
-        trace.stamp(moments.GRPC_WAITREAD_START)
-        trace.stamp(moments.GRPC_WAITREAD_END)
-        try:
-            response = await TracedEngine(self._engine, trace).infer(request)
-            return v2_grpc.encode_infer_response(
-                request, response, mirror_typed=self._typed_answers
-            )
-        except BaseException as error:
-            trace.fail(error)
-            raise
-        finally:
-            trace.stamp(moments.GRPC_SEND_START)
-            finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)
 
 
 class _Health:

@@ -9,6 +9,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from inferd.compiled import mypyc_attr
 from inferd.transport.grpc_call import LEVELS, QUEUED_BYTES, GrpcCall, prepare
 from inferd.transport.grpc_input import SMALL_BYTES
 from inferd.wire.grpc_messages import PREFIX_BYTES
@@ -40,8 +41,12 @@ _KEEPALIVE_PING: Final = b"areuhere"
 _NOT_REACHED: Final = float("inf")
 
 
-class Http2Connection(asyncio.BufferedProtocol):
-    """One client's connection."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Http2Connection:
+    """One client's connection: an asyncio.BufferedProtocol, but for the name, as HttpConnection.
+
+    For event loops that ask for the name there is AsyncioHttp2Connection.
+    """
 
     def __init__(self, server: "Http2Server") -> None:
         self.server = server

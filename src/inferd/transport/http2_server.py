@@ -34,6 +34,10 @@ WATCH_INTERVAL_S = 1.0
 _LAST_WAIT_S = 0.5
 
 
+class AsyncioHttp2Connection(Http2Connection, asyncio.BufferedProtocol):
+    """A connection on asyncio's own event loop, which knows it by its class."""
+
+
 class Http2Server:
     """Answers gRPC calls on one port, and REST too, as `http` does, where that is given.
 
@@ -90,7 +94,7 @@ class Http2Server:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                lambda: Http2Connection(self),
+                cast("Callable[[], asyncio.BaseProtocol]", self.connect),
                 address,
                 port,
                 ssl=context,
@@ -106,6 +110,11 @@ class Http2Server:
         self._servers.append(server)
         self.keep_sweeping()
         return cast("int", server.sockets[0].getsockname()[1])
+
+    def connect(self) -> Http2Connection:
+        """Return the protocol of a new connection."""
+        is_asyncios = isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
+        return AsyncioHttp2Connection(self) if is_asyncios else Http2Connection(self)
 
     def read_tls(self) -> None:
         """Have new connections use what the TLS files hold now.

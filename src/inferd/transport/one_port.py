@@ -4,10 +4,14 @@ A client that speaks HTTP/2 over plain text says so by its preface (RFC 9113, se
 knowledge). Over TLS, ALPN has agreed on it before; the preface comes all the same.
 """
 
-from inferd.transport.http2_connection import Http2Connection
+from typing import TYPE_CHECKING, cast
+
 from inferd.transport.http2_server import Http2Server
 from inferd.transport.http_server import AsyncioConnection, HttpServer
 from inferd.wire.h2_frames import PREFACE
+
+if TYPE_CHECKING:
+    import asyncio
 
 _PREFACE_HEAD = PREFACE[: PREFACE.index(b"\r\n\r\n") + 4]
 
@@ -40,7 +44,7 @@ class OnePortConnection(AsyncioConnection):
     def _switch(self, came: bytes) -> None:
         self._is_closing = True
         self._server.forget(self)
-        connection = Http2Connection(self._http2)
-        self._transport.set_protocol(connection)
+        connection = self._http2.connect()
+        self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
         connection.connection_made(self._transport)
         connection.take(came)

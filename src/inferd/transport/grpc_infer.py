@@ -1,0 +1,97 @@
+"""ModelInfer: one request and its one answer, at once where the model need not be waited for."""
+
+from collections.abc import Coroutine
+from functools import partial
+from time import monotonic_ns
+from typing import Any
+
+from inferd.core.request import InferRequest, InferResponse
+from inferd.engine.engine import Engine
+from inferd.engine.traced import TracedEngine
+from inferd.errors import InferdError
+from inferd.observe import trace as moments
+from inferd.observe.trace import Trace
+from inferd.transport.call import Call
+from inferd.transport.header_forward import HeaderForward, add_forwarded
+from inferd.transport.lane import Lane
+from inferd.transport.overload import copied_bytes
+from inferd.transport.tracing import begin_grpc, finish_when_sent
+from inferd.wire import v2_grpc
+from inferd.wire.inline import NotFast
+
+Begun = list[Any] | Coroutine[Any, Any, list[Any]]
+"""An answer as buffers, or what has to be awaited for it."""
+
+
+class Inference:
+    """The handler of ModelInfer (Open Inference Protocol, GRPCInferenceService)."""
+
+    def __init__(
+        self, engine: Engine, *, typed_answers: bool, forward: HeaderForward | None
+    ) -> None:
+        self._engine = engine
+        self._tracer = engine.tracer
+        self._typed_answers = typed_answers
+        self._resolve = engine.regions.span
+        self._forward = forward
+        self._decoding = Lane("inferd-decode")
+
+    def model_infer(self, data: Any, call: Call) -> Begun:
+        """See UnaryHandler; `data` is a view where the message is large."""
+        try:
+            request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
+        except NotFast:
+            return self._decode_and_infer(data, call)
+        except InferdError:
+            self._check_model(data)
+            raise
+        return self._infer(request, call)
+
+    async def _decode_and_infer(self, data: Any, call: Call) -> list[Any]:
+        decode = partial(v2_grpc.decode_infer_request, resolve=self._resolve)
+        try:
+            request: InferRequest = await self._decoding.run(decode, data)
+        except InferdError:
+            self._check_model(data)
+            raise
+        request.copied_bytes = copied_bytes(request, data)
+        begun = self._infer(request, call)
+        return begun if isinstance(begun, list) else await begun
+
+    def _check_model(self, data: Any) -> None:
+        """Refuse a request that cannot be read for its model, if that cannot be asked: worse."""
+        model, version = v2_grpc.asked_model(data)
+        if model:
+            self._engine.check_model(model, version)
+
+    def _infer(self, request: InferRequest, call: Call) -> Begun:
+        request.arrived_ns = monotonic_ns()
+        if self._forward is not None:
+            add_forwarded(request, self._forward.chosen(call.metadata))
+        if self._tracer.is_on and (trace := begin_grpc(self._tracer, request.model, call)):
+            return self._infer_traced(request, trace)
+        begun = self._engine.begin(request)
+        if isinstance(begun, InferResponse):
+            return v2_grpc.encode_infer_response(request, begun, mirror_typed=self._typed_answers)
+        return self._answer_later(request, begun)
+
+    async def _answer_later(
+        self, request: InferRequest, running: Coroutine[Any, Any, InferResponse]
+    ) -> list[Any]:
+        response = await running
+        return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
+
+    async def _infer_traced(self, request: InferRequest, trace: Trace) -> list[Any]:
+        trace.stamp(moments.GRPC_WAITREAD_START)
+        trace.stamp(moments.GRPC_WAITREAD_END)
+        try:
+            response = await TracedEngine(self._engine, trace).infer(request)
+            return v2_grpc.encode_infer_response(
+                request, response, mirror_typed=self._typed_answers
+            )
+        except BaseException as error:
+            trace.fail(error)
+            raise
+        finally:
+            trace.stamp(moments.GRPC_SEND_START)
+            finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)
