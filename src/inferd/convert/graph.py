@@ -159,6 +159,15 @@ class Graph:
             rank = shape.array.size
         return self.add("Reshape", value, shape, rank=rank, allowzero=1)
 
+    def with_places(self, value: Value) -> Value:
+        """Return `value`, at which a run fails when a dim after the second one is 0.
+
+        For operators of ONNX Runtime that would read such a tensor's memory: there is none.
+        """
+        least = self.add("Max", self.shape(value, 2), self.ints(1))
+        shape = self.join(self.shape(value, 0, 2), least)
+        return self.reshape(value, shape, value.rank)
+
     def flatten(self, value: Value, axis: int) -> Value:
         """Return `value` with two dims: those before `axis` together, and the others."""
         if value.rank == 2 and axis in (1, -1):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from inferd.convert.caffe2.netdef import Argument, Net, Operator
 from inferd.convert.caffe2.network import OPERATORS, Network
@@ -84,6 +85,20 @@ def test_the_reference_does_what_caffe2_did(file):
 
 def axis_of(args):
     return reference.channel_axis(args)
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "others"),
+    [
+        ("InstanceNorm", {}, [np.ones(2, np.float32)] * 2),
+        ("GroupNorm", {"group": 2}, [np.ones(2, np.float32)] * 2),
+        ("RoIAlign", {"pooled_h": 2, "pooled_w": 2}, [np.float32([[0, 0, 1, 1]])]),
+    ],
+)
+def test_an_image_of_no_pixels_is_an_error_and_no_crash(apply, kind, args, others):
+    image = np.zeros((2, 0, 4, 2), np.float32)
+    with pytest.raises(Fail, match="Reshape"):
+        apply(kind, args | {"order": "NHWC"}, [image, *others], dims="rank")
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def _spatial_bn(call: Call, x: Value) -> tuple[Value, ...]:
 
 def _instance_norm(call: Call, x: Value) -> tuple[Value, ...]:
     graph, epsilon = call.graph, call.number("epsilon", 1e-5)
+    x = graph.with_places(x)
     y = graph.add("InstanceNormalization", x, call.input(1), call.input(2), epsilon=epsilon)
     each = graph.reshape(x, graph.join(graph.shape(x, 0, 2), graph.ints(-1)), 3)
     mean, variance = _moments(graph, each, 2, keep=False)
@@ -56,7 +57,7 @@ def _group_norm(call: Call, x: Value) -> tuple[Value, ...]:
     if count < 1:
         call.refuse("its argument 'group' should be at least 1")
     shape = graph.join(graph.shape(x, 0, 1), graph.ints(count, -1))
-    groups = graph.reshape(x, shape, 3)
+    groups = graph.with_places(graph.reshape(x, shape, 3))
     ones, zeros = (graph.constant(np.full(count, one, np.float32)) for one in (1, 0))
     normal = graph.add("InstanceNormalization", groups, ones, zeros, epsilon=epsilon)
     normal = graph.reshape(normal, graph.shape(x), x.rank)

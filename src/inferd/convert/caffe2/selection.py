@@ -181,7 +181,7 @@ def _roi_align(call: Call) -> Converted:
     corners = graph.add("Slice", regions, graph.ints(-4), graph.ints(2**63 - 1), graph.ints(1))
     y = graph.add(
         "RoiAlign",
-        x,
+        graph.with_places(x),
         corners,
         _image_numbers(graph, regions),
         rank=4,

@@ -175,7 +175,7 @@ def _roi_align(call: Call) -> Converted:
     first = graph.add("Gather", regions, graph.whole(0), rank=1, axis=1)
     return graph.add(
         "RoiAlign",
-        *(x, corners, graph.add("CastLike", first, graph.whole(0))),
+        *(graph.with_places(x), corners, graph.add("CastLike", first, graph.whole(0))),
         rank=4,
         coordinate_transformation_mode="half_pixel"
         if call.flag("aligned")

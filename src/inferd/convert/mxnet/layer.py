@@ -376,6 +376,7 @@ def _batch_norm_with_relu(call: Call) -> Converted:
 def _instance_norm(call: Call) -> Converted:
     epsilon = call.number("eps", 1e-3)
     x, gamma, beta = (call.input(index) for index in range(3))
+    x = call.graph.with_places(x)
     return call.graph.add("InstanceNormalization", x, gamma, beta, epsilon=epsilon)
 
 
