@@ -97,8 +97,21 @@ def model(name, takes=("i",), gives=("O",), *, optional=(), decoupled=False):
     )
 
 
+class Ticking:
+    """A clock that the models move on."""
+
+    def __init__(self):
+        self.now_ns = 1  # 0 would be no time at all
+
+    def __call__(self):
+        return self.now_ns
+
+
 def ensemble(models, *steps, e=None, clock=None, inflight=0):
-    """Return a scheduler; a step is its model's config, what it reads and what it writes."""
+    """Return a scheduler; a step is its model's config, what it reads and what it writes.
+
+    Its `clock` stands still if none is given: steps that take long together make way for others.
+    """
     e = e or model("e", ("X",), ("Y",))
     called = []
     for config, reads, writes in steps:
@@ -113,7 +126,7 @@ def ensemble(models, *steps, e=None, clock=None, inflight=0):
         ensemble_scheduling=EnsembleScheduling(tuple(called), inflight),
     )
     plan = Plan(config, [config for config, _, _ in steps])
-    return EnsembleScheduler(plan, models, Counts(clock) if clock else Counts())
+    return EnsembleScheduler(plan, models, Counts(clock or Ticking()))
 
 
 def ask(*names, wanted=(), **said):
@@ -201,7 +214,7 @@ async def test_of_a_steps_outputs_those_are_wanted_that_have_a_place():
         output=e.output,
         ensemble_scheduling=EnsembleScheduling((EnsembleStep("splits", -1, *read),)),
     )
-    scheduler = EnsembleScheduler(Plan(config, [splits]), models, Counts())
+    scheduler = EnsembleScheduler(Plan(config, [splits]), models, Counts(Ticking()))
     assert values(await scheduler.run(ask())) == {"Y": [1, 2, 3], "Z": [1, 2, 3]}
     [told] = models.asked
     assert [one.name for one in told.outputs] == ["P", "O"]  # in the model's order
@@ -497,16 +510,6 @@ async def test_who_leaves_a_stream_ends_its_steps():
 
 
 # --- timeouts ---
-
-
-class Ticking:
-    """A clock that the models move on."""
-
-    def __init__(self):
-        self.now_ns = 0
-
-    def __call__(self):
-        return self.now_ns
 
 
 def test_a_step_may_wait_for_what_the_steps_before_have_left_of_the_timeout():
