@@ -35,6 +35,18 @@ def is_paused(site):
     return any(one._is_paused for one in site.server.connections)
 
 
+def head_bytes(site):
+    """Return how much the one connection there is has of a head that is not whole."""
+    [one] = site.server.connections
+    return one._end - one._start
+
+
+def body_bytes(site):
+    """Return how much of a body it has, and of the one before if no other has begun."""
+    [one] = site.server.connections
+    return one._body.filled
+
+
 # --- one request after the other ---
 
 
@@ -577,13 +589,10 @@ async def test_a_head_that_trickles_in_is_refused(serving):
     async with serving(header_timeout_s=5.0) as site:
         client = await site.connect()
         assert (await client.ask(LIVE)).status == 200
-        for at in range(5):
+        for at in range(6):
             await client.send(LIVE[at : at + 1])
-            await until_idle()
+            await until(lambda size=at + 1: head_bytes(site) == size)
             site.pass_time(1)
-        await client.send(LIVE[5:6])
-        await until_idle()
-        site.pass_time(1)
         answer = await client.answer()
         assert (answer.status, answer.error) == (408, "no whole request head within 5 s")
         assert await client.rest() == b""
@@ -607,10 +616,11 @@ async def test_a_body_that_trickles_in_is_refused(serving, infer, as_chunks):
     async with serving(body_timeout_s=5.0) as site:
         client = await site.connect()
         await client.send(stream[:300])
-        await until_idle()
+        await until(lambda: site.server.connections and body_bytes(site))
+        come = body_bytes(site)
         site.pass_time(5)
-        await client.send(stream[300:302])
-        await until_idle()
+        await client.send(stream[300:330])
+        await until(lambda: body_bytes(site) > come)
         site.pass_time(5)
         answer = await client.answer()
         assert answer.status == 408
@@ -624,21 +634,24 @@ async def test_a_body_has_its_time_from_the_end_of_its_head(serving, infer):
     async with serving() as site:
         client = await site.connect()
         await client.send(head)
-        await until_idle()
+        await until(lambda: site.server.connections and head_bytes(site) == len(head))
         site.pass_time(50)
         await client.send(b"\r\n\r\n")
-        await until_idle()
+        await until(lambda: head_bytes(site) == 0)
         site.pass_time(50)
         assert (await client.ask(body)).status == 200
 
 
 async def test_a_body_that_comes_fast_enough_may_take_long(serving, binary):
-    stream = binary(LARGE)
+    head, _, body = binary(LARGE).partition(b"\r\n\r\n")
     async with serving(body_timeout_s=5.0) as site:
         client = await site.connect()
-        for at in range(0, len(stream), 50_000):
-            await client.send(stream[at : at + 50_000])
-            await until_idle()
+        await client.send(head, b"\r\n\r\n")
+        for at in range(0, len(body), 50_000):
+            part = body[at : at + 50_000]
+            await client.send(part)
+            come = at + len(part)
+            await until(lambda come=come: site.server.connections and body_bytes(site) == come)
             site.pass_time(5)
         assert (await client.answer()).body.endswith(LARGE)
 

@@ -395,6 +395,7 @@ async def test_a_slow_client_holds_its_model_up_and_memory_is_bounded(talking, a
         client = await site.connect(SO_RCVBUF=4096)
         await client.send(asking(STREAM))
         flood(scripted)
+        await scripted.started.wait()
         [connection] = site.server.connections
         await until(lambda: connection._is_paused)
         taken = scripted.taken
@@ -419,6 +420,7 @@ async def test_a_client_that_reads_nothing_for_long_is_cut(talking, asking, scri
         client = await site.connect(SO_RCVBUF=4096)
         await client.send(asking(STREAM))
         flood(scripted)
+        await scripted.started.wait()
         [connection] = site.server.connections
         await until(lambda: connection._is_paused)
         site.pass_time(0)
