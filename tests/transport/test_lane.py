@@ -71,6 +71,7 @@ async def test_a_thread_whose_caller_has_gone_still_counts():
     lane, gate = Lane("test"), Gate()
     first = asyncio.ensure_future(lane.run(gate, 1))
     await turns()
+    assert gate.started.acquire(timeout=20)
     first.cancel()
     second = asyncio.ensure_future(lane.run(gate, 2))
     await turns()
@@ -110,6 +111,9 @@ async def test_a_failure_leaves_nothing_for_the_garbage_collector():
         with pytest.raises(ValueError, match="on purpose"):
             await Lane("test").run(fail, big)
         del big
+        for thread in threading.enumerate():  # it may still have to come to its end
+            if thread.name == "test":
+                thread.join()
         await turns()
         assert kept() is None
     finally:
