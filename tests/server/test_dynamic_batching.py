@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import threading
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import uvloop
 from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException
 
+import inferd
 from inferd.config.server import ServerConfig
 from inferd.server.server import Server
 
@@ -110,13 +113,17 @@ class Rest:
         return {row["batch_size"]: row["compute_infer"]["count"] for row in rows}
 
 
-def serving(repository, serve):
-    """Run serve(server, connect) beside a server on uvloop, which keeps views of what it writes."""
+def serving(repository, serve, *models):
+    """Run serve(server, connect) beside a server on uvloop, which keeps views of what it writes.
+
+    It serves what is in `repository`, if any, and `models`.
+    """
     opened = []
 
     async def whole():
-        config = ServerConfig(http_port=0, grpc_port=0, model_repository=(str(repository),))
-        async with Server(config) as server:
+        paths = (str(repository),) if repository else ()
+        config = ServerConfig(http_port=0, grpc_port=0, model_repository=paths)
+        async with Server(config, models=models) as server:
 
             async def connect(**how):
                 opened.append(await Rest.connect(server, **how))
@@ -243,36 +250,41 @@ def test_a_request_that_waits_too_long_is_refused_over_both_protocols(models, as
     serving(models(m=(config, None)), serve)
 
 
-@pytest.mark.slow
-def test_priority_overtakes_over_both_protocols(models):
-    config = ECHO.replace("8", "1") + (
-        'parameters { key: "execute_delay_ms" value: { string_value: "20" } }'
-    )
-    config += batching(priority_levels=2, default_priority_level=2)
-    ended = []
+def test_priority_overtakes_over_both_protocols():
+    begun, may_end = [], threading.Event()
+
+    def model(X: Annotated[np.ndarray, inferd.Spec("FP32", [-1, 1])]):  # noqa: N803
+        begun.extend(X.ravel().tolist())
+        may_end.wait(2 * PATIENCE_S)
+        return {"Y": X}
+
+    levels = {"priority_levels": 2, "default_priority_level": 2}
+    outputs = {"Y": inferd.Spec("FP32", [-1, 1])}
+    settings = {"max_batch_size": 1, "dynamic_batching": levels}
+    given = inferd.Model(model, "m", outputs=outputs, batched=True, **settings).given
 
     async def serve(server, connect):
         async def over_rest(value, priority):
             client = await connect()
             client.ask("m", [value], priority=priority)
-            ended.append((await client.data())[0])
+            assert await client.data() == [value]
 
         async def over_grpc(value, priority):
             async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
                 await client.infer("m", [grpc_input([value])], priority=priority)
-            ended.append(value)
 
-        calls = [asyncio.create_task(over_rest(0, 0))]
-        [served] = server.engine._catalog.served("m")
-        await until(lambda: served.scheduler._free_count == 0)
-        for one in (over_rest(1, 2), over_grpc(2, 0), over_rest(3, 1), over_grpc(4, 1)):
-            calls.append(asyncio.create_task(one))
-            await until(lambda: waiting_count(server, "m") == len(calls) - 1)
+        try:
+            calls = [asyncio.create_task(over_rest(0, 0))]
+            await until(lambda: begun == [0])
+            for one in (over_rest(1, 2), over_grpc(2, 0), over_rest(3, 1), over_grpc(4, 1)):
+                calls.append(asyncio.create_task(one))
+                await until(lambda: waiting_count(server, "m") == len(calls) - 1)
+        finally:
+            may_end.set()
         await asyncio.gather(*calls)
 
-    config = config.replace('"20"', '"300"')
-    serving(models(m=(config, None)), serve)
-    assert ended == [0, 3, 4, 1, 2]
+    serving(None, serve, given)
+    assert begun == [0, 3, 4, 1, 2]
 
 
 def test_who_disconnects_or_cancels_leaves_the_queue(models):
@@ -336,8 +348,12 @@ def test_a_slow_reader_gets_its_own_answer_whatever_others_ask_meanwhile(models)
                 ask(one, 100 * turn + number + 10)
             for number, one in enumerate(quick):
                 await check(one, 100 * turn + number + 10)
-        held = [one._transport.get_write_buffer_size() for one in server._http.connections]
-        assert sum(size > 0 for size in held) == len(slow)
+
+        def held_count():
+            held = [one._transport.get_write_buffer_size() for one in server._http.connections]
+            return sum(size > 0 for size in held)
+
+        await until(lambda: held_count() == len(slow))
         for number, one in enumerate(slow, 1):
             await check(one, number)
         assert await quick[0].batches("m") == {2: 7}
