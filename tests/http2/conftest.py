@@ -85,8 +85,8 @@ class Running:
         return count
 
     def wait_for(self, is_true):
-        """Return whether something about the process becomes true in ten seconds."""
-        pause, deadline = threading.Event(), time.monotonic() + 10
+        """Return whether something about the process becomes true in a minute."""
+        pause, deadline = threading.Event(), time.monotonic() + 60
         while not is_true() and time.monotonic() < deadline:
             pause.wait(0.02)
         return is_true()

@@ -276,7 +276,7 @@ class Peer:
         *values: tuple[int, int],
         start: bool = True,
         polite: bool = True,
-        timeout_s: float = 10.0,
+        timeout_s: float = 60.0,
     ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -308,6 +308,7 @@ class Peer:
 
     def send(self, *parts: bytes) -> None:
         """Send bytes; a connection that the server has closed shows when reading."""
+        self.socket.settimeout(self.timeout_s)  # not the one of a short read
         try:
             self.socket.sendall(b"".join(parts))
         except (BrokenPipeError, ConnectionResetError):

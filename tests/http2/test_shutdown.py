@@ -42,7 +42,7 @@ QUICK_PINGS = [
 def is_refused(port):
     """Whether a new connection is not taken, or closed without a word."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as stranger:
             stranger.sendall(PREFACE + settings())
             return not stranger.recv(100)
     except ConnectionError:
