@@ -72,10 +72,12 @@ def test_what_takes_too_long_ends_with_all_it_has_started(run, tmp_path):
         "print('begun', flush=True)\n"
         "child.wait()\n"
     )
-    with pytest.raises(
-        BackendFailed, match="here took longer than 3 s; the last that was said: be"
-    ):
-        run(code, timeout_s=3)
+    for timeout_s in (1, 4, 16, 60):  # on a busy machine less is not enough to begin
+        with pytest.raises(BackendFailed, match=f"here took longer than {timeout_s} s") as caught:
+            run(code, timeout_s=timeout_s)
+        if "begun" in caught.value.message:
+            break
+    assert caught.value.message.endswith("; the last that was said: begun")
     pid = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 30
     while is_running(pid):
