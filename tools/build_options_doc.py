@@ -58,6 +58,8 @@ def _old_flags(options: list[Option]) -> Iterator[str]:
     for each in options:
         for name, template in each.old_flags.items():
             yield f"| `--{name} X` | `{each.flag} {template.format('X')}` |"
+        for name, value in each.old_switches.items():
+            yield f"| `--{name} true` | `{each.flag} {value}` |"
 
 
 def _cell(text: str) -> str:

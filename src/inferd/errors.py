@@ -67,6 +67,10 @@ class NoVersion(InvalidConfig):
     """A model's version policy chooses none of the versions there are, or there are none."""
 
 
+class NoDatatype(InvalidConfig):
+    """An input or output of a model's configuration has no datatype."""
+
+
 class NotLoadable(InferdError):
     """What a load asks for lies in no repository, or cannot be read there."""
 

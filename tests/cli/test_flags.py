@@ -10,6 +10,7 @@ from inferd.errors import InvalidConfig
 TRITON_FLAGS = [
     ("--id", "id", "triton", "triton"),
     ("--exit-timeout-secs", "exit_timeout_secs", "60", 60),
+    ("--exit-timeout-secs", "exit_timeout_secs", "0", 0),
     ("--log-verbose", "log_verbose", "2", 2),
     ("--log-info", "log_info", "false", False),
     ("--log-warning", "log_warning", "off", False),
@@ -268,6 +269,42 @@ def test_deprecated_flags_say_what_to_use():
         "--trace-rate is deprecated, use --trace-config=rate=10",
         "--strict-model-config is deprecated, use --disable-auto-complete-config=true",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mode"),
+    [
+        (["--allow-poll-model-repository"], "poll"),
+        (["--allow-poll-model-repository=true"], "poll"),
+        (["--allow-poll-model-repository", "on"], "poll"),
+        (["--allow-poll-model-repository=false"], "none"),
+        (["--allow-model-control", "models"], "explicit"),
+        (["--allow-model-control=1", "--allow-poll-model-repository=false"], "explicit"),
+        (["--allow-model-control=false", "--allow-poll-model-repository=true"], "poll"),
+    ],
+)
+def test_the_switches_of_trtis_say_the_control_mode(arguments, mode):
+    line = read_command_line(arguments)
+    assert read_settings(line.flags, {}).config.model_control_mode == mode
+    assert line.warnings[0].startswith(f"{arguments[0].partition('=')[0]} is deprecated, use --mo")
+
+
+def test_a_switch_of_trtis_is_true_or_false():
+    with pytest.raises(InvalidConfig, match=r"^--allow-model-control: 'yes' is not true or false"):
+        read_command_line(["--allow-model-control=yes"])
+
+
+def test_both_versions_of_the_api_may_be_asked_for():
+    settings = read_settings(read_command_line(["--api-version=2"]).flags, {})
+    assert settings.warnings == ("accepted, but without effect in this version: --api-version",)
+    with pytest.raises(InvalidConfig, match=r"^--api-version: 3 is none of 1, 2$"):
+        read_settings(read_command_line(["--api-version", "3"]).flags, {})
+
+
+@pytest.mark.parametrize("text", ["1", "129"])
+def test_threads_of_grpc_are_as_many_as_triton_may_have(text):
+    with pytest.raises(InvalidConfig, match=r"^--grpc-infer-thread-count: "):
+        values(["--grpc-infer-thread-count", text])
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--http-port", "1", "m", "--help"]])

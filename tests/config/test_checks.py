@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from inferd.config.checks import check_config, check_io, is_inside
+from inferd.config.checks import check_config, check_instances, check_io, is_inside
 from inferd.config.model import (
     BatchInput,
     BatchOutput,
@@ -35,6 +35,7 @@ START, READY, CORRID = (
     "CONTROL_SEQUENCE_CORRID",
 )
 STEP = EnsembleStep("a", -1, {"x": "X"}, {"y": "Y"})
+X, Y = ModelInput("X", DataType.FP32, (1,)), ModelOutput("Y", DataType.FP32, (1,))
 
 
 def config(**said):
@@ -63,7 +64,7 @@ def initial(name="first", *, datatype=DataType.FP32, dims=(1,), zero_data=True, 
 
 
 def ensemble(*steps, **said):
-    said = {"platform": "ensemble"} | said
+    said = {"platform": "ensemble", "input": (X,), "output": (Y,)} | said
     return config(ensemble_scheduling=EnsembleScheduling(steps), **said)
 
 
@@ -257,17 +258,9 @@ UNSOUND = {
     "an ensemble cannot have instance_group": ensemble(STEP, instance_group=(InstanceGroup(),)),
     "an ensemble cannot have model_warmup": ensemble(STEP, model_warmup=(Warmup(),)),
     "an ensemble cannot have optimization": ensemble(STEP, optimization=Optimization(1)),
-    "instance_group 'g' has kind KIND_CPU but lists gpus [0]": grouped(
-        InstanceGroup("g", kind="KIND_CPU", gpus=(0,))
-    ),
-    "instance_group '1' has kind KIND_MODEL but lists gpus [0]": grouped(
-        InstanceGroup(), InstanceGroup(kind="KIND_MODEL", gpus=(0,))
-    ),
-    "instance_group '0' has a profile, which only TensorRT models can have": grouped(
-        InstanceGroup(profile=("0",)), backend="onnxruntime"
-    ),
-    "instance_group '0' lists gpu -1, expected 0 or more": grouped(
-        InstanceGroup(kind="KIND_GPU", gpus=(-1,))
+    "an ensemble cannot have optimization: its": ensemble(STEP, given=frozenset({"optimization"})),
+    "nobody reads step 0 (model 'a') output 'y' → tensor 'Y'": ensemble(
+        STEP, EnsembleStep("b", -1, {"x": "X"}, {"y": "Z"}), output=()
     ),
     "instance_group asks for 2049 instances, expected at most 1024": grouped(
         InstanceGroup(count=1024, gpus=(0, 1), kind="KIND_GPU"), InstanceGroup(count=1)
@@ -285,6 +278,30 @@ UNSOUND = {
 def test_an_unsound_config_is_refused_with_model_file_and_field(complaint, unsound):
     with pytest.raises(InvalidConfig, match="^model 'm', some file: " + re.escape(complaint)):
         check_config(unsound, "some file")
+
+
+ILL_PLACED = {
+    "instance_group 'g' has kind KIND_CPU but lists gpus [0]": grouped(
+        InstanceGroup("g", kind="KIND_CPU", gpus=(0,))
+    ),
+    "instance_group '1' has kind KIND_MODEL but lists gpus [0]": grouped(
+        InstanceGroup(), InstanceGroup(kind="KIND_MODEL", gpus=(0,))
+    ),
+    "instance_group '0' has a profile, which only TensorRT models can have": grouped(
+        InstanceGroup(profile=("0",)), backend="onnxruntime"
+    ),
+    "instance_group '0' lists gpu -1, expected 0 or more": grouped(
+        InstanceGroup(kind="KIND_GPU", gpus=(-1,))
+    ),
+}
+
+
+@pytest.mark.parametrize(("complaint", "unsound"), ILL_PLACED.items())
+@pytest.mark.parametrize("check", [check_io, check_instances])
+def test_where_instances_cannot_run_is_told_with_the_inputs_and_outputs(complaint, unsound, check):
+    check_config(unsound)
+    with pytest.raises(InvalidConfig, match="^model 'm', some file: " + re.escape(complaint)):
+        check(unsound, "some file")
 
 
 F32 = DataType.FP32

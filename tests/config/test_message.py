@@ -1,5 +1,8 @@
 """ModelConfig to its protobuf message and back."""
 
+import operator
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,6 +46,27 @@ def test_what_is_set_but_empty_is_not_what_is_unset(empty_message):
     assert message.version_policy.WhichOneof("policy_choice") == "latest"
     assert message.HasField("dynamic_batching")
     assert read_message(message) == config
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "optimization",
+        "optimization.graph",
+        "optimization.execution_accelerators",
+        "model_operations",
+        "model_transaction_policy",
+        "model_repository_agents",
+        "response_cache",
+        "model_metrics",
+    ],
+)
+def test_a_message_that_says_nothing_is_shown_where_it_was_given(empty_message, path):
+    message, again = empty_message(), empty_message()
+    operator.attrgetter(path)(message).SetInParent()
+    write_message(replace(read_message(message), name="m"), again)
+    message.name = "m"
+    assert again == message
 
 
 @pytest.mark.parametrize("datatype", DataType)

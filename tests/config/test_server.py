@@ -32,7 +32,9 @@ def test_every_help_is_a_sentence():
 
 def test_no_spelling_is_used_twice():
     spellings = [
-        name for each in OPTIONS.values() for name in (each.key, *each.aliases, *each.old_flags)
+        name
+        for each in OPTIONS.values()
+        for name in (each.key, *each.aliases, *each.old_flags, *each.old_switches)
     ]
     assert len(spellings) == len(set(spellings))
 

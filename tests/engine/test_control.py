@@ -24,6 +24,7 @@ from controlled import (
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
 from inferd.errors import (
+    InferdError,
     InvalidRequest,
     LoadFailed,
     ModelNotFound,
@@ -289,6 +290,52 @@ async def test_a_model_without_a_version_to_serve_does_not_come_up(repository):
             await engine.load(LoadRequest("m"))
         with pytest.raises(LoadFailed, match=r"^load failed for model 'bare': .*no version folder"):
             await engine.load(LoadRequest("bare"))
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "text"),
+    [
+        ('backend: "identity"\ninput { name: "X" dims: 1 }', LoadFailed, "'X' has no data_type"),
+        ('backend: "identity"\noutput { name: "Y" dims: 1 }', LoadFailed, "'Y' has no data_type"),
+        (identity(more="instance_group { kind: KIND_CPU gpus: 0 }"), LoadFailed, "lists gpus [0]"),
+        (identity(more='instance_group { profile: "0" }'), LoadFailed, "has a profile"),
+        (identity(more="instance_group { count: 2000 }"), NotLoadable, "asks for 2000 instances"),
+        (
+            identity(more='model_repository_agents { agents { name: "sign" } }'),
+            NotLoadable,
+            "there is no repository agent 'sign'",
+        ),
+        (
+            identity(
+                more='model_repository_agents { agents { name: "checksum" '
+                'parameters { key: "MD5:config.pbtxt" value: "0" } } }'
+            ),
+            NotLoadable,
+            "the MD5 of 'config.pbtxt' is",
+        ),
+    ],
+)
+@run
+async def test_what_is_wrong_tells_whether_the_model_was_read(repository, config, kind, text):
+    async with engine_on(repository(m=config)) as engine:
+        with pytest.raises(InferdError) as caught:
+            await engine.load(LoadRequest("m"))
+        start = "load failed for model 'm': " if kind is LoadFailed else "failed to load 'm': "
+        assert type(caught.value) is kind
+        assert caught.value.message.startswith(start) and text in caught.value.message
+
+
+@run
+async def test_instances_that_cannot_run_there_are_not_added_to_what_serves(repository):
+    root = repository(m=identity())
+    async with engine_on(root) as engine:
+        await engine.load(LoadRequest("m"))
+        write(
+            root / "m" / "config.pbtxt", identity(more="instance_group { gpus: 0 kind: KIND_CPU }")
+        )
+        with pytest.raises(LoadFailed, match=r"KIND_CPU but lists gpus \[0\]"):
+            await engine.load(LoadRequest("m"))
+        assert engine.is_ready()
 
 
 @run

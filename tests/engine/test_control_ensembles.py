@@ -49,9 +49,15 @@ class EnsembleLoader(Loader):
 
 
 def ensemble(*names):
-    maps = 'input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" }'
-    steps = [f'step {{ model_name: "{name}" model_version: -1 {maps} }}' for name in names]
-    return f'platform: "ensemble"\nensemble_scheduling {{ {" ".join(steps)} }}'
+    steps, outputs = [], []
+    for number, name in enumerate(names):
+        maps = f'input_map {{ key: "X" value: "X" }} output_map {{ key: "Y" value: "Y{number}" }}'
+        steps.append(f'step {{ model_name: "{name}" model_version: -1 {maps} }}')
+        outputs.append(f'output {{ name: "Y{number}" data_type: TYPE_FP32 dims: 1 }}')
+    return (
+        'platform: "ensemble"\ninput { name: "X" data_type: TYPE_FP32 dims: 1 }\n'
+        f"{' '.join(outputs)}\nensemble_scheduling {{ {' '.join(steps)} }}"
+    )
 
 
 @contextlib.asynccontextmanager

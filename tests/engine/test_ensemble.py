@@ -201,7 +201,6 @@ async def test_a_variable_batch_that_a_step_does_not_take_names_the_step(reposit
             ": datatypes differ: step 0 (model 'a') output 'OUTPUT0', FP32 [-1, 2] → tensor 't' → "
             "step 1 (model 'integers') input 'INPUT0', INT32 [-1, 2]",
         ),
-        (step("a", "X", "t"), ": no step writes tensor 'Y' → the ensemble's output 'Y'"),
     ],
 )
 @run
@@ -387,11 +386,19 @@ async def test_a_reload_that_fails_leaves_an_ensemble_with_the_models_it_calls(r
 
 @run
 async def test_a_bad_ensemble_is_refused_with_its_reason(repository):
-    root = repository(a=identity(), e=ensemble(step("a", "X", "t")))
+    root = repository(a=identity("INT32"), e=ensemble(step("a", "X", "Y")))
     async with engine_on(root, "explicit") as engine:
         with pytest.raises(
             LoadFailed, match="load failed for model 'e': version 1: ensemble 'e': "
         ):
+            await engine.load(LoadRequest("e"))
+
+
+@run
+async def test_an_ensemble_whose_tensors_are_not_tied_together_cannot_be_read(repository):
+    root = repository(a=identity(), e=ensemble(step("a", "X", "t")))
+    async with engine_on(root, "explicit") as engine:
+        with pytest.raises(NotLoadable, match=r"failed to load 'e': .* no step writes tensor 'Y' "):
             await engine.load(LoadRequest("e"))
 
 

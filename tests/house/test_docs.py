@@ -82,7 +82,11 @@ def test_each_file_that_is_named_is_there(page):
 def test_each_option_a_guide_names_is_one(page):
     options = options_of(ServerConfig).values()
     known = OURS_BESIDE_OPTIONS.union(*FOREIGN_FLAGS.values())
-    known |= {name for one in options for name in (one.key, *one.aliases, *one.old_flags)}
+    known |= {
+        name
+        for one in options
+        for name in (one.key, *one.aliases, *one.old_flags, *one.old_switches)
+    }
     for flag in FLAG.findall(page.read_text()):
         is_group = flag.endswith("-") and any(name.startswith(flag) for name in known)
         assert flag in known or is_group, flag

@@ -51,7 +51,9 @@ def test_an_override_stands_in_for_the_config(add_model, tmp_path):
 
 def test_an_ensemble_needs_a_version_folder_and_no_file(add_model, tmp_path):
     text = (
-        "platform: 'ensemble' ensemble_scheduling { step { model_name: 'a' model_version: -1 "
+        "platform: 'ensemble' input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+        "output { name: 'Y' data_type: TYPE_FP32 dims: 1 } "
+        "ensemble_scheduling { step { model_name: 'a' model_version: -1 "
         "input_map { key: 'x' value: 'X' } output_map { key: 'y' value: 'Y' } } }"
     )
     ensemble = find_model(add_model(tmp_path, "e", text, file=None))

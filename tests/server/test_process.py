@@ -206,6 +206,19 @@ def test_requests_that_outlast_the_exit_timeout_are_cut(start, repository, echo,
     assert "requests were cut" in server.said
 
 
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_without_time_to_exit_a_server_cuts_what_is_in_flight(
+    start, repository, echo, open_request, is_asked
+):
+    server = start(repository(m=echo()), *ON_FREE_PORTS, "--exit-timeout-secs=0")
+    url = server.wait_ready()
+    if is_asked:
+        open_request(url)
+    server.process.terminate()
+    assert server.end() == (1 if is_asked else 0)
+    assert ("requests were cut" in server.said) is is_asked
+
+
 def test_a_blocked_event_loop_cannot_outlast_the_exit_timeout(start, repository, echo):
     script = (
         "import logging, sys, threading\n"

@@ -844,7 +844,6 @@ async def test_a_half_closed_client_gets_its_answer(serving, infer):
         assert await client.rest() == b""
 
 
-@pytest.mark.slow
 async def test_a_half_closed_client_is_probed_while_its_model_runs(serving, infer):
     async with serving() as site:
         client = await site.connect()
@@ -874,7 +873,6 @@ async def test_http_10_clients_are_not_probed(serving, infer):
         assert await client.rest() == b""
 
 
-@pytest.mark.slow
 async def test_a_request_whose_client_has_gone_is_cancelled(serving, binary):
     async with serving() as site:
         client = await site.connect()

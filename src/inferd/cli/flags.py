@@ -28,6 +28,12 @@ class CommandLine:
 class _Spelling:
     option: Option
     template: str = ""  # of a deprecated spelling
+    switched_on: str = ""  # what true means, of a deprecated spelling that is a switch
+
+
+_SWITCH = Option(
+    name="", kind=bool, default=False, help="", group="", word="true|false", shown="", bare="true"
+)
 
 
 def read_command_line(arguments: Sequence[str]) -> CommandLine:
@@ -48,6 +54,9 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
         elif argument.startswith("-") and argument != "-":
             spelled, equals, text = argument.partition("=")
             found = _lookup(spelled, spellings)
+            if found.switched_on:
+                _switch(spelled, found, text if equals else _value(spelled, _SWITCH, rest), line)
+                continue
             if not equals:
                 text = _value(spelled, found.option, rest)
             line.flags.append(_given(spelled, found, text, line.warnings))
@@ -72,6 +81,13 @@ def _given(spelled: str, found: _Spelling, text: str, warnings: list[str]) -> Gi
     return GivenFlag(found.option.name, text, spelled)
 
 
+def _switch(spelled: str, found: _Spelling, text: str, line: CommandLine) -> None:
+    """Add what a deprecated switch stands for: when it is false, nothing."""
+    if _SWITCH.read_text(text, spelled):
+        line.flags.append(GivenFlag(found.option.name, found.switched_on, spelled))
+    line.warnings.append(f"{spelled} is deprecated, use {found.option.flag}={found.switched_on}")
+
+
 def _path(text: str) -> GivenFlag:
     return GivenFlag("model_repository", text, "PATH")
 
@@ -90,4 +106,6 @@ def _spellings(options: Mapping[str, Option]) -> dict[str, _Spelling]:
             found[f"--{name}"] = _Spelling(option)
         for name, template in option.old_flags.items():
             found[f"--{name}"] = _Spelling(option, template)
+        for name, value in option.old_switches.items():
+            found[f"--{name}"] = _Spelling(option, switched_on=value)
     return found

@@ -25,6 +25,7 @@ from inferd.config.model import (
     SequenceState,
 )
 from inferd.config.platform import ENSEMBLE, platform_named, platforms_of
+from inferd.config.wiring import wiring_complaints
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -47,7 +48,8 @@ _CORRELATION_ID_TYPES = (
 
 
 def check_config(config: ModelConfig, file: str = CONFIG_FILE) -> None:
-    """Check all of `config` but its inputs and outputs, which the backend may yet fill in.
+    """Check all of `config` but its inputs and outputs, which the backend may yet fill in, and its
+    instances, which Triton looks at with these.
 
     Raises InvalidConfig with the first complaint.
     """
@@ -57,16 +59,18 @@ def check_config(config: ModelConfig, file: str = CONFIG_FILE) -> None:
         _platform_complaints(config),
         _batching_complaints(config),
         _cache_complaints(config),
-        _instance_complaints(config),
+        _count_complaints(config),
         _file_complaints(config),
     )
 
 
 def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
-    """Check the inputs and outputs of `config`, once the backend has filled them in.
+    """Check the inputs and outputs of `config`, once the backend has filled them in, and where it
+    is to run.
 
     Raises InvalidConfig with the first complaint.
     """
+    check_instances(config, file)
     tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
     _raise_first(
         config,
@@ -75,6 +79,11 @@ def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
         *(_batch_input_complaints(config, one) for one in config.batch_input),
         _batch_output_complaints(config),
     )
+
+
+def check_instances(config: ModelConfig, file: str = CONFIG_FILE) -> None:
+    """Check where `config` has its instances run. Raises InvalidConfig with the first complaint."""
+    _raise_first(config, file, _instance_complaints(config))
 
 
 def is_inside(name: str) -> bool:
@@ -126,8 +135,9 @@ def _ensemble_complaints(config: ModelConfig) -> Iterator[str]:
     for field in ("instance_group", "model_warmup"):
         if getattr(config, field):
             yield f"an ensemble cannot have {field}: its steps' models have their own"
-    if config.optimization != Optimization():
+    if config.optimization != Optimization() or "optimization" in config.given:
         yield "an ensemble cannot have optimization: its steps' models have their own"
+    yield from wiring_complaints(config)
 
 
 # --- scheduling ---
@@ -313,6 +323,9 @@ def _instance_complaints(config: ModelConfig) -> Iterator[str]:
         if group.profile and config.backend not in ("", "tensorrt"):
             yield f"{place} has a profile, which only TensorRT models can have"
         yield from _gpu_complaints(group, place)
+
+
+def _count_complaints(config: ModelConfig) -> Iterator[str]:
     count = sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
     if count > MAX_INSTANCES:
         yield f"instance_group asks for {count} instances, expected at most {MAX_INSTANCES}"

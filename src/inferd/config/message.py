@@ -2,10 +2,12 @@
 
 One rule does it all: a field has the same name on both sides, unless _PATHS says otherwise; a
 message that has a class here becomes an object of it; one that has none and holds a single field
-stands for that field, one without fields for True. A field at its default is not written.
+stands for that field, one without fields for True. A field at its default is not written, but a
+message that was there is.
 """
 
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
+from functools import reduce
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -13,7 +15,7 @@ from google.protobuf.message import Message
 
 from inferd.config import model
 from inferd.config.model import ModelConfig
-from inferd.errors import InvalidConfig
+from inferd.errors import InvalidConfig, NoDatatype
 from inferd.tensor.dtype import DATATYPES, DataType
 
 _CLASSES: dict[str, Any] = {
@@ -59,6 +61,18 @@ _PATHS = {
 }
 """What the protocol calls an attribute of another name; a dot leads into a message."""
 
+_FOLDED = (
+    "optimization",
+    "optimization.graph",
+    "optimization.execution_accelerators",
+    "model_operations",
+    "model_transaction_policy",
+    "model_repository_agents",
+    "response_cache",
+    "model_metrics",
+)
+"""Messages of a ModelConfig that no attribute stands for when they are there and say nothing."""
+
 
 def read_message(message: Message) -> ModelConfig:
     """Return what `message`, an inference.ModelConfig, says.
@@ -66,15 +80,25 @@ def read_message(message: Message) -> ModelConfig:
     Raises InvalidConfig when an enum has a number without a name, or an input or output no type.
     """
     config: ModelConfig = _read(message)
-    return config
+    return replace(config, given=frozenset(path for path in _FOLDED if _is_given(message, path)))
 
 
 def write_message(config: ModelConfig, message: Message) -> None:
     """Put all that `config` says into `message`, an empty inference.ModelConfig."""
     _write(message, config)
+    for path in config.given:
+        reduce(getattr, path.split("."), message).SetInParent()
 
 
 # --- message to object ---
+
+
+def _is_given(message: Any, path: str) -> bool:
+    for name in path.split("."):
+        if not message.HasField(name):
+            return False
+        message = getattr(message, name)
+    return True
 
 
 def _read(message: Any) -> Any:
@@ -91,7 +115,7 @@ def _read(message: Any) -> Any:
         if values[attribute.name] is None and attribute.default is MISSING:
             kind = message.DESCRIPTOR.name.removeprefix("Model").lower()
             msg = f"{kind} '{message.name}' has no {field.name}"
-            raise InvalidConfig(msg)
+            raise NoDatatype(msg)
     return cls(**values)
 
 

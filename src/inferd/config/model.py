@@ -348,7 +348,8 @@ class MetricControl:
 class ModelConfig:
     """The configuration of one model. `max_batch_size` > 0 puts a batch dim before all dims.
 
-    At most one of `dynamic_batching`, `sequence_batching` and `ensemble_scheduling` is set.
+    At most one of `dynamic_batching`, `sequence_batching` and `ensemble_scheduling` is set. `given`
+    are the messages that were there though they say nothing, by their paths: shown again as given.
     """
 
     name: str
@@ -376,3 +377,4 @@ class ModelConfig:
     model_repository_agents: tuple[RepositoryAgent, ...] = ()
     response_cache: bool = False
     model_metrics: tuple[MetricControl, ...] = ()
+    given: frozenset[str] = field(default=frozenset(), compare=False, metadata=OURS)

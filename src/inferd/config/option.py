@@ -33,7 +33,8 @@ class Option:
     `shown` is what help prints as the default when the value alone would not tell. `word` is what
     help prints for the value. `bare` is the text a flag without a value stands for, "" if it needs
     one. `old_flags` are deprecated spellings; the template beside each turns its value into one of
-    this option. `acted_on` is false for what is accepted, for the sake of existing command lines,
+    this option; `old_switches` are such flags that are true or false, each with the value that true
+    is. `acted_on` is false for what is accepted, for the sake of existing command lines,
     and changes nothing. `also` is a variable with which a cloud platform says the same.
     """
 
@@ -50,6 +51,7 @@ class Option:
     maximum: float | None = None
     aliases: tuple[str, ...] = ()
     old_flags: Mapping[str, str] = field(default_factory=dict)
+    old_switches: Mapping[str, str] = field(default_factory=dict)
     acted_on: bool = True
     also: str = ""
 

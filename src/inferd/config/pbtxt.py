@@ -101,7 +101,7 @@ def _read(message: Message, file: str) -> ModelConfig:
         return read_message(message)
     except InvalidConfig as error:
         msg = f"{file}: {error}"
-        raise InvalidConfig(msg) from None
+        raise type(error)(msg) from None
 
 
 # --- JSON ---

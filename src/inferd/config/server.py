@@ -53,6 +53,7 @@ class ServerConfig:
         "client asks. poll: the repository is watched for changes.",
         group="Models",
         choices=("none", "poll", "explicit"),
+        old_switches={"allow-poll-model-repository": "poll", "allow-model-control": "explicit"},
     )
     load_model: tuple[str, ...] = option(
         (),
@@ -126,9 +127,10 @@ class ServerConfig:
     )
     exit_timeout_secs: int = option(
         30,
-        "After SIGTERM the process ends within this time; requests not finished by then are cut.",
+        "After SIGTERM the process ends within this time; requests not finished by then are cut. "
+        "0: what is in flight is cut at once.",
         group="Server",
-        **(_SECONDS | _COUNT),
+        **_SECONDS,
     )
     max_inflight_requests: int = option(
         20000,
@@ -384,7 +386,7 @@ class ServerConfig:
         group="gRPC",
     )
     grpc_infer_thread_count: int = option(
-        2, "Threads of Triton's gRPC server.", group="gRPC", **_COUNT, acted_on=False
+        2, "Threads of Triton's gRPC server.", group="gRPC", minimum=2, maximum=128, acted_on=False
     )
     grpc_infer_allocation_pool_size: int = option(
         8, "Request objects Triton keeps for use again.", group="gRPC", minimum=0, acted_on=False
@@ -403,6 +405,14 @@ class ServerConfig:
         True,
         "Serve the TensorRT Inference Server API, Triton's before V2, on the same ports.",
         group="Protocol details",
+    )
+
+    api_version: int | None = option(
+        None,
+        "API that the last TensorRT Inference Servers were to serve, 1 or 2; here it is both.",
+        group="Protocol details",
+        choices=(1, 2),
+        acted_on=False,
     )
 
     json_half_floats: str = option(

@@ -25,6 +25,7 @@ from inferd.errors import (
     InferdError,
     InvalidRequest,
     LoadFailed,
+    NoDatatype,
     NotLoadable,
     NoVersion,
     Unavailable,
@@ -472,10 +473,11 @@ class Control:
 def _not_begun(name: str, error: InferdError) -> InferdError:
     """Return the answer to a load of which nothing was begun.
 
-    A model that was read, and has no version or no steps to serve, failed as one that does not come
-    up; one that cannot be read could not be loaded, as Triton tells them apart.
+    A model that was read, and has no version or no steps to serve, or tensors that lack something,
+    failed as one that does not come up; one that cannot be read could not be loaded, as Triton
+    tells them apart.
     """
-    if isinstance(error, LoadFailed | NoVersion):
+    if isinstance(error, LoadFailed | NoVersion | NoDatatype):
         return LoadFailed(f"load failed for model '{name}': {error.message}")
     return NotLoadable(f"failed to load '{name}': {error.message}")
 

@@ -16,7 +16,7 @@ import msgspec
 
 from inferd.cache.store import Store
 from inferd.config.cache import CacheSettings
-from inferd.config.checks import check_config, check_io
+from inferd.config.checks import check_config, check_instances, check_io
 from inferd.config.defaults import normalised
 from inferd.config.gpu_limit import GpuLimits
 from inferd.config.hold import NO_HOLD, Hold
@@ -179,6 +179,7 @@ class Loader:
         config = replace(override or model.config, backend=model.config.backend)
         config = normalised(config, model.name, self._gpu_count, "its options")
         check_config(config, "its options")
+        run_agents(model.folder, config)
         return FoundModel(model.name, model.folder, config, (1,), backend=model.backend)
 
     def load(
@@ -197,7 +198,6 @@ class Loader:
         config = model.config
         if config is None:
             raise model.error or InvalidConfig(f"model '{model.name}' has no configuration")
-        run_agents(model.folder, config)
         keeper = self._keeper
         looked = keeper.look(model) if keeper is not None else NOT_LOOKED
         if config.ensemble_scheduling is not None:
@@ -302,6 +302,7 @@ class Loader:
         """
         config = model.config
         assert config is not None
+        check_instances(config)
         with self.attempts.running(model.name, instances.attempt):
             async with self._free_threads:
                 return await self._in_time(

@@ -11,6 +11,7 @@ from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_pbtxt
 from inferd.config.platform import PLATFORMS, platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NoVersion
+from inferd.repository.agent import run_agents
 from inferd.repository.foreign import is_foreign, read_foreign
 from inferd.repository.layout import (
     FoundModel,
@@ -67,9 +68,11 @@ def find_model(
             name = config.name or name
         if foreign_file is not None:
             config = _prepared(config, name, None, gpu_count, file)
+            run_agents(folder, config)
             served = (foreign_version,)
             return FoundModel(name, folder, config, served, ignored=ignored, file=foreign_file)
         config = _prepared(config, name, _first(available.values()), gpu_count, file)
+        run_agents(folder, config)
         versions = choose_versions(config.version_policy, available)
         if not versions:
             raise NoVersion(_no_version(name, available))
@@ -121,6 +124,7 @@ def single_model(
     name = re.sub(r"[^\w.-]", "_", stem).strip(".") or "model"
     config = replace(override or ModelConfig(""), default_model_filename=path.name)
     config = _prepared(config, name, None, gpu_count, OVERRIDE)
+    run_agents(path.parent, config)
     return FoundModel(name, path.parent, config, (1,), file=path)
 
 

@@ -97,8 +97,9 @@ class Plan:
 
     `config` is the ensemble's, `models` are those of the models its steps call, one each. Where the
     plan `is_chain` each step reads from the one before it, so there is never a choice of what runs;
-    the same goes for those of its steps that are `needed`, and for each of the `stages`. Raises
-    InvalidConfig when they do not fit together.
+    the same goes for those of its steps that are `needed`, and for each of the `stages`. That each
+    tensor is written once and read is known (config/wiring.py). Raises InvalidConfig when the
+    models do not fit together.
     """
 
     def __init__(self, config: ModelConfig, models: Sequence[ModelConfig]) -> None:
@@ -179,7 +180,7 @@ class Plan:
     ) -> None:
         """Note who writes and who reads each tensor."""
         for given in config.input:
-            self._write(given.name, _end("the ensemble's input", given, config))
+            self._writers[given.name] = _end("the ensemble's input", given, config)
         for step, model in zip(called, models, strict=True):
             inputs = {one.name: one for one in model.input}
             outputs = {one.name: one for one in model.output}
@@ -187,29 +188,18 @@ class Plan:
                 end = _end(f"{step} input", inputs[inner], model, step.number)
                 self._readers.setdefault(outer, []).append(end)
             for inner, outer in step.outputs.items():
-                self._write(outer, _end(f"{step} output", outputs[inner], model, step.number))
+                end = _end(f"{step} output", outputs[inner], model, step.number)
+                self._writers[outer] = end
         for wanted in config.output:
             end = _end("the ensemble's output", wanted, config)
             self._readers.setdefault(wanted.name, []).append(end)
 
-    def _write(self, tensor: str, end: _End) -> None:
-        before = self._writers.get(tensor)
-        if before is not None:
-            self._refuse(
-                f"tensor '{tensor}' is written twice: by {before.place} and by {end.place}"
-            )
-        self._writers[tensor] = end
-
     def _check_tensors(self, config: ModelConfig) -> None:
         for tensor, readers in self._readers.items():
-            writer = self._writers.get(tensor)
             for reader in readers:
-                if writer is None:
-                    self._refuse(f"no step writes tensor '{tensor}' → {reader.place}")
-                self._check_way(tensor, writer, reader, is_batched=config.max_batch_size > 0)
-        for tensor, writer in self._writers.items():
-            if tensor not in self._readers:
-                self._refuse(f"nobody reads {writer.place} → tensor '{tensor}'")
+                self._check_way(
+                    tensor, self._writers[tensor], reader, is_batched=config.max_batch_size > 0
+                )
 
     def _check_way(self, tensor: str, writer: _End, reader: _End, *, is_batched: bool) -> None:
         way = f"{writer} → tensor '{tensor}' → {reader}"

@@ -24,6 +24,8 @@ from inferd.server.server import Server
 LOGGER = logging.getLogger("inferd")
 
 _MARGIN_S = 1.0
+_LEAST_GRACE_S = 0.1
+"""Connections that wait for nothing go by themselves: so it shows whether any were cut."""
 _OTHER_FILES = 4000
 """Beside connections: metrics, model files, libraries, two for each shared memory region."""
 
@@ -168,7 +170,7 @@ class _Process:
     async def _drain(self) -> int:
         # What is left after the last request is for closing.
         whole_s = self._config.exit_timeout_secs
-        grace_s = whole_s - min(_MARGIN_S, whole_s / 4)
+        grace_s = max(whole_s - min(_MARGIN_S, whole_s / 4), _LEAST_GRACE_S)
         if await self._server.drain(grace_s, self._config.drain_delay):
             return 0
         LOGGER.warning("requests were cut: --exit-timeout-secs had passed before they finished")
@@ -194,7 +196,8 @@ class _Process:
             end_now(128 + number)
         # A C thread that needs no interpreter lock: it ends the process even when a model has
         # the event loop in its grip, and shows where.
-        faulthandler.dump_traceback_later(self._config.exit_timeout_secs, exit=True)
+        whole_s = max(self._config.exit_timeout_secs, _MARGIN_S)
+        faulthandler.dump_traceback_later(whole_s, exit=True)
         LOGGER.info("%s: finishing what is in flight", number.name)
         self._server.engine.drain()
         self._stop.set()

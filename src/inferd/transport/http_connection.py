@@ -49,6 +49,9 @@ _CLOSE = b"Connection: close\r\n"
 PROBE_S = 0.25
 """How often a client that has said all it has to say is asked whether it still listens."""
 
+SOON_S = 0.02
+"""So long after the first time it is asked again: who has gone shows when that is written."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HttpConnection:
@@ -485,12 +488,13 @@ class HttpConnection:
         self.write_pending()
         self._transport.close()
 
-    def _probe(self) -> None:
+    def _probe(self, pause_s: float = SOON_S) -> None:
         """Ask a client that has said all it has to say whether it is still there.
 
         It may have closed, or only its sending half: both look the same until something is sent.
         An interim answer is harmless (RFC 9110, section 15.2) and makes a client that has gone
-        answer with a reset, which ends the request.
+        answer with a reset; that is noticed at the next one, and ends the request. `pause_s` lies
+        between the two.
         """
         self._is_probing = self._task is not None and not self._is_closing
         if not self._is_probing:
@@ -501,7 +505,7 @@ class HttpConnection:
         elif not self._heads.request.is_http_10:
             self.write_pending()
             self._transport.write(_STILL_THERE)
-        asyncio.get_running_loop().call_later(PROBE_S, self._probe)
+        asyncio.get_running_loop().call_later(pause_s, self._probe, PROBE_S)
 
     # --- the server calls these ---
 

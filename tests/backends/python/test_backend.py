@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG
+from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG, parameter, running
 from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException
 
@@ -205,6 +205,32 @@ def test_a_model_that_chooses_its_devices_itself_is_told_so(serve):
         assert asked.ask("m", IN=np.zeros(1, np.int32))["OUT"].tolist() == [b"MODEL"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["worker", "server"])
+@pytest.mark.parametrize(
+    ("name", "file", "config"),
+    [
+        ("m", "code.txt", 'backend: "python"\ndefault_model_filename: "code.txt"'),
+        ("m", "code", 'backend: "python"\ndefault_model_filename: "code"'),
+        ("m.python", "model.python", ""),  # the ending of its name is its backend
+    ],
+)
+def test_the_file_of_a_model_may_be_called_anything(models, where, name, file, config):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                arrays = [request.inputs()[0].as_numpy() + 1 for request in requests]
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", a)]) for a in arrays]
+    """
+    root = models(**{name: source})
+    (root / name / "1" / "model.py").rename(root / name / "1" / file)
+    text = config + ONE_CONFIG + parameter("inferd_process", where)
+    (root / name / "config.pbtxt").write_text(text)
+    with running(root) as asked:
+        assert asked.ask(name, IN=np.array([4], np.int32))["OUT"].tolist() == [5]
+
+
+@pytest.mark.slow
 def test_what_is_raised_without_a_text_is_told_by_its_type(serve):
     source = """
         class TritonPythonModel:

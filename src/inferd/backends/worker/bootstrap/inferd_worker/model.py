@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -33,7 +34,10 @@ def import_class(file: str, code_folder: str, folder: str) -> Any:
     package.__path__ = [code_folder]
     sys.modules[version] = package
     name = f"{version}.{os.path.splitext(os.path.basename(file))[0]}"
-    return class_of(importlib.util.spec_from_file_location(name, file), file, folder)
+    # A loader of its own: default_model_filename may call the file anything, not just something.py.
+    loader = importlib.machinery.SourceFileLoader(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    return class_of(spec, file, folder)
 
 
 def class_of(spec: Any, file: str, folder: str) -> Any:
