@@ -376,6 +376,17 @@ def test_a_model_calls_another(asked, over):
     assert after.inference_count == before.inference_count + 1
 
 
+def test_a_call_may_name_its_model_in_bytes(asked, over):
+    named = np.array([b"add_sub"], np.object_)
+    assert asked.ask("call_bytes", over, IN=NUMBERS, MODEL=named)["OUT"].tolist() == [2, 4, 6]
+    unknown = np.array([b"no_such_model"], np.object_)
+    with pytest.raises(InferenceServerException, match="model 'no_such_model'"):
+        asked.ask("call_bytes", over, IN=NUMBERS, MODEL=unknown)
+    not_utf8 = np.array([b"\xff"], np.object_)
+    with pytest.raises(InferenceServerException, match="model_name is no UTF-8: "):
+        asked.ask("call_bytes", over, IN=NUMBERS, MODEL=not_utf8)
+
+
 @pytest.mark.parametrize("size", [3, 100_000])
 def test_a_model_calls_others_at_once(asked, over, size):
     array = np.arange(size, dtype=np.int32)
