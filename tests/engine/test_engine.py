@@ -203,12 +203,20 @@ def test_a_version_is_the_one_asked_for_or_the_highest(asked, got):
 def test_an_unknown_version_is_not_found(version):
     with pytest.raises(ModelNotFound) as caught:
         infer(engine_of(2, 10), ask_for(version=version))
-    assert caught.value.message == f"model 'm' has no version '{version}', known versions: 2, 10"
+    known = {
+        "7": "Request for unknown model: 'm' version 7 is not found, known versions: 2, 10",
+        "v7": "Request for unknown model: 'm' version v7 is not found, known versions: 2, 10",
+    }
+    told = (
+        f"failed to get model version from specified version string '{version}': expected a "
+        f"number, known versions of model 'm': 2, 10"
+    )
+    assert caught.value.message == known.get(version, told)
 
 
 @pytest.mark.parametrize("version", ["", "1"])
 def test_an_unknown_model_is_not_found(version):
-    with pytest.raises(ModelNotFound, match=r"^there is no model 'M' on this server$"):
+    with pytest.raises(ModelNotFound, match=r"^Request for unknown model: 'M' is not found on"):
         infer(engine_of(1), ask_for("M", version))
 
 
@@ -229,10 +237,10 @@ def test_a_failed_version_beside_a_ready_one_is_unavailable():
 @pytest.mark.parametrize(
     ("version", "text"),
     [
-        ("", "model 'm' has no version ready: it is broken; so is this"),
-        ("1", "model 'm' version 1 is UNAVAILABLE: it is broken"),
-        ("v2", "model 'm' version 2 is UNAVAILABLE: so is this"),
-        ("3", "model 'm' has no version '3', known versions: 1, 2"),
+        ("", "Request for unknown model: 'm' has no version ready: it is broken; so is this"),
+        ("1", "Request for unknown model: 'm' version 1 is UNAVAILABLE: it is broken"),
+        ("v2", "Request for unknown model: 'm' version 2 is UNAVAILABLE: so is this"),
+        ("3", "Request for unknown model: 'm' version 3 is not found, known versions: 1, 2"),
     ],
 )
 def test_a_model_without_a_ready_version_is_not_found(version, text):
@@ -246,7 +254,10 @@ def test_a_model_without_a_ready_version_is_not_found(version, text):
 
 @pytest.mark.parametrize(
     ("version", "text"),
-    [("", "model 'm' is still loading"), ("1", "model 'm' version 1 is LOADING")],
+    [
+        ("", "model 'm' is still loading"),
+        ("1", "model 'm' version 1 is LOADING"),
+    ],
 )
 def test_a_model_that_loads_is_unavailable(version, text):
     engine = Engine()
@@ -262,7 +273,7 @@ def test_a_model_broken_before_its_versions_are_known_is_not_found():
     with pytest.raises(ModelNotFound, match=r"no version ready: config.pbtxt is unreadable$"):
         engine.model_metadata("m", "")
     for call in (engine.model_metadata, engine.is_model_ready):
-        with pytest.raises(ModelNotFound, match="has no version '0', known versions: none"):
+        with pytest.raises(ModelNotFound, match="'m' version 0 is not found, known versions: none"):
             call("m", "0")
 
 
@@ -451,7 +462,7 @@ def test_statistics_of_what_is_not_ready_are_an_invalid_request(name, version):
     engine = engine_of(1)
     engine.set_state("m", 4, ModelState.UNAVAILABLE, "no file")
     engine.set_state("new", 1, ModelState.LOADING)
-    with pytest.raises(InvalidRequest, match=f"model '{name}'"):
+    with pytest.raises(InvalidRequest, match=f"model:? '{name}'"):
         engine.statistics(name, version)
 
 

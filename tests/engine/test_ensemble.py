@@ -189,12 +189,12 @@ async def test_a_variable_batch_that_a_step_does_not_take_names_the_step(reposit
     [
         (
             step("a", "X", "Y", version=9),
-            ", step 0: model 'a' has no version '9', known versions: 1",
+            ", step 0: Request for unknown model: 'a' version 9 is not found, known versions: 1",
         ),
         (
             step("a", "X", "Y", version=None),
-            ", step 0: model 'a' has no version '0', known versions: 1; a model_version that is "
-            "left out means 0, write -1 for the latest",
+            ", step 0: Request for unknown model: 'a' version 0 is not found, known versions: 1; "
+            "a model_version that is left out means 0, write -1 for the latest",
         ),
         (
             step("a", "X", "t") + step("integers", "t", "Y"),

@@ -44,7 +44,7 @@ def test_settings_of_all_models_and_of_one_are_changed(engine):
 @pytest.mark.parametrize(
     ("model", "settings", "error", "text"),
     [
-        ("nope", {}, InvalidRequest, "there is no model 'nope'"),
+        ("nope", {}, InvalidRequest, "Request for unknown model: 'nope'"),
         ("", {"trace_rate": ["1", "2"]}, InvalidRequest, "2 values"),
         ("", {"trace_rate": ["1.5"]}, InvalidRequest, "expected a whole number"),
         ("", {"trace_rate": ["-1"]}, InvalidRequest, "expected a whole number"),

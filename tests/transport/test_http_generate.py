@@ -204,7 +204,10 @@ async def test_what_is_wrong_with_a_request_is_a_plain_error(talking, asking, pa
 async def test_an_unknown_model_is_the_greater_mistake(talking, asking, path):
     async with talking() as site:
         found = await site.ask(asking(path, b"{", model="nope"))
-        assert (found.status, found.error) == (404, "there is no model 'nope' on this server")
+        assert (found.status, found.error) == (
+            404,
+            "Request for unknown model: 'nope' is not found on this server",
+        )
 
 
 async def test_an_inference_request_is_answered_as_one(serving, asking):

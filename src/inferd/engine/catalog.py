@@ -154,17 +154,18 @@ class Catalog:
             found = model.versions[number]
             if found.served is not None:
                 return found.served
-            msg = f"model '{name}' version {number} is {found.state.value}" + _because(found.reason)
-            is_to_come = found.state is ModelState.LOADING or model.default
-            raise Unavailable(msg) if is_to_come else ModelNotFound(msg)
+            state = f"version {number} is {found.state.value}" + _because(found.reason)
+            if found.state is ModelState.LOADING or model.default:
+                msg = f"model '{name}' {state}"
+                raise Unavailable(msg)
+            raise ModelNotFound(_unknown(f"'{name}' {state}"))
         if version and number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
         if any(v.state is ModelState.LOADING for v in model.versions.values()):
             msg = f"model '{name}' is still loading"
             raise Unavailable(msg)
         reasons = "; ".join(v.reason for v in model.versions.values() if v.reason)
-        msg = f"model '{name}' has no version ready" + _because(reasons)
-        raise ModelNotFound(msg)
+        raise ModelNotFound(_unknown(f"'{name}' has no version ready" + _because(reasons)))
 
     def served(self, name: str = "", version: str = "") -> list[Served]:
         """Return what serves now: of all models, of one, or one version. Raises as `find` does."""
@@ -176,8 +177,7 @@ class Catalog:
     def _known(self, name: str) -> Model:
         model = self.models.get(name)
         if model is None:
-            msg = f"there is no model '{name}' on this server"
-            raise ModelNotFound(msg)
+            raise ModelNotFound(unknown_model(name))
         return model
 
 
@@ -191,9 +191,24 @@ def version_number(token: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
+def unknown_model(name: str) -> str:
+    """Return what is said of a model that is not there."""
+    return _unknown(f"'{name}' is not found on this server")
+
+
+def _unknown(what: str) -> str:
+    """Return what is said of a model or version that is not served; clients know how it begins."""
+    return f"Request for unknown model: {what}"
+
+
 def _no_version(name: str, version: str, model: Model) -> str:
     known = ", ".join(str(number) for number in sorted(model.versions) if number != NO_VERSION)
-    return f"model '{name}' has no version '{version}', known versions: {known or 'none'}"
+    if version_number(version) is None:  # these words, too, are compared by clients
+        return (
+            f"failed to get model version from specified version string '{version}': "
+            f"expected a number, known versions of model '{name}': {known or 'none'}"
+        )
+    return _unknown(f"'{name}' version {version} is not found, known versions: {known or 'none'}")
 
 
 def _because(reason: str) -> str:

@@ -17,7 +17,7 @@ from inferd.core.metadata import IndexEntry, ModelMetadata, ModelState, ServerMe
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.caching import open_store
 from inferd.engine.capacity import Capacity
-from inferd.engine.catalog import Catalog
+from inferd.engine.catalog import Catalog, unknown_model
 from inferd.engine.control import Control
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
@@ -313,8 +313,7 @@ class Engine:
         here; and as Tracer.change does.
         """
         if model and model not in self._models:
-            msg = f"there is no model '{model}' on this server"
-            raise InvalidRequest(msg)
+            raise InvalidRequest(unknown_model(model))
         if change is not None:
             self.tracer.change(change, model)
         return self.tracer.settings(model)

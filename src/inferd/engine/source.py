@@ -152,7 +152,7 @@ class Sources:
         """
         if request.folder is not None:
             return self._placed(request.model, request.folder)
-        override = None if request.config is None else _read_config(request.config)
+        override = None if request.config is None else _read_config(request.model, request.config)
         given = self._given.get(request.model)
         model = (
             self._loader.given(given, override)
@@ -190,7 +190,9 @@ class Sources:
 
         Raises InvalidRequest, InvalidConfig for the configuration.
         """
-        model = self._loader.sent(request.model, upload, _read_config(request.config or ""))
+        model = self._loader.sent(
+            request.model, upload, _read_config(request.model, request.config or "")
+        )
         return self.of(model)._replace(is_override=True, upload=upload)
 
     def _check_links(self, model: FoundModel) -> None:
@@ -205,11 +207,15 @@ class Sources:
             raise NotLoadable(msg)
 
 
-def _read_config(text: str) -> ModelConfig:
+def _read_config(name: str, text: str) -> ModelConfig:
     if len(text) > MAX_CONFIG_BYTES:
         msg = f"the config has {len(text)} characters, the limit is {MAX_CONFIG_BYTES}"
         raise InvalidRequest(msg)
-    return parse_json(text, OVERRIDE)
+    try:
+        return parse_json(text, OVERRIDE)
+    except InvalidConfig as error:
+        msg = f"failed to load '{name}': {error.message}"
+        raise InvalidConfig(msg) from error
 
 
 def _nowhere(name: str, folder: Path) -> str:

@@ -127,12 +127,15 @@ def _not_stored(error: OSError) -> NotLoadable:
 def _path(name: str) -> PurePosixPath:
     """Return the path a file is sent for, relative to the model's folder."""
     if len(name.encode(errors="replace")) > MAX_PATH_BYTES:
-        msg = f"'file:{name[:200]}...' is longer than {MAX_PATH_BYTES} bytes"
+        msg = f"Invalid file path: 'file:{name[:200]}...' is longer than {MAX_PATH_BYTES} bytes"
         raise InvalidRequest(msg)
     path = PurePosixPath(name)
     is_sound = is_inside(name) and path.parts and "\0" not in name and len(path.parts) <= MAX_DEPTH
     if not is_sound or any(len(part.encode(errors="replace")) > 255 for part in path.parts):
-        msg = f"'file:{name[:200]}' leads nowhere, expected a path below the model's folder"
+        msg = (
+            f"Invalid file path: 'file:{name[:200]}' leads nowhere, expected a path below the "
+            f"model's folder"
+        )
         raise InvalidRequest(msg)
     return path
 

@@ -376,6 +376,17 @@ def test_a_model_calls_another(asked, over):
     assert after.inference_count == before.inference_count + 1
 
 
+def test_a_call_may_name_its_model_in_bytes(asked, over):
+    named = np.array([b"add_sub"], np.object_)
+    assert asked.ask("call_bytes", over, IN=NUMBERS, MODEL=named)["OUT"].tolist() == [2, 4, 6]
+    unknown = np.array([b"no_such_model"], np.object_)
+    with pytest.raises(InferenceServerException, match="unknown model: 'no_such_model'"):
+        asked.ask("call_bytes", over, IN=NUMBERS, MODEL=unknown)
+    not_utf8 = np.array([b"\xff"], np.object_)
+    with pytest.raises(InferenceServerException, match="model_name is no UTF-8: "):
+        asked.ask("call_bytes", over, IN=NUMBERS, MODEL=not_utf8)
+
+
 @pytest.mark.parametrize("size", [3, 100_000])
 def test_a_model_calls_others_at_once(asked, over, size):
     array = np.arange(size, dtype=np.int32)
@@ -398,13 +409,13 @@ def test_a_call_of_a_decoupled_model_goes_on_after_an_error_among_its_responses(
 def test_a_call_that_fails_is_an_error_in_its_response(asked, over):
     got = [text.decode() for text in asked.ask("call_faults", over, IN=NUMBERS)["OUT"]]
     unknown, failed, invalid, decoupled, itself, streamed, unnamed = got
-    assert unknown.startswith("__ErrorCode.NOT_FOUND there is no model 'no_such_model'")
+    assert unknown.startswith("__ErrorCode.NOT_FOUND Request for unknown model: 'no_such_model'")
     assert failed.startswith("__ErrorCode.INTERNAL model 'exceptions' failed: not today")
     assert invalid.startswith("__ErrorCode.INVALID_ARG model 'add_sub' also needs input 'OTHER'")
     assert decoupled.startswith("__ErrorCode.UNSUPPORTED model 'repeat' is decoupled")
     assert decoupled.endswith("in a model.py exec(decoupled=True)")
     assert itself.endswith("wait for that call: call_faults -> call_faults")
-    assert "there is no model 'x'" in streamed
+    assert "unknown model: 'x'" in streamed
     assert unnamed == "model_name of an InferenceRequest should not be empty"
 
 

@@ -19,6 +19,7 @@ from .config import (
 )
 from .datatype import decode_strings, encode_strings
 from .error import TritonError, TritonModelException
+from .given import text_given
 from .log import Logger
 from .metric import Metric, MetricFamily
 from .request import (
@@ -92,17 +93,22 @@ def load_model(model_name: str, config: str = "", files: dict[str, Any] | None =
     sent = {
         name.removeprefix("file:"): bytes(content).hex() for name, content in (files or {}).items()
     }
-    current.worker().calls.command("load", model_name, config, sent)
+    current.worker().calls.command(
+        "load", text_given(model_name, "model_name"), text_given(config, "config"), sent
+    )
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
     """Unload a model of this server."""
-    current.worker().calls.command("unload", model_name, bool(unload_dependents))
+    current.worker().calls.command(
+        "unload", text_given(model_name, "model_name"), bool(unload_dependents)
+    )
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
     """Tell whether a model of this server, or a version of it, can be called."""
-    return bool(current.worker().calls.command("is_ready", model_name, str(model_version)))
+    name = text_given(model_name, "model_name")
+    return bool(current.worker().calls.command("is_ready", name, str(model_version)))
 
 
 __all__ = [

@@ -42,7 +42,7 @@ class TritonError:
     CANCELLED = _ErrorCode.CANCELLED
 
     def __init__(self, message: str, code: int = _ErrorCode.INTERNAL) -> None:
-        self._message = str(message)
+        self._message = _text(message)
         self._code = _ErrorCode(code)
 
     def code(self) -> _ErrorCode:
@@ -58,6 +58,13 @@ class TritonError:
 
     def __repr__(self) -> str:
         return f"TritonError({self._message!r}, {self._code})"
+
+
+def _text(message: object) -> str:
+    """Return a message as a str; one in bytes comes from C++, which knows no other texts."""
+    if isinstance(message, (bytes, bytearray)):
+        return message.decode(errors="replace")
+    return str(message)
 
 
 class TritonModelException(Exception):

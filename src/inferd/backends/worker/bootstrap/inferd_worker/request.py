@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import current
 from .error import TritonModelException, kind_of
+from .given import number_given, text_given
 from .response import InferenceResponse, InferenceResponseSender, checked_parameters
 from .tensor import Tensor, read_tensor
 
@@ -88,15 +89,16 @@ class InferenceRequest:
         parameters: dict[str, Any] | str | None = None,
     ) -> None:
         self._inputs = _listed(inputs, Tensor, "inputs")
-        self._outputs = _listed(requested_output_names, str, "requested_output_names")
+        names = _listed(requested_output_names, object, "requested_output_names")
+        self._outputs = [text_given(name, "an item of requested_output_names") for name in names]
         if not model_name:
             raise TritonModelException("model_name of an InferenceRequest should not be empty")
-        self._id = request_id
-        self._correlation_id = correlation_id
-        self._model = model_name
-        self._version = model_version
-        self._flags = flags
-        self._timeout = timeout
+        self._id = text_given(request_id, "request_id")
+        self._correlation_id = _correlation_id(correlation_id)
+        self._model = text_given(model_name, "model_name")
+        self._version = number_given(model_version, "model_version")
+        self._flags = number_given(flags, "flags")
+        self._timeout = number_given(timeout, "timeout")
         self._priority = 0
         self._preferred = preferred_memory
         self._trace: InferenceTrace | None = trace
@@ -144,7 +146,7 @@ class InferenceRequest:
 
     def set_flags(self, flags: int) -> None:
         """Set the flags."""
-        self._flags = flags
+        self._flags = number_given(flags, "flags")
 
     def timeout(self) -> int:
         """Return the timeout in microseconds, 0 for none."""
@@ -207,6 +209,13 @@ class InferenceRequest:
 
     def __repr__(self) -> str:
         return f"InferenceRequest(id={self._id!r}, inputs={self._inputs!r})"
+
+
+def _correlation_id(given: Any) -> int | str:
+    """Return the sequence that `given` names: a text or a number."""
+    if isinstance(given, (str, bytes)):
+        return text_given(given, "correlation_id")
+    return number_given(given, "correlation_id")
 
 
 def _listed(given: Any, kind: type, what: str) -> list[Any]:

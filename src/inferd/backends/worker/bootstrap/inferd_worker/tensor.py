@@ -9,6 +9,7 @@ import numpy as np
 from .datatype import NAMES, NUMBERS, NUMPY, decode_strings, encode_strings, name_of
 from .dlpack import CPU, from_capsule, to_capsule
 from .error import TritonModelException, text_of
+from .given import text_given
 from .packet import INLINE_BYTES
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ LENT_BYTES = INLINE_BYTES
 """What is larger, and lies in a block that has come, is not copied to be sent back."""
 
 
+def _name_given(name: Any) -> str:
+    if not name or not isinstance(name, (str, bytes)):
+        raise TritonModelException(f"a Tensor needs a name, got {name!r}")
+    return text_given(name, "the name of a Tensor")
+
+
 class Tensor:
     """A named tensor in the memory of the CPU.
 
@@ -35,8 +42,8 @@ class Tensor:
     __slots__ = ("_array", "_data", "_datatype", "_name", "_offset", "_shape", "_size")
 
     def __init__(self, name: str, numpy_array: Any) -> None:
-        if not name or not isinstance(name, str):
-            raise TritonModelException(f"a Tensor needs a name, got {name!r}")
+        if type(name) is not str or not name:
+            name = _name_given(name)
         if not isinstance(numpy_array, np.ndarray):
             raise TritonModelException(
                 f"Tensor '{name}' needs a numpy array, got {type(numpy_array).__name__}"
@@ -121,8 +128,8 @@ class Tensor:
 
         What lies on a device and can be moved by `cpu()` is moved.
         """
-        if not name:
-            raise TritonModelException("a Tensor needs a name, got an empty one")
+        if type(name) is not str or not name:
+            name = _name_given(name)
         device = getattr(tensor, "__dlpack_device__", None)
         if device is not None and device()[0] != CPU and hasattr(tensor, "cpu"):
             tensor = tensor.cpu()

@@ -1,0 +1,35 @@
+"""Given: texts and numbers as models hand them over, which may be bytes and numpy's integers.
+
+Triton's module is C++, where a text may be bytes: an element of a tensor of strings names a model.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from .error import TritonModelException, kind_of
+
+
+def text_given(value: Any, what: str) -> str:
+    """Return `value`, a str or bytes in UTF-8, as a str. Raises TritonModelException."""
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if not isinstance(value, (bytes, bytearray)):
+        raise TritonModelException(f"{what} is {kind_of(value)}, expected str")
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise TritonModelException(f"{what} is no UTF-8: {error}") from None
+
+
+def number_given(value: Any, what: str) -> int:
+    """Return `value`, an integer of any type, as an int. Raises TritonModelException."""
+    if type(value) is int:
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TritonModelException(f"{what} is {kind_of(value)}, expected int") from None

@@ -1,0 +1,72 @@
+"""Texts of errors that programs written for Triton compare, its printed examples among them."""
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(request, explicit_server):
+    """A client of either protocol, and in `tensors` what its requests are made of."""
+    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[request.param]
+    with module.InferenceServerClient(getattr(explicit_server, request.param)) as client:
+        client.tensors = module
+        yield client
+
+
+@pytest.fixture
+def loaded(client, write_identity):
+    """The name of a model that serves."""
+    write_identity("compared")
+    client.load_model("compared")
+    return "compared"
+
+
+def text_of(call):
+    with pytest.raises(InferenceServerException) as caught:
+        call()
+    return caught.value.message()
+
+
+def infer(client, model, version=""):
+    tensor = client.tensors.InferInput("INPUT0", [2], "FP32")
+    tensor.set_data_from_numpy(np.zeros(2, np.float32))
+    return client.infer(model, [tensor], model_version=version)
+
+
+def test_a_model_or_version_that_is_not_there_is_unknown(client, loaded):
+    for call in (client.get_model_metadata, client.get_model_config):
+        assert text_of(lambda call=call: call("nobody")).startswith("Request for unknown model")
+    unknown = text_of(lambda: infer(client, "nobody"))
+    assert unknown == "Request for unknown model: 'nobody' is not found on this server"
+    told = text_of(lambda: infer(client, loaded, "9"))
+    assert told == "Request for unknown model: 'compared' version 9 is not found, known versions: 1"
+
+
+def test_a_model_that_was_unloaded_is_unknown(client, loaded):
+    client.unload_model(loaded)
+    told = text_of(lambda: client.get_model_metadata(loaded))
+    assert told.startswith("Request for unknown model: 'compared' ")
+
+
+def test_a_version_that_is_no_number_is_told_as_it_was_sent(client, loaded):
+    told = text_of(lambda: infer(client, loaded, "newest"))
+    assert told.startswith("failed to get model version from specified version string 'newest': ")
+
+
+def test_a_configuration_that_cannot_be_read_failed_to_load(client, loaded):
+    for config in ('"max_batch_size": 16', '{"max_batch_size": "many"}', '{"max_batches": 1}'):
+        told = text_of(lambda config=config: client.load_model(loaded, config=config))
+        assert told.startswith("failed to load 'compared': config:")
+    assert client.is_model_ready(loaded)
+    assert text_of(lambda: client.load_model("nobody")).startswith("failed to load 'nobody': ")
+
+
+@pytest.mark.parametrize("path", ["../out", "A" * 256])
+def test_a_file_for_a_path_that_cannot_be_is_told_by_it(client, loaded, path):
+    told = text_of(
+        lambda: client.load_model(loaded, config="{}", files={f"file:{path}": b"content"})
+    )
+    assert told.startswith("Invalid file path: 'file:")
