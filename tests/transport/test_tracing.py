@@ -356,7 +356,9 @@ def old_http(engine):
 
 
 def old_grpc(engine):
-    request = message_class("nvidia.inferenceserver.InferRequest")(model_name="slow", model_version=-1)
+    request = message_class("nvidia.inferenceserver.InferRequest")(
+        model_name="slow", model_version=-1
+    )
     text_format.Parse(OLD, request.meta_data)
     request.raw_input.append(bytes(800_000))
     methods = TrtisMethods(Trtis(engine, "me"), None, OPEN)
