@@ -11,7 +11,8 @@ import pytest
 from inferd.core.moment import Moment
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import guard
-from inferd.shm.system import MAX_REMEMBERED, SystemRegion, check_key
+from inferd.shm.mapping import check_key
+from inferd.shm.system import MAX_REMEMBERED, SystemRegion
 
 PAGE = mmap.PAGESIZE
 

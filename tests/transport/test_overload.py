@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2_grpc
 from inferd.config.metrics import MetricsSettings
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.server import ServerConfig
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, Span
 from inferd.engine.capacity import Capacity
 from inferd.engine.served import Served
 from inferd.errors import Overloaded
@@ -413,12 +413,6 @@ async def test_a_message_is_refused_before_the_rest_of_it_has_come(serving):
 # --- what copies count ---
 
 
-class Span:
-    def __init__(self, view, *, is_copy):
-        self.view = view
-        self.is_copy = is_copy
-
-
 def test_views_of_the_body_and_of_shared_memory_take_nothing_and_copies_do():
     body = bytes(100)
     shared, fetched = memoryview(bytearray(7)), memoryview(bytearray(11))
@@ -431,7 +425,10 @@ def test_views_of_the_body_and_of_shared_memory_take_nothing_and_copies_do():
             Tensor("D", DataType.UINT8, (13,), b"x" * 13),
             Tensor("E", DataType.FP32, (5,), np.zeros(5, "f4")),
         ],
-        spans=[Span(shared, is_copy=False), Span(fetched, is_copy=True)],
+        spans=[
+            Span(shared, ((1,), 0, 7), None),
+            Span(fetched, ((2,), 0, 11), None, is_copy=True),
+        ],
     )
     assert copied_bytes(request, body) == 11 + 13 + 20
     assert copied_bytes(request, memoryview(body)) == 11 + 13 + 20

@@ -1,11 +1,15 @@
 """Requests over real sockets whose traces a test keeps, over HTTP/1.1 and both gRPC transports."""
 
 import asyncio
+import logging
+import threading
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 
 import grpc.aio
 import numpy as np
 import pytest
+from google.protobuf import text_format
 from tritonclient.grpc import service_pb2 as pb
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
@@ -20,9 +24,16 @@ from inferd.schedulers.execution import Execution
 from inferd.server.options import grpc_options, http_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd.transport.access import OPEN
+from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_server import GrpcServer
+from inferd.transport.grpc_trtis import TrtisMethods
 from inferd.transport.http2_server import Http2Server
+from inferd.transport.http_message import HttpRequest
 from inferd.transport.http_server import HttpServer
+from inferd.transport.http_trtis_infer import TrtisInference
+from inferd.transport.trtis import Trtis
+from inferd.wire.proto import message_class
 
 SERVICE = "/inference.GRPCInferenceService"
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c12666c-b7ad6b7169242424-01"
@@ -81,7 +92,22 @@ class Twice:
         pass
 
 
-def served(name, *, decoupled=False):
+class SlowLabels(Sequence):
+    """Labels that are waited for: `asked` tells that somebody does."""
+
+    def __init__(self):
+        self.asked, self.given = threading.Event(), threading.Event()
+
+    def __len__(self):
+        self.asked.set()
+        self.given.wait(10)
+        return 0
+
+    def __getitem__(self, index):
+        raise IndexError
+
+
+def served(name, *, decoupled=False, labels=()):
     config = ModelConfig(
         name,
         input=(ModelInput("X", FP32, (-1,)),),
@@ -89,7 +115,7 @@ def served(name, *, decoupled=False):
         decoupled=decoupled,
     )
     execution = Execution(name, [Twice()], may_run_inline=False)
-    return Served(config, 1, "identity", DirectScheduler(execution))
+    return Served(config, 1, "identity", DirectScheduler(execution), labels={"Y": labels})
 
 
 @asynccontextmanager
@@ -311,3 +337,44 @@ async def test_a_stream_its_client_leaves_is_a_trace_that_was_cancelled(over_grp
         trace = await sink.next()
     assert trace.error in ("", "cancelled")  # the second answer may have been quicker
     assert names(trace)[0] == "GRPC_WAITREAD_START"
+
+
+class Alone:
+    """A call without metadata."""
+
+    metadata = ()
+
+
+OLD = 'batch_size: 1 input { name: "X" dims: 200000 } output { name: "Y" cls { count: 1 } }'
+
+
+def old_http(engine):
+    headers, body = {b"nv-inferrequest": OLD.encode()}, memoryview(bytes(800_000))
+    request = HttpRequest(b"POST", b"/api/infer/slow", headers, True, False, body)
+    failures = FailureLog(logging.getLogger())
+    return TrtisInference(Trtis(engine, "me"), failures).infer(request, "slow")
+
+
+def old_grpc(engine):
+    request = message_class("nvidia.inferenceserver.InferRequest")(
+        model_name="slow", model_version=-1
+    )
+    text_format.Parse(OLD, request.meta_data)
+    request.raw_input.append(bytes(800_000))
+    methods = TrtisMethods(Trtis(engine, "me"), None, OPEN)
+    return methods.infer(request.SerializeToString(), Alone())
+
+
+@pytest.mark.parametrize("infer", [old_http, old_grpc])
+async def test_in_the_old_api_an_answer_that_is_given_up_is_a_trace_that_was_cancelled(infer):
+    labels = SlowLabels()
+    async with engine_of() as (engine, sink):
+        engine.add(served("slow", labels=labels))
+        answering = asyncio.create_task(infer(engine))
+        await asyncio.to_thread(labels.asked.wait, 10)
+        answering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+        labels.given.set()
+        trace = await sink.next()
+    assert (trace.error, names(trace)[-1][5:]) == ("cancelled", "SEND_END")

@@ -189,11 +189,16 @@ def in_regions(given=None, wanted=None, **more):
 
 
 @pytest.fixture
-def regions(shared):
-    """Regions with "r", 64 bytes of `regions.given`."""
+def owned(shared):
+    """The object of which `regions` has parts."""
+    return shared(64)
+
+
+@pytest.fixture
+def regions(owned):
+    """Regions with "r", 64 bytes of `owned`."""
     made = Regions(allowed=True)
-    made.given = shared(64)
-    made.register_system("r", made.given.key, 0, 64)
+    made.register_system("r", owned.key, 0, 64)
     yield made
     made.close()
 
@@ -212,10 +217,10 @@ def acquainted_with(regions, text):
 
 
 @pytest.mark.parametrize("request_id", [{}, {"id": "a-1"}])
-def test_what_lies_in_shared_memory_is_found_by_each_request(regions, request_id):
+def test_what_lies_in_shared_memory_is_found_by_each_request(regions, request_id, owned):
     text = in_regions(**request_id)
     reader = acquainted_with(regions, text)
-    regions.given.write(VALUES, 16)
+    owned.write(VALUES, 16)
     first, second = decode(reader, text), decode(reader, text.replace(b"a-1", b"b-22"))
     assert first.likeness is second.likeness is not None
     assert second.id == request_id.get("id", "").replace("a-1", "b-22")
@@ -237,28 +242,28 @@ def test_each_place_is_known_by_itself(regions):
 
 
 @pytest.mark.parametrize("kind", ["input", "output"])
-def test_a_known_region_that_is_gone_is_complained_of_as_ever(regions, kind):
+def test_a_known_region_that_is_gone_is_complained_of_as_ever(regions, kind, owned):
     other = at(0, "s")
     text = in_regions(**({"given": other} if kind == "input" else {"wanted": other}))
-    regions.register_system("s", regions.given.key, 0, 64)
+    regions.register_system("s", owned.key, 0, 64)
     reader = acquainted_with(regions, text)
     assert decode(reader, text).likeness is not None
     regions.unregister(SystemRegion, "s")
     with pytest.raises(RegionNotFound, match="'s'"):
         decode(reader, text)
-    regions.register_system("s", regions.given.key, 0, 8)
+    regions.register_system("s", owned.key, 0, 8)
     with pytest.raises(InvalidRequest, match="bytes 0 to 16 are not inside"):
         decode(reader, text)
     regions.unregister(SystemRegion, "s")
-    regions.register_system("s", regions.given.key, 0, 16)
+    regions.register_system("s", owned.key, 0, 16)
     assert decode(reader, text).likeness is not None
 
 
-def test_an_object_that_shrank_is_noticed_by_known_requests(regions):
+def test_an_object_that_shrank_is_noticed_by_known_requests(regions, owned):
     text = in_regions()
     reader = acquainted_with(regions, text)
     assert decode(reader, text).likeness is not None
-    os.truncate(f"/dev/shm{regions.given.key}", 32)
+    os.truncate(f"/dev/shm{owned.key}", 32)
     with pytest.raises(InvalidRequest, match="has shrunk"):
         decode(reader, text)
 
@@ -269,7 +274,7 @@ def test_what_is_known_keeps_no_memory(regions, shared):
     text = in_regions(at(0, "s"), at(32, "s"))
     reader = acquainted_with(regions, text)
     assert decode(reader, text).likeness is not None
-    mapping = weakref.ref(decode(reader, text).spans[0].region)
+    mapping = weakref.ref(decode(reader, text).spans[0].view.obj)
     regions.unregister(SystemRegion, "s")
     gc.collect()
     assert mapping() is None

@@ -1,6 +1,5 @@
-"""References to shared memory in both codecs, over real regions, and the small calls over REST."""
+"""References to shared memory in both codecs, over real regions."""
 
-import base64
 import contextlib
 import json
 
@@ -8,8 +7,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
-from inferd.core.request import InferResponse, WantedOutput
+from inferd.core.request import InferResponse, Span, WantedOutput
 from inferd.errors import InferdError, InvalidRequest, RegionNotFound, Unsupported
 from inferd.shm.regions import Regions
 from inferd.tensor.dtype import DataType
@@ -18,12 +16,7 @@ from inferd.tensor.tensor import Tensor
 from inferd.wire import v2_grpc, v2_shared_memory
 from inferd.wire.inline import INLINE_STRING_BYTES, NotFast
 from inferd.wire.v2_rest import JsonRules, V2Rest
-from inferd.wire.v2_shared_memory import (
-    CudaRegistration,
-    SystemRegistration,
-    read_input,
-    take_spans,
-)
+from inferd.wire.v2_shared_memory import read_input, take_spans
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
 VALUES = np.arange(4, dtype=np.int32)
@@ -32,12 +25,17 @@ SIZE = 2 << 20
 
 
 @pytest.fixture
-def regions(shared):
-    """Regions with "r", 2 MiB of `regions.given`, and "s", its first 64 bytes."""
+def owned(shared):
+    """The object of which `regions` has parts."""
+    return shared(SIZE)
+
+
+@pytest.fixture
+def regions(owned):
+    """Regions with "r", 2 MiB of `owned`, and "s", its first 64 bytes."""
     made = Regions(allowed=True)
-    made.given = shared(SIZE)
-    made.register_system("r", made.given.key, 0, SIZE)
-    made.register_system("s", made.given.key, 0, 64)
+    made.register_system("r", owned.key, 0, SIZE)
+    made.register_system("s", owned.key, 0, 64)
     yield made
     made.close()
 
@@ -134,8 +132,8 @@ def input_at(*args, name="x", shape=(4,), datatype="INT32", **parameters):
 # --- inputs ---
 
 
-def test_an_input_is_a_view_of_its_region(codec, regions):
-    regions.given.write(VALUES, 32)
+def test_an_input_is_a_view_of_its_region(codec, regions, owned):
+    owned.write(VALUES, 32)
     for _ in range(2):  # the second time from what is remembered
         request = codec.decode([input_at(32)])
         [tensor] = request.inputs
@@ -143,12 +141,12 @@ def test_an_input_is_a_view_of_its_region(codec, regions):
         assert tensor.numpy().tolist() == [0, 1, 2, 3]
         assert tensor.parameters is None
         assert len(request.spans) == 1
-    regions.given.memory[32] = 9
+    owned.memory[32] = 9
     assert tensor.numpy().tolist() == [9, 1, 2, 3]
 
 
-def test_an_absent_offset_is_0(codec, regions):
-    regions.given.write(VALUES)
+def test_an_absent_offset_is_0(codec, regions, owned):
+    owned.write(VALUES)
     assert codec.decode([input_at()]).inputs[0].numpy().tolist() == [0, 1, 2, 3]
 
 
@@ -157,8 +155,8 @@ def test_other_parameters_of_an_input_are_kept(codec):
 
 
 @pytest.mark.parametrize("also", [{"data": "d"}, {"typed": "d"}, {}])
-def test_inputs_in_shared_memory_stand_beside_others_in_their_order(codec, regions, also):
-    regions.given.write(VALUES + 5)
+def test_inputs_in_shared_memory_stand_beside_others_in_their_order(codec, regions, also, owned):
+    owned.write(VALUES + 5)
     inputs = [input_at(0, name="a"), input_at(0, name="b")]
     request = codec.decode(inputs, **also)
     assert [one.name for one in request.inputs] == ["a", "b", *also.values()]
@@ -170,21 +168,21 @@ def test_a_request_without_shared_memory_has_no_spans(codec):
     assert codec.decode([], data="d").spans is None
 
 
-def test_strings_are_copied_so_that_they_stay_as_they_were_checked(codec, regions):
+def test_strings_are_copied_so_that_they_stay_as_they_were_checked(codec, regions, owned):
     data = encode_strings([b"a", b"bc"], "x")
-    regions.given.memory[: len(data)] = bytes(data)
+    owned.memory[: len(data)] = bytes(data)
     strings = input_at(0, len(data), shape=(2,), datatype="BYTES")
     [tensor] = codec.decode([strings]).inputs
-    regions.given.memory[0] = 255
+    owned.memory[0] = 255
     assert tensor.strings() == [b"a", b"bc"]
     with pytest.raises(InvalidRequest, match="'x'"):
         codec.decode([strings])
 
 
-def test_long_strings_are_copied_in_a_thread(regions):
+def test_long_strings_are_copied_in_a_thread(regions, owned):
     element = bytes(INLINE_STRING_BYTES)
     data = encode_strings([element], "x")
-    regions.given.memory[: len(data)] = bytes(data)
+    owned.memory[: len(data)] = bytes(data)
     strings = input_at(0, len(data), shape=(1,), datatype="BYTES")
     message = pb.ModelInferRequest(model_name="m")
     Grpc(None)._input(message, **strings)
@@ -196,14 +194,11 @@ def test_long_strings_are_copied_in_a_thread(regions):
     assert Rest(regions.span).decode([strings]).inputs[0].strings() == [element]
 
 
-class Elsewhere:
+class Elsewhere(Span):
     """A span whose memory is out of reach."""
 
-    is_copy, region = True, None
-
     def __init__(self, size):
-        self.view = memoryview(bytearray(size))
-        self.extent = ((1,), 0, size)
+        super().__init__(memoryview(bytearray(size)), ((1,), 0, size), None, is_copy=True)
 
     def fetch(self):
         self.view[:] = b"\1" * len(self.view)
@@ -220,11 +215,10 @@ def test_memory_out_of_reach_is_fetched(kind):
 
 
 def test_what_is_to_be_copied_has_a_limit():
-    class Large:
-        is_copy, view = True, range(2**31 + 1)
-
+    size = 2**31 + 1
+    large = Span(np.empty(size, np.uint8).data, ((1,), 0, size), None, is_copy=True)
     with pytest.raises(InvalidRequest, match="'x' has 2147483649 bytes of shared memory"):
-        read_input(Tensor("x", DataType.INT8, (2**31 + 1,), b""), Large(), on_loop=False)
+        read_input(Tensor("x", DataType.INT8, (size,), b""), large, on_loop=False)
 
 
 @pytest.mark.parametrize(
@@ -289,11 +283,11 @@ def test_raw_contents_belong_to_the_other_inputs_alone(regions):
 # --- outputs ---
 
 
-def test_an_output_has_its_place(codec, regions):
+def test_an_output_has_its_place(codec, regions, owned):
     request = codec.decode([], [("y", at(8)), ("z", {})], data="d")
     [placed, plain] = request.outputs
     placed.place.view[:4] = b"here"
-    assert regions.given.memory[8:12] == b"here"
+    assert owned.memory[8:12] == b"here"
     assert len(placed.place.view) == 16
     assert plain.place is None
     assert request.spans == [placed.place]
@@ -445,61 +439,6 @@ def test_over_grpc_a_placed_output_has_an_empty_entry(regions, mirror_typed):
     buffers = v2_grpc.encode_infer_response(request, response, mirror_typed=mirror_typed)
     message = pb.ModelInferResponse.FromString(b"".join(buffers))
     assert list(message.raw_output_contents) == [b"", VALUES.tobytes(), VALUES.tobytes()]
-
-
-# --- the small calls ---
-
-
-def test_registrations_are_read():
-    system = v2_shared_memory.decode_system_registration
-    assert system(b'{"key":"/k","byte_size":64}') == SystemRegistration("/k", 64)
-    everything = b'{"key":"/k","byte_size":64,"offset":8,"other":[]}'
-    assert system(everything) == SystemRegistration("/k", 64, 8)
-    handle = base64.b64encode(bytes(range(64))).decode()
-    body = json.dumps({"raw_handle": {"b64": handle}, "device_id": 1, "byte_size": 64})
-    cuda = v2_shared_memory.decode_cuda_registration(body.encode())
-    assert cuda == CudaRegistration(bytes(range(64)), 1, 64)
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (b"", "not a shared memory registration"),
-        (b"{", "not a shared memory registration"),
-        (b"[]", "not a shared memory registration"),
-        (b"\xff", "not a shared memory registration"),
-        (b"[" * 50_000, "not a shared memory registration"),
-        (b" " * 70_000, "has 70000 bytes"),
-        (b'{"byte_size":64}', "`key`"),
-        (b'{"key":"k"}', "`byte_size`"),
-        (b'{"key":7,"byte_size":64}', "key"),
-        (b'{"key":"k","byte_size":-1}', "byte_size"),
-        (b'{"key":"k","byte_size":64.5}', "byte_size"),
-        (b'{"key":"k","byte_size":"64"}', "byte_size"),
-        (b'{"key":"k","byte_size":true}', "byte_size"),
-        (b'{"key":"k","byte_size":64,"offset":-1}', "offset"),
-        (b'{"key":"k","byte_size":64,"offset":9223372036854775808}', "offset"),
-        (b'{"key":"k","byte_size":64,"offset":1e999}', "offset"),
-    ],
-)
-def test_a_registration_that_cannot_be_is_refused(body, text):
-    with pytest.raises(InvalidRequest, match=text):
-        v2_shared_memory.decode_system_registration(body)
-
-
-@pytest.mark.parametrize("handle", ['"x"', "{}", '{"b64":7}', '{"b64":"a"}', '{"b64":"ü==="}'])
-def test_a_handle_that_is_no_base64_is_refused(handle):
-    body = f'{{"raw_handle":{handle},"device_id":0,"byte_size":1}}'.encode()
-    with pytest.raises(InvalidRequest, match=r"raw_handle|registration"):
-        v2_shared_memory.decode_cuda_registration(body)
-
-
-def test_statuses_are_lists():
-    system = v2_shared_memory.encode_system_status([SystemRegionStatus("r", "/k", 1, 2)])
-    assert json.loads(system) == [{"name": "r", "key": "/k", "offset": 1, "byte_size": 2}]
-    cuda = v2_shared_memory.encode_cuda_status([CudaRegionStatus("g", 1, 2)])
-    assert json.loads(cuda) == [{"name": "g", "device_id": 1, "byte_size": 2}]
-    assert v2_shared_memory.encode_system_status([]) == b"[]"
 
 
 def test_each_request_has_its_places_looked_up_for_itself(regions):

@@ -1,8 +1,9 @@
 """InferRequest and InferResponse: what an inference is, whatever protocol asked for it."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
+from inferd.compiled import mypyc_attr
 from inferd.errors import InferdError
 from inferd.record import Record
 from inferd.tensor.tensor import Parameters, Tensor
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from inferd.observe.trace import Trace
 
 
-class Span(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Span:
     """A piece of a shared memory region, for the use of one request.
 
     `view` are its bytes, writable; they stay mapped as long as anybody holds a view of them. With
@@ -21,41 +23,32 @@ class Span(Protocol):
     Spans of one `region` are there together, or not.
     """
 
-    @property
-    def view(self) -> memoryview:
-        """The bytes."""
-        ...
+    __slots__ = ("extent", "is_copy", "region", "view")
 
-    @property
-    def is_copy(self) -> bool:
-        """Whether `view` is a copy."""
-        ...
-
-    @property
-    def extent(self) -> tuple[tuple[int, ...], int, int]:
-        """Which memory this is a piece of, and its start and end there in bytes."""
-        ...
-
-    @property
-    def region(self) -> object:
-        """The region, to be compared with another span's."""
-        ...
+    def __init__(
+        self,
+        view: memoryview,
+        extent: tuple[tuple[int, ...], int, int],
+        region: object,
+        *,
+        is_copy: bool = False,
+    ) -> None:
+        self.view = view
+        self.extent = extent
+        self.region = region
+        self.is_copy = is_copy
 
     def look(self) -> None:
         """Raise InvalidRequest when the region's memory is no longer what was registered."""
-        ...
 
     def fetch(self) -> None:
         """Bring what the client wrote into `view`. Raises RegionFailed."""
-        ...
 
     def flush(self, size_bytes: int) -> None:
         """Bring the first `size_bytes` of `view` to the client. Raises RegionFailed."""
-        ...
 
     def check(self) -> None:
         """Raise InvalidRequest when the memory went away since, and `view` holds zeros."""
-        ...
 
 
 Resolve = Callable[[str, int, int], Span]
@@ -333,6 +326,8 @@ class InferResponse(Record):
 
 def wanted_of(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
     """Return of the outputs that `request` names those that `response` has, in its order."""
+    if len(request.outputs) == len(response.outputs):
+        return request.outputs  # nothing else is ever answered
     names = {tensor.name for tensor in response.outputs}
     return [one for one in request.outputs if one.name in names]
 

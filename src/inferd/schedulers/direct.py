@@ -29,16 +29,7 @@ class DirectScheduler:
 
     def run_now(self, request: InferRequest) -> InferResponse | None:
         """See PromptScheduler.run_now."""
-        answers = self._execution.run_inline((request,))
-        if answers is None:
-            return None
-        [answer] = answers
-        if isinstance(answer, InferdError):
-            try:
-                raise answer
-            finally:
-                del answer, answers  # its traceback holds this frame, and that the request
-        return answer
+        return self._execution.answer_inline(request)
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
@@ -51,7 +42,7 @@ class DirectScheduler:
             try:
                 raise answer
             finally:
-                del answer  # as above
+                del answer  # its traceback holds this frame, and that the request
         return answer
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from inferd.core.metadata import CudaRegionStatus
+from inferd.core.request import Span
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 
 HANDLE_BYTES = 64
@@ -168,10 +169,10 @@ class CudaRegion:
             )
             raise RegionFailed(msg)
         self._memory: _GpuMemory | None = memory
-        self.spans: dict[tuple[int, int], CudaSpan] = {}
+        self.spans: dict[tuple[int, int], Span] = {}
         """None are kept: each is a copy."""
 
-    def span(self, offset: int, size_bytes: int) -> "CudaSpan":
+    def span(self, offset: int, size_bytes: int) -> Span:
         """Return that piece, which lies inside the region. Raises Unavailable."""
         memory = self._memory
         if memory is None:  # unregistered this very moment, by another thread
@@ -188,34 +189,24 @@ class CudaRegion:
         self._memory = None
 
 
-class CudaSpan:
-    """See Span: `view` is a copy."""
-
-    __slots__ = ("_address", "extent", "region", "view")
-
-    is_copy = True
+class CudaSpan(Span):
+    """See Span: `view` is a copy; each copying says whether it could be made."""
 
     def __init__(self, gpu: "_GpuMemory", offset: int, size_bytes: int) -> None:
         # Not a bytearray: that would touch all of it, however little an output may fill.
-        self.view = np.empty(size_bytes, np.uint8).data
+        view = np.empty(size_bytes, np.uint8).data
         memory = (-1, gpu.device_id, gpu.address)  # no file system is number -1
-        self.extent = (memory, offset, offset + size_bytes)
-        self.region = gpu
+        super().__init__(view, (memory, offset, offset + size_bytes), gpu, is_copy=True)
+        self._gpu = gpu
         self._address = gpu.address + offset
-
-    def look(self) -> None:
-        """See Span.look: each copy says whether it could be made."""
 
     def fetch(self) -> None:
         """See Span.fetch."""
-        self.region.driver.read(self.view, self._address, self.region.device_id)
+        self._gpu.driver.read(self.view, self._address, self._gpu.device_id)
 
     def flush(self, size_bytes: int) -> None:
         """See Span.flush."""
-        self.region.driver.write(self.view[:size_bytes], self._address, self.region.device_id)
-
-    def check(self) -> None:
-        """See Span.check: each copy has said so."""
+        self._gpu.driver.write(self.view[:size_bytes], self._address, self._gpu.device_id)
 
 
 class _GpuMemory:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput, wanted_of
+from inferd.core.request import InferRequest, InferResponse, Span, wanted_of
 from inferd.errors import InvalidRequest, RegionFailed, Unavailable
 from inferd.tensor.tensor import Tensor
 
@@ -23,16 +23,19 @@ async def place_outputs(request: InferRequest, response: InferResponse) -> None:
     if not is_large(response):
         place_now(request, response)
         return
-    wanted, views = _fitting(request, response)
+    places, views = _fitting(request, response)
     spans = request.spans or []
-    placed = await asyncio.to_thread(_placed, wanted, response.outputs, views, spans)
+    placed = await asyncio.to_thread(_placed, places, response.outputs, views, spans)
     _check(spans)
     response.outputs = placed
 
 
 def is_large(response: InferResponse) -> bool:
     """Tell whether the outputs of `response` are too much to be copied on the event loop."""
-    return sum([tensor.size_bytes for tensor in response.outputs]) > INLINE_BYTES
+    size_bytes = 0
+    for tensor in response.outputs:
+        size_bytes += tensor.size_bytes
+    return size_bytes > INLINE_BYTES
 
 
 def place_now(request: InferRequest, response: InferResponse) -> None:
@@ -45,40 +48,51 @@ def place_now(request: InferRequest, response: InferResponse) -> None:
     InvalidRequest when memory the request uses went away, or more is to be sent than
     MAX_COPIED_BYTES; Unavailable when there is no memory for that.
     """
-    wanted, views = _fitting(request, response)
+    places, views = _fitting(request, response)
     spans = request.spans or []
-    placed = _placed(wanted, response.outputs, views, spans)
+    placed = _placed(places, response.outputs, views, spans)
     _check(spans)
     response.outputs = placed
 
 
 def _fitting(
     request: InferRequest, response: InferResponse
-) -> tuple[list[WantedOutput], list[memoryview]]:
-    """Return what is wanted of each output, and its bytes. Raises RegionFailed without room."""
+) -> tuple[list[Span | None], list[memoryview]]:
+    """Return the place of each output, and its bytes. Raises RegionFailed without room."""
     outputs = response.outputs
-    wanted = wanted_of(request, response) or [WantedOutput(tensor.name) for tensor in outputs]
-    views = [tensor.view() for tensor in outputs]
-    for one, view in zip(wanted, views, strict=True):
-        if one.place is not None and len(view) > len(one.place.view):
-            raise _no_room(one.name, len(view), len(one.place.view))
-    return wanted, views
+    places: list[Span | None]
+    if request.outputs:
+        places = [one.place for one in wanted_of(request, response)]
+    else:
+        places = [None] * len(outputs)
+    views = []
+    for index, tensor in enumerate(outputs):
+        view = tensor.view()
+        place = places[index]
+        if place is not None and len(view) > len(place.view):
+            raise _no_room(tensor.name, len(view), len(place.view))
+        views.append(view)
+    return places, views
 
 
 def _check(spans: list[Span]) -> None:
     """Raise InvalidRequest when memory went away meanwhile."""
+    checked: object = None
     for span in spans:
-        span.check()
+        if span.region is not checked:
+            span.check()
+            checked = span.region
 
 
 def _placed(
-    wanted: list[WantedOutput], outputs: list[Tensor], views: list[memoryview], spans: list[Span]
+    places: list[Span | None], outputs: list[Tensor], views: list[memoryview], spans: list[Span]
 ) -> list[Tensor]:
     placed = []
-    for one, tensor, view in zip(wanted, outputs, views, strict=True):
+    for index, tensor in enumerate(outputs):
         data: Any = tensor.data
-        if one.place is not None:
-            _fill(one.place, view, is_there=_is_there(data, one.place))
+        place, view = places[index], views[index]
+        if place is not None:
+            _fill(place, view, is_there=_is_there(data, place))
             data = b""
         elif _is_shared(view, spans):
             data = _copied(tensor.name, view)

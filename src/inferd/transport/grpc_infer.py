@@ -9,13 +9,12 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
-from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.call import Call
 from inferd.transport.header_forward import HeaderForward, add_forwarded
 from inferd.transport.lane import Lane
 from inferd.transport.overload import copied_bytes
-from inferd.transport.tracing import begin_grpc, finish_when_sent
+from inferd.transport.tracing import OVER_GRPC, begin_grpc, until_sent
 from inferd.wire import v2_grpc
 from inferd.wire.inline import NotFast
 
@@ -82,16 +81,7 @@ class Inference:
         return v2_grpc.encode_infer_response(request, response, mirror_typed=self._typed_answers)
 
     async def _infer_traced(self, request: InferRequest, trace: Trace) -> list[Any]:
-        trace.stamp(moments.GRPC_WAITREAD_START)
-        trace.stamp(moments.GRPC_WAITREAD_END)
-        try:
-            response = await TracedEngine(self._engine, trace).infer(request)
-            return v2_grpc.encode_infer_response(
-                request, response, mirror_typed=self._typed_answers
+        with until_sent(self._tracer, trace, OVER_GRPC):
+            return await self._answer_later(
+                request, TracedEngine(self._engine, trace).infer(request)
             )
-        except BaseException as error:
-            trace.fail(error)
-            raise
-        finally:
-            trace.stamp(moments.GRPC_SEND_START)
-            finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)

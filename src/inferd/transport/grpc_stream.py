@@ -214,8 +214,6 @@ class InferStream:
         if engine.tracer.is_on and (trace := begin_grpc(engine.tracer, request.model, self._call)):
             asked.trace = trace
             asked.engine = TracedEngine(engine, trace)
-            trace.stamp(moments.GRPC_WAITREAD_START)
-            trace.stamp(moments.GRPC_WAITREAD_END)
 
     # --- answers ---
 

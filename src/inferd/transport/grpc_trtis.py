@@ -8,18 +8,17 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError, InvalidRequest, UnknownCall, Unsupported
-from inferd.observe import trace as moments
 from inferd.transport.access import Access
 from inferd.transport.call import Call, Method, Stream, Unary
 from inferd.transport.failure import FailureLog
 from inferd.transport.grpc_stream import Asked, InferStream, Outcome, StreamMethods
 from inferd.transport.header_forward import HeaderForward, add_forwarded
-from inferd.transport.tracing import begin_grpc, finish_when_sent
+from inferd.transport.tracing import OVER_GRPC, begin_grpc, until_sent
 from inferd.transport.trtis import CONTROL, HEALTH, REPOSITORY, SHARED_MEMORY, STATUS, Trtis
 from inferd.wire import trtis_grpc, trtis_status
 from inferd.wire.inline import NotFast
@@ -27,9 +26,6 @@ from inferd.wire.trtis_answer import Answer
 from inferd.wire.trtis_grpc import SERVICE, Statuses
 from inferd.wire.trtis_header import InferHeader
 from inferd.wire.trtis_infer import Form, status_of
-
-if TYPE_CHECKING:
-    from inferd.observe.trace import Trace
 
 _APIS = {
     "Status": "metadata",
@@ -122,8 +118,6 @@ class TrtisMethods:
         trtis = self.trtis
         number = trtis.next_number()
         header: InferHeader | None = None
-        trace: Trace | None = None
-        engine: Any = self._engine
         try:
             asked = trtis_grpc.decode_infer_request(data)
             header = asked.header
@@ -131,22 +125,17 @@ class TrtisMethods:
             request = await self.decode(form, asked)
             if self.forward is not None:
                 add_forwarded(request, self.forward.chosen(call.metadata))
-            if self._tracer.is_on and (trace := begin_grpc(self._tracer, asked.model, call)):
-                engine = TracedEngine(engine, trace)
-                trace.stamp(moments.GRPC_WAITREAD_START)
-                trace.stamp(moments.GRPC_WAITREAD_END)
-            response = await engine.infer(request)
-            answer = await self.encode(form, header, request, response)
+            tracer = self._tracer
+            if tracer.is_on and (trace := begin_grpc(tracer, asked.model, call)):
+                with until_sent(tracer, trace, OVER_GRPC):
+                    answering = TracedEngine(self._engine, trace).infer(request)
+                    answer = await self.encode(form, header, request, await answering)
+            else:
+                answer = await self.encode(form, header, request, await self._engine.infer(request))
             return trtis_grpc.encode_infer_response(self.statuses.success(number), answer)
         except Exception as error:  # noqa: BLE001  the wall
-            if trace is not None:
-                trace.fail(error)
             status = self.failure("Infer", error, number)
             return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
-        finally:
-            if trace is not None:
-                trace.stamp(moments.GRPC_SEND_START)
-                finish_when_sent(self._tracer, trace, moments.GRPC_SEND_END)
 
     async def decode(self, form: Form, asked: trtis_grpc.Asked) -> InferRequest:
         """Return the request that is asked for; what is long, from a thread."""

@@ -8,7 +8,6 @@ Events are Server-sent events (HTML Standard), each with one object.
 import functools
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from time import perf_counter_ns
 from typing import TypeVar
 
 from inferd.core.request import InferResponse
@@ -118,11 +117,8 @@ class GenerateRoutes:
         """Return what the engine gives. Raises at once what is wrong with the request."""
         tracer = self._engine.tracer
         model = asked.request.model
-        if not tracer.is_on or not (trace := begin_http(tracer, model, http.headers)):
+        if not tracer.is_on or not (trace := begin_http(tracer, model, http)):
             return self._engine.stream(asked.request)
-        now_ns = perf_counter_ns()
-        trace.stamp(moments.HTTP_RECV_START, http.began_ns or now_ns)
-        trace.stamp(moments.HTTP_RECV_END, now_ns)
         try:
             responses = TracedEngine(self._engine, trace).stream(asked.request)
         except BaseException as error:

@@ -4,14 +4,12 @@ import functools
 import logging
 from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
-from time import perf_counter_ns
 from typing import Any
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.traced import TracedEngine
 from inferd.errors import InferdError
-from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 from inferd.transport.access import OPEN, Access, Headers
 from inferd.transport.coder import Coder
@@ -32,7 +30,7 @@ from inferd.transport.http_trace import TraceRoutes
 from inferd.transport.http_trtis import TrtisRoutes, is_old
 from inferd.transport.lane import Lane
 from inferd.transport.overload import RETRY_AFTER, copied_bytes
-from inferd.transport.tracing import begin_http, finish_when_sent
+from inferd.transport.tracing import OVER_HTTP, begin_http, until_sent
 from inferd.transport.trtis import Trtis
 from inferd.wire import v2_binary, v2_rest
 from inferd.wire.inline import NotFast
@@ -192,7 +190,7 @@ class HttpRoutes:
         if (
             self.tracer.is_on
             and engine is None
-            and (trace := begin_http(self.tracer, model, headers))
+            and (trace := begin_http(self.tracer, model, request))
         ):
             return await self._infer_traced(trace, request, model, version)
         engine = engine or self._engine
@@ -285,17 +283,8 @@ class HttpRoutes:
     async def _infer_traced(
         self, trace: Trace, request: HttpRequest, model: str, version: str
     ) -> HttpAnswer:
-        now_ns = perf_counter_ns()
-        trace.stamp(moments.HTTP_RECV_START, request.began_ns or now_ns)
-        trace.stamp(moments.HTTP_RECV_END, now_ns)
-        try:
+        with until_sent(self.tracer, trace, OVER_HTTP):
             return await self.infer(request, model, version, TracedEngine(self._engine, trace))
-        except BaseException as error:
-            trace.fail(error)
-            raise
-        finally:
-            trace.stamp(moments.HTTP_SEND_START)
-            finish_when_sent(self.tracer, trace, moments.HTTP_SEND_END)
 
     async def _decode_in_thread(
         self, model: str, version: str, body: memoryview, json_size: int

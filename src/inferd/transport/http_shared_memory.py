@@ -6,7 +6,7 @@ from inferd.shm.regions import Regions
 from inferd.shm.system import SystemRegion
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.http_router import Route
-from inferd.wire import v2_shared_memory as wire
+from inferd.wire import v2_rest_shared_memory as wire
 
 _API = "shared-memory"
 

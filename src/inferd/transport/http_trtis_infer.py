@@ -1,19 +1,17 @@
 """Inference over HTTP in the words of the TensorRT Inference Server API."""
 
 from collections.abc import Awaitable, Coroutine
-from time import perf_counter_ns
 from typing import Any
 from urllib.parse import parse_qs
 
 from inferd.core.request import InferRequest, InferResponse
 from inferd.engine.traced import TracedEngine
 from inferd.errors import Code, InferdError, InvalidRequest
-from inferd.observe import trace as moments
 from inferd.transport.failure import FailureLog
 from inferd.transport.header_forward import add_forwarded
 from inferd.transport.http_message import HttpAnswer, HttpRequest
 from inferd.transport.overload import RETRY_AFTER
-from inferd.transport.tracing import begin_http, finish_when_sent
+from inferd.transport.tracing import OVER_HTTP, begin_http, until_sent
 from inferd.transport.trtis import Trtis
 from inferd.wire.inline import NotFast
 from inferd.wire.trtis_answer import Answer
@@ -115,21 +113,13 @@ class TrtisInference:
         self, request: HttpRequest, model: str, form: Form, header: InferHeader, asked: InferRequest
     ) -> Answer:
         """Answer a request that is traced, if it is one of those that are."""
-        is_on = self._tracer.is_on
-        trace = begin_http(self._tracer, model, request.headers) if is_on else None
+        tracer = self._tracer
+        trace = begin_http(tracer, model, request) if tracer.is_on else None
         if trace is None:
             return await self._infer_later(form, header, asked, self._engine.infer(asked))
-        trace.stamp(moments.HTTP_RECV_START, request.began_ns or perf_counter_ns())
-        trace.stamp(moments.HTTP_RECV_END)
-        try:
+        with until_sent(tracer, trace, OVER_HTTP):
             answering = TracedEngine(self._engine, trace).infer(asked)
             return await self._infer_later(form, header, asked, answering)
-        except InferdError as error:
-            trace.fail(error)
-            raise
-        finally:
-            trace.stamp(moments.HTTP_SEND_START)
-            finish_when_sent(self._tracer, trace, moments.HTTP_SEND_END)
 
     async def _infer_later(
         self,

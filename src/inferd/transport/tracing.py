@@ -1,34 +1,70 @@
 """What transports note of a traced request: where it came from, and when its answer was sent."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter_ns
 
+from inferd.observe import trace as moments
 from inferd.observe.parent import read_parent
 from inferd.observe.trace import Trace
 from inferd.observe.tracer import Tracer
 from inferd.transport.call import Call
+from inferd.transport.http_message import HttpRequest
 
 TRACEPARENT = "traceparent"
 """The header, or key of metadata, with which clients say that they trace (W3C Trace Context)."""
 
+OVER_HTTP = (moments.HTTP_SEND_START, moments.HTTP_SEND_END)
+OVER_GRPC = (moments.GRPC_SEND_START, moments.GRPC_SEND_END)
+"""The moments between which an answer is sent."""
 
-def begin_http(tracer: Tracer, model: str, headers: Mapping[bytes, bytes]) -> Trace | None:
-    """Return the trace of a request that is to be traced, None for the others."""
-    if not tracer.follows_clients:
-        return tracer.begin(model)
-    traceparent = headers.get(TRACEPARENT.encode(), b"").decode("latin-1")
-    return tracer.begin(model, read_parent(traceparent))
+
+def begin_http(tracer: Tracer, model: str, request: HttpRequest) -> Trace | None:
+    """Return the trace of a request that has come, if it is to be traced; None for the others."""
+    if tracer.follows_clients:
+        traceparent = request.headers.get(TRACEPARENT.encode(), b"").decode("latin-1")
+        trace = tracer.begin(model, read_parent(traceparent))
+    else:
+        trace = tracer.begin(model)
+    if trace is not None:
+        now_ns = perf_counter_ns()
+        trace.stamp(moments.HTTP_RECV_START, request.began_ns or now_ns)
+        trace.stamp(moments.HTTP_RECV_END, now_ns)
+    return trace
 
 
 def begin_grpc(tracer: Tracer, model: str, call: Call) -> Trace | None:
-    """Return the trace of a request that is to be traced, None for the others."""
-    if not tracer.follows_clients:
-        return tracer.begin(model)
-    found = (str(value) for key, value in call.metadata if key == TRACEPARENT)
-    return tracer.begin(model, read_parent(next(found, "")))
+    """Return the trace of a request that has come, if it is to be traced; None for the others."""
+    if tracer.follows_clients:
+        found = (str(value) for key, value in call.metadata if key == TRACEPARENT)
+        trace = tracer.begin(model, read_parent(next(found, "")))
+    else:
+        trace = tracer.begin(model)
+    if trace is not None:
+        trace.stamp(moments.GRPC_WAITREAD_START)
+        trace.stamp(moments.GRPC_WAITREAD_END)
+    return trace
 
 
-def finish_when_sent(tracer: Tracer, trace: Trace, moment: str) -> None:
+@contextmanager
+def until_sent(tracer: Tracer, trace: Trace, sending: tuple[str, str]) -> Iterator[None]:
+    """Note in `trace` how the answering in here ends, and give it away when that is sent.
+
+    `sending` is OVER_HTTP or OVER_GRPC. Answering that is given up is noted as well.
+    """
+    start, end = sending
+    try:
+        yield
+    except BaseException as error:
+        trace.fail(error)
+        raise
+    finally:
+        trace.stamp(start)
+        _finish_when_sent(tracer, trace, end)
+
+
+def _finish_when_sent(tracer: Tracer, trace: Trace, moment: str) -> None:
     """Note `moment` and give `trace` away, once the answer has been handed to the socket.
 
     A transport writes an answer at the end of the turn in which it was made, or in the turn it asks

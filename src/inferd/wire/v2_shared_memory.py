@@ -1,19 +1,12 @@
-"""V2's shared memory extensions: how a tensor refers to a region, and the small calls over REST.
+"""V2's shared memory extensions: how a tensor refers to a region.
 
 A tensor's parameters name a region, and an offset and a size in it; REST and gRPC write the same
 three, so both codecs read them here.
 """
 
-import base64
-import binascii
 from bisect import bisect_left
-from math import prod
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any
 
-import msgspec
-import orjson
-
-from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
 from inferd.core.request import InferRequest, Resolve, Span, WantedOutput
 from inferd.errors import InvalidRequest, Unsupported
 from inferd.tensor.dtype import DataType
@@ -30,10 +23,6 @@ PARAMETERS = frozenset((REGION, OFFSET, SIZE))
 
 MAX_COPY_BYTES = 2**31
 """The largest input that is copied out of shared memory: as large as a request may be."""
-
-MAX_BODY_BYTES = 64 << 10
-"""The longest body of the small calls that is read."""
-
 
 Reference = tuple[str, int, int]
 """What a tensor's parameters say: the region, and offset and size in it in bytes."""
@@ -98,10 +87,12 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
             raise InvalidRequest(msg)
         if on_loop and size_bytes > INLINE_STRING_BYTES:
             raise NotFast
-    if tensor.shape and min(tensor.shape) < 0:
-        msg = f"input '{tensor.name}' has shape {list(tensor.shape)}: -1 belongs to metadata"
-        raise InvalidRequest(msg)
-    count = prod(tensor.shape)
+    count = 1
+    for dim in tensor.shape:  # prod() and min() are calls
+        if dim < 0:
+            msg = f"input '{tensor.name}' has shape {list(tensor.shape)}: -1 belongs to metadata"
+            raise InvalidRequest(msg)
+        count *= dim
     if not is_text and size_bytes != (expected := count * tensor.datatype.size_bytes):
         msg = (
             f"input '{tensor.name}' has {size_bytes} bytes of shared memory, "
@@ -126,7 +117,8 @@ def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -
         what = "binary_data" if wanted.binary else "classification"
         msg = f"output '{wanted.name}' asks for {what} and {REGION}, expected one of them"
         raise InvalidRequest(msg)
-    wanted.place = span = resolve(*reference)
+    span = resolve(reference[0], reference[1], reference[2])
+    wanted.place = span
     return span
 
 
@@ -196,84 +188,3 @@ def _copy_inputs(inputs: list[Tensor], spans: list[Span], *, on_loop: bool) -> N
         raise NotFast
     for tensor in found:
         tensor.data = bytes(tensor.data)
-
-
-# --- the small calls over REST ---
-
-_Int64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-class SystemRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
-    """$register_system_shared_memory_request."""
-
-    key: str
-    size_bytes: _Int64
-    offset: _Int64 = 0
-
-
-class _RawHandle(msgspec.Struct):
-    b64: str
-
-
-class _CudaRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
-    raw_handle: _RawHandle
-    device_id: _Int64
-    size_bytes: _Int64
-
-
-class CudaRegistration(NamedTuple):
-    """$register_cuda_shared_memory_request; `handle` are the bytes of the IPC handle."""
-
-    handle: bytes
-    device_id: int
-    size_bytes: int
-
-
-_Document = TypeVar("_Document")
-
-
-def decode_system_registration(body: memoryview) -> SystemRegistration:
-    """Return what a client wants registered. Raises InvalidRequest."""
-    return _decoded(body, SystemRegistration)
-
-
-def decode_cuda_registration(body: memoryview) -> CudaRegistration:
-    """Return what a client wants registered. Raises InvalidRequest."""
-    document = _decoded(body, _CudaRegistration)
-    try:
-        handle = base64.b64decode(document.raw_handle.b64, validate=True)
-    except (binascii.Error, ValueError):  # ValueError: not ASCII
-        msg = "raw_handle is not base64, expected the 64 bytes of a CUDA IPC handle in base64"
-        raise InvalidRequest(msg) from None
-    return CudaRegistration(handle, document.device_id, document.size_bytes)
-
-
-def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
-    if len(body) > MAX_BODY_BYTES:
-        msg = f"the body has {len(body)} bytes, expected at most {MAX_BODY_BYTES}"
-        raise InvalidRequest(msg)
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        msg = f"the body is not a shared memory registration: {error}"
-        raise InvalidRequest(msg) from None
-
-
-def encode_system_status(regions: list[SystemRegionStatus]) -> bytes:
-    """Return $system_shared_memory_status."""
-    return orjson.dumps(
-        [
-            {"name": one.name, "key": one.key, "offset": one.offset, "byte_size": one.size_bytes}
-            for one in regions
-        ]
-    )
-
-
-def encode_cuda_status(regions: list[CudaRegionStatus]) -> bytes:
-    """Return $cuda_shared_memory_status."""
-    return orjson.dumps(
-        [
-            {"name": one.name, "device_id": one.device_id, "byte_size": one.size_bytes}
-            for one in regions
-        ]
-    )

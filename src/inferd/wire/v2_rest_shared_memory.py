@@ -1,0 +1,92 @@
+"""The small calls of V2's shared memory extensions over REST."""
+
+import base64
+import binascii
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+import orjson
+
+from inferd.core.metadata import CudaRegionStatus, SystemRegionStatus
+from inferd.errors import InvalidRequest
+
+MAX_BODY_BYTES = 64 << 10
+"""The longest body that is read."""
+
+_Int64 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class SystemRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
+    """$register_system_shared_memory_request."""
+
+    key: str
+    size_bytes: _Int64
+    offset: _Int64 = 0
+
+
+class _RawHandle(msgspec.Struct):
+    b64: str
+
+
+class _CudaRegistration(msgspec.Struct, rename={"size_bytes": "byte_size"}):
+    raw_handle: _RawHandle
+    device_id: _Int64
+    size_bytes: _Int64
+
+
+class CudaRegistration(NamedTuple):
+    """$register_cuda_shared_memory_request; `handle` are the bytes of the IPC handle."""
+
+    handle: bytes
+    device_id: int
+    size_bytes: int
+
+
+_Document = TypeVar("_Document")
+
+
+def decode_system_registration(body: memoryview) -> SystemRegistration:
+    """Return what a client wants registered. Raises InvalidRequest."""
+    return _decoded(body, SystemRegistration)
+
+
+def decode_cuda_registration(body: memoryview) -> CudaRegistration:
+    """Return what a client wants registered. Raises InvalidRequest."""
+    document = _decoded(body, _CudaRegistration)
+    try:
+        handle = base64.b64decode(document.raw_handle.b64, validate=True)
+    except (binascii.Error, ValueError):  # ValueError: not ASCII
+        msg = "raw_handle is not base64, expected the 64 bytes of a CUDA IPC handle in base64"
+        raise InvalidRequest(msg) from None
+    return CudaRegistration(handle, document.device_id, document.size_bytes)
+
+
+def _decoded(body: memoryview, kind: type[_Document]) -> _Document:
+    if len(body) > MAX_BODY_BYTES:
+        msg = f"the body has {len(body)} bytes, expected at most {MAX_BODY_BYTES}"
+        raise InvalidRequest(msg)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        msg = f"the body is not a shared memory registration: {error}"
+        raise InvalidRequest(msg) from None
+
+
+def encode_system_status(regions: list[SystemRegionStatus]) -> bytes:
+    """Return $system_shared_memory_status."""
+    return orjson.dumps(
+        [
+            {"name": one.name, "key": one.key, "offset": one.offset, "byte_size": one.size_bytes}
+            for one in regions
+        ]
+    )
+
+
+def encode_cuda_status(regions: list[CudaRegionStatus]) -> bytes:
+    """Return $cuda_shared_memory_status."""
+    return orjson.dumps(
+        [
+            {"name": one.name, "device_id": one.device_id, "byte_size": one.size_bytes}
+            for one in regions
+        ]
+    )
