@@ -31,6 +31,7 @@ PEERS := .venv-peers/.installed
 TRITON := .venv-triton/.installed
 FUZZER := .venv-fuzz/.installed
 COMPILED := .venv-compiled/.installed
+COMPILED_ALONE := .venv-compiled/alone
 # What is only tested is optimised less: compiling takes a third of the time then.
 TESTED := .venv-compiled-1/.installed
 MEASURED := $(if $(PLAIN),$(BIN),.venv-compiled/bin)
@@ -87,8 +88,9 @@ bench: $(if $(PLAIN),$(DEV),$(COMPILED)) ## CPU time per request against a C flo
 
 bench-peers: $(PEERS) $(TRITON) bench ## the same, with MLServer and Triton beside it, each in a .venv of its own
 
-bench-platforms: $(PLATFORMS:%=.venv-%/.installed) ## what inferd adds to each framework's own call (PLATFORMS=)
-	set -e; for one in $(PLATFORMS); do .venv-$$one/bin/python bench/platforms.py $(ARGS); done
+bench-platforms: $(PLATFORMS:%=.venv-%/.installed) $(if $(PLAIN),,$(COMPILED_ALONE)/.copied) ## what inferd adds to each framework's own call (PLATFORMS=, PLAIN=1: not compiled)
+	set -e; for one in $(PLATFORMS); do \
+	  $(if $(PLAIN),,PYTHONPATH=$(CURDIR)/$(COMPILED_ALONE)) .venv-$$one/bin/python bench/platforms.py $(ARGS); done
 
 docs: $(DEV) ## write the generated reference pages and the OpenAPI document
 	$(BIN)/python tools/build_options_doc.py
@@ -117,6 +119,12 @@ $(COMPILED) $(TESTED): pyproject.toml tools/compile_hook.py tools/compiled_modul
 	@$(MAKE) --no-print-directory VENV=$(@D) $(@D)/.made
 	@echo "Compiling the request path into $(@D): a minute or two"
 	@INFERD_COMPILED=1 $(@D)/bin/python -m pip --disable-pip-version-check install -qq . --group dev --group proto
+	@touch $@
+
+# inferd alone, to be put before the editable one of an environment that has a framework.
+$(COMPILED_ALONE)/.copied: $(COMPILED)
+	@rm -rf $(@D) && mkdir $(@D)
+	@cp -r .venv-compiled/lib/python3*/site-packages/inferd .venv-compiled/lib/python3*/site-packages/*__mypyc*.so $(@D)
 	@touch $@
 
 $(RUNTIME): pyproject.toml | $(VENV_MADE)

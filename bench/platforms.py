@@ -2,12 +2,12 @@
 
     python bench/platforms.py [--seconds 4] [--only NAME]
 
-To be run where the frameworks are installed (`make test-platforms` makes such environments); those
-that are not are left out. One request of one image, gRPC, 16 connections. The bare call goes from
-an array to arrays, the cheapest way that the framework has; of formats that are converted, ONNX
-Runtime's. All figures are CPU microseconds a request, of the server and its worker processes; the
-last columns are the difference to the bare call, what inferd adds, and how much that may be. The
-lowest of some short runs by turns counts.
+To be run where the frameworks are installed; those that are not are left out. `make
+bench-platforms` makes such environments, and puts a compiled inferd before theirs. One request of
+one image, gRPC, 16 connections. The bare call goes from an array to arrays, the cheapest way that
+the framework has; of formats that are converted, ONNX Runtime's. All figures are CPU microseconds a
+request, of the server and its worker processes; the last columns are the difference to the bare
+call, what inferd adds, and how much that may be. The lowest of some short runs by turns counts.
 """
 
 import argparse

@@ -23,6 +23,7 @@ NEEDS = {
     "test_tensorflow_openvino.py": ("tensorflow", "openvino"),
     "test_openvino.py": ("openvino",),
     "test_litert.py": ("ai_edge_litert",),
+    "test_litert_files.py": ("ai_edge_litert", "flatbuffers"),
     "test_sklearn.py": ("sklearn", "skl2onnx", "skops"),
     "test_transformers.py": ("torch", "transformers"),
     "test_trees.py": ("xgboost", "lightgbm"),

@@ -84,7 +84,7 @@ def encode_model(
     """Return the ModelProto of a graph; arrays among `constants` of dtype object hold bytes."""
     graph: Chunks = [text_field(2, "converted")]
     for node in nodes:
-        graph += bytes_field(1, *_node(node))
+        graph += bytes_field(1, *encode_node(node))
     for name, array in constants.items():
         graph += bytes_field(5, *_tensor(array, name))
     for port in inputs:
@@ -99,7 +99,8 @@ def encode_model(
     return b"".join([head, *bytes_field(7, *graph), *opsets])
 
 
-def _node(node: Node) -> Chunks:
+def encode_node(node: Node) -> Chunks:
+    """Return the content of a NodeProto."""
     chunks: Chunks = [text_field(1, name) for name in node.inputs]
     chunks += [text_field(2, name) for name in node.outputs]
     chunks += [text_field(3, node.name), text_field(4, node.op), text_field(7, node.domain)]

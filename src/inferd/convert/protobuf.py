@@ -171,6 +171,15 @@ def bytes_field(number: int, *chunks: bytes | memoryview) -> list[bytes | memory
     return [_encoded(number << 3 | BYTES) + _encoded(size), *chunks]
 
 
+def any_field(number: int, kind: int, value: int | memoryview) -> list[bytes | memoryview]:
+    """Return a field as `fields` gave it."""
+    if isinstance(value, int):
+        return [varint_field(number, value)]
+    if kind == BYTES:
+        return bytes_field(number, value)
+    return [_encoded(number << 3 | kind), value]
+
+
 def text_field(number: int, value: str) -> bytes:
     """Return the field `number` with a text."""
     return b"".join(bytes_field(number, value.encode("utf-8", "surrogatepass")))

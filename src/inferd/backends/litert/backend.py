@@ -19,7 +19,7 @@ from inferd.core.signature import (
     complete_config,
     default_max_batch_size,
 )
-from inferd.errors import BackendFailed, InvalidConfig, foreign_text
+from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.dtype import DataType, datatype_of
 
 SERVING = "serving_default"
@@ -90,12 +90,20 @@ class Interpreter:
         self.signature = Signature(_declared(inputs), {}, _declared(outputs))
 
     def resize(self, feed: dict[str, Array]) -> None:
-        """Make room for `feed`. Raises RuntimeError or ValueError for what the model cannot be."""
+        """Make room for `feed`. Raises RuntimeError or ValueError for what the model cannot be.
+
+        Raises InvalidRequest for tensors without elements: there are operators that read some.
+        """
         raw, graph = self.made._interpreter, self.graph
         for name, array in feed.items():
+            if not array.size:
+                shape = list(array.shape)
+                msg = f"input '{name}' has no elements (shape {shape}), and LiteRT takes none such"
+                raise InvalidRequest(msg)
+        for name, array in feed.items():
             if self.shapes.get(name) != array.shape:
-                shape = np.array(array.shape, np.int32)
-                raw.ResizeInputTensor(self.inputs[name], shape, False, graph)
+                dims = np.array(array.shape, np.int32)
+                raw.ResizeInputTensor(self.inputs[name], dims, False, graph)
                 self.shapes[name] = array.shape
         raw.AllocateTensors(graph)
 

@@ -6,8 +6,10 @@ they are not. (FlatBuffers internals; the TensorFlow Lite schema, whose field nu
 """
 
 import struct
-from collections.abc import Iterator
+from math import prod
 
+from inferd.backends.litert.operator import HANDLES, Tensor, operator_complaint
+from inferd.backends.litert.table import Table, TooMuch, root
 from inferd.errors import InvalidConfig
 
 MAGIC = b"TFL3"
@@ -15,8 +17,12 @@ MAGIC = b"TFL3"
 
 _CODES, _SUBGRAPHS, _BUFFERS, _SIGNATURES = 1, 2, 4, 7  # of a Model
 _TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3  # of a SubGraph
-_BUFFER = 2  # of a Tensor
-_CODE, _TAKES, _GIVES, _BETWEEN = 0, 1, 2, 8  # of an Operator
+_SHAPE, _TYPE, _BUFFER, _QUANTIZATION, _IS_VARIABLE = 0, 1, 2, 4, 5  # of a Tensor
+_SCALE = 2  # of QuantizationParameters
+_DATA, _OFFSET = 0, 1  # of a Buffer
+_CODE, _TAKES, _GIVES, _KIND_OF_OPTIONS, _OPTIONS, _BETWEEN = 0, 1, 2, 3, 4, 8  # of an Operator
+_SPLIT_OPTIONS = 35
+_NUM_SPLITS = 0  # of SplitOptions
 _SIGNATURE_SUBGRAPH = 4
 _TENSOR_INDEX = 1  # of a TensorMap
 
@@ -41,135 +47,142 @@ def check_file(content: bytes, what: str) -> None:
         msg = f"{what} is no TensorFlow Lite file"
         raise InvalidConfig(msg)
     try:
-        complaint = _complaint(Table(content, _unsigned(content, 0), [MAX_ITEMS]))
+        complaint = _complaint(Table(content, root(content), [MAX_ITEMS]))
     except (struct.error, IndexError):
         complaint = "it is cut off, or an offset leads out of it"
-    except _TooMuch:
+    except TooMuch:
         complaint = f"it says that it has more than {MAX_ITEMS} parts"
     if complaint:
         msg = f"{what}: LiteRT cannot load it: {complaint}"
         raise InvalidConfig(msg)
 
 
-class _TooMuch(Exception):
-    """There is more to look at than any model has."""
-
-
-class Table:
-    """A table of a flatbuffer at `place`. Reading outside of the file raises struct.error.
-
-    `left` is how many items may still be read, of all tables of the file together.
-    """
-
-    def __init__(self, content: bytes, place: int, left: list[int]) -> None:
-        self._content = content
-        self._place = place
-        self._left = left
-        fields = place - struct.unpack_from("<i", content, place)[0]
-        if fields < 0:
-            raise IndexError
-        self._fields = fields
-        self._size = struct.unpack_from("<H", content, fields)[0]
-
-    def number(self, field: int) -> int:
-        """Return an unsigned number, 0 where it is left out."""
-        at = self._at(field)
-        return _unsigned(self._content, at) if at else 0
-
-    def byte(self, field: int) -> int:
-        """Return a number of one byte, 0 where it is left out."""
-        at = self._at(field)
-        return self._content[at] if at else 0
-
-    def numbers(self, field: int) -> tuple[int, ...]:
-        """Return a vector of signed numbers."""
-        start, count = self._vector(field)
-        self._spend(count)
-        numbers: tuple[int, ...] = struct.unpack_from(f"<{count}i", self._content, start)
-        return numbers
-
-    def tables(self, field: int) -> Iterator["Table"]:
-        """Yield the tables of a vector."""
-        start, count = self._vector(field)
-        self._spend(count)
-        for place in range(start, start + 4 * count, 4):
-            yield Table(self._content, place + _unsigned(self._content, place), self._left)
-
-    def count(self, field: int) -> int:
-        """Return how many items a vector says it has."""
-        return self._vector(field)[1]
-
-    def _spend(self, count: int) -> None:
-        self._left[0] -= count
-        if self._left[0] < 0:
-            raise _TooMuch
-
-    def _vector(self, field: int) -> tuple[int, int]:
-        at = self._at(field)
-        if not at:
-            return 0, 0
-        start = at + _unsigned(self._content, at)
-        return start + 4, _unsigned(self._content, start)
-
-    def _at(self, field: int) -> int:
-        entry = 4 + 2 * field
-        if entry + 2 > self._size:
-            return 0
-        offset: int = struct.unpack_from("<H", self._content, self._fields + entry)[0]
-        return self._place + offset if offset else 0
-
-
-def _unsigned(content: bytes, place: int) -> int:
-    number: int = struct.unpack_from("<I", content, place)[0]
-    return number
-
-
 def _complaint(model: Table) -> str:
     """Return what is wrong with the model, "" for nothing."""
-    buffers = model.count(_BUFFERS)
+    filled = [bool(b.count(_DATA) or b.number(_OFFSET)) for b in model.tables(_BUFFERS)]
     kinds = [max(code.byte(_OLD_KIND), code.number(_KIND)) for code in model.tables(_CODES)]
-    tensors = []
-    for number, graph in enumerate(model.tables(_SUBGRAPHS)):
-        count = graph.count(_TENSORS)
-        tensors.append(count)
-        complaint = _graph_complaint(graph, count, kinds, buffers)
-        if complaint:
-            return f"graph {number}: {complaint}"
+    graphs = []
+    for number, table in enumerate(model.tables(_SUBGRAPHS)):
+        try:
+            graphs.append(_Graph(table, kinds, filled))
+        except _Wrong as error:
+            return f"graph {number}: {error}"
+    if not graphs:
+        return "it has no graph"
+    return _entry_complaint(model, graphs)
+
+
+def _entry_complaint(model: Table, graphs: list["_Graph"]) -> str:
+    """Return what is wrong with what clients can call, "" for nothing."""
+    entries = {0}
     for signature in model.tables(_SIGNATURES):
-        graph_number = signature.number(_SIGNATURE_SUBGRAPH)
-        if graph_number >= len(tensors):
-            return f"a signature is of graph {graph_number}, and there are {len(tensors)}"
-        for field in (0, 1):
+        number = signature.number(_SIGNATURE_SUBGRAPH)
+        if number >= len(graphs):
+            return f"a signature is of graph {number}, and there are {len(graphs)}"
+        entries.add(number)
+        for field, known in enumerate((graphs[number].inputs, graphs[number].outputs)):
             for entry in signature.tables(field):
-                if entry.number(_TENSOR_INDEX) >= tensors[graph_number]:
+                if entry.number(_TENSOR_INDEX) not in known:
                     return f"a signature names tensor {entry.number(_TENSOR_INDEX)}"
-    return "" if tensors else "it has no graph"
-
-
-def _graph_complaint(graph: Table, count: int, kinds: list[int], buffers: int) -> str:
-    for number in graph.numbers(_INPUTS) + graph.numbers(_OUTPUTS):
-        if not 0 <= number < count:
-            return f"it names tensor {number} of {count}"
-    for place, tensor in enumerate(graph.tables(_TENSORS)):
-        if (number := tensor.number(_BUFFER)) and number >= buffers:
-            return f"tensor {place} lies in buffer {number} of {buffers}"
-    for place, operator in enumerate(graph.tables(_OPERATORS)):
-        if complaint := _operator_complaint(operator, count, kinds):
-            return f"operator {place} {complaint}"
+    for number in sorted(entries):
+        if complaint := graphs[number].entry_complaint():
+            return f"graph {number}: {complaint}"
     return ""
 
 
-def _operator_complaint(operator: Table, count: int, kinds: list[int]) -> str:
-    code = operator.number(_CODE)
-    if code >= len(kinds):
-        return f"is of kind {code} of {len(kinds)}"
-    takes, gives = operator.numbers(_TAKES), operator.numbers(_GIVES)
-    for number in takes:
-        if not _NONE <= number < count:
-            return f"takes tensor {number} of {count}"
-    if _NONE in takes[: _OPTIONAL_FROM.get(kinds[code], len(takes))]:
-        return "lacks an input"
-    for number in gives + operator.numbers(_BETWEEN):
-        if not 0 <= number < count:
-            return f"gives tensor {number} of {count}"
-    return ""
+def _parts(operator: Table) -> int:
+    """Return how many parts an operator that splits is to make, 0 where it does not say."""
+    options = operator.table(_OPTIONS)
+    if options is None or operator.byte(_KIND_OF_OPTIONS) != _SPLIT_OPTIONS:
+        return 0
+    return options.number(_NUM_SPLITS)
+
+
+class _Wrong(Exception):
+    """A graph that cannot run; the text says why."""
+
+
+class _Graph:
+    """A graph whose tensors and operators are found to be sound. Raises _Wrong."""
+
+    def __init__(self, graph: Table, kinds: list[int], filled: list[bool]) -> None:
+        inputs, outputs = graph.numbers(_INPUTS), graph.numbers(_OUTPUTS)
+        self.inputs, self.outputs = frozenset(inputs), frozenset(outputs)
+        self._kinds = kinds
+        self._known = set(inputs)  # that hold something when the next operator runs
+        self._given: set[int] = set()  # by an operator
+        self._tensors: list[Tensor] = []
+        for place, tensor in enumerate(graph.tables(_TENSORS)):
+            self._add(place, tensor, filled)
+        self._check(inputs + outputs, "it names")
+        for place, operator in enumerate(graph.tables(_OPERATORS)):
+            self._follow(f"operator {place}", operator)
+        for number in outputs:
+            if number not in self._known:
+                msg = f"nothing gives its output, tensor {number}"
+                raise _Wrong(msg)
+
+    def entry_complaint(self) -> str:
+        """Return why clients could not use this graph, "" if they can."""
+        for number in sorted(self.inputs | self.outputs):
+            if self._tensors[number].type in HANDLES:
+                return f"tensor {number}, an input or output, has no numbers"
+        for number in sorted(self.inputs):
+            if 0 in self._tensors[number].shape:
+                return f"its input, tensor {number}, has no elements"
+        return ""
+
+    def _add(self, place: int, tensor: Table, filled: list[bool]) -> None:
+        number, shape = tensor.number(_BUFFER), tensor.numbers(_SHAPE)
+        if number and number >= len(filled):
+            msg = f"tensor {place} lies in buffer {number} of {len(filled)}"
+            raise _Wrong(msg)
+        is_constant = number < len(filled) and filled[number]
+        if is_constant or tensor.byte(_IS_VARIABLE) or not prod(shape):
+            self._known.add(place)
+        quantization = tensor.table(_QUANTIZATION)
+        scales = () if quantization is None else quantization.floats(_SCALE)
+        is_firm = is_constant or place in self.inputs
+        self._tensors.append(Tensor(tensor.byte(_TYPE), shape, scales, is_firm))
+
+    def _check(self, numbers: tuple[int, ...], doing: str) -> None:
+        count = len(self._tensors)
+        for number in numbers:
+            if not 0 <= number < count:
+                msg = f"{doing} tensor {number} of {count}"
+                raise _Wrong(msg)
+
+    def _follow(self, what: str, operator: Table) -> None:
+        """Check an operator, and note what it gives."""
+        code = operator.number(_CODE)
+        if code >= len(self._kinds):
+            msg = f"{what} is of kind {code} of {len(self._kinds)}"
+            raise _Wrong(msg)
+        kind = self._kinds[code]
+        takes, gives = operator.numbers(_TAKES), operator.numbers(_GIVES)
+        tensors = self._tensors
+        there = tuple(number for number in takes if number != _NONE)
+        self._check(there, f"{what} takes")
+        if _NONE in takes[: _OPTIONAL_FROM.get(kind, len(takes))]:
+            msg = f"{what} lacks an input"
+            raise _Wrong(msg)
+        self._check(gives + operator.numbers(_BETWEEN), f"{what} gives")
+        for number in there:
+            if number not in self._known:
+                msg = f"{what} takes tensor {number}, which nothing has given"
+                raise _Wrong(msg)
+        for number in gives:
+            if tensors[number].is_firm or number in self._given:
+                msg = f"{what} gives tensor {number}, which is there already"
+                raise _Wrong(msg)
+            self._given.add(number)
+        complaint = operator_complaint(
+            kind,
+            [None if number == _NONE else tensors[number] for number in takes],
+            [tensors[number] for number in gives],
+            _parts(operator),
+        )
+        if complaint:
+            msg = f"{what} {complaint}"
+            raise _Wrong(msg)
+        self._known.update(gives)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from inferd.backends.onnx.guard import guarded
 from inferd.backends.onnx.instance import OnnxInstance, error_text, failures
 from inferd.backends.onnx.loaded import Loaded
 from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
@@ -15,6 +16,7 @@ from inferd.core.signature import check_config, complete_config, default_max_bat
 from inferd.errors import BackendFailed, InvalidConfig
 
 _CPU = Placement("cpu")
+_EXTERNAL = "session.model_external_initializers_file_folder_path"
 
 
 class OnnxBackend:
@@ -77,14 +79,18 @@ class OnnxBackend:
         return fingerprint(_model_file(files))
 
     def _model(self, files: ModelFiles, config: ModelConfig) -> str | bytes:
-        """Return the ONNX model: its path, or, made of another format, the model itself."""
-        return str(_model_file(files))
+        """Return the ONNX model: its path, or, if it is made of another, the model itself."""
+        file = _model_file(files)
+        return guarded(file) or str(file)
 
 
 def _session(
     files: ModelFiles, model: str | bytes, config: ModelConfig, chosen: list[Provider]
 ) -> Any:
     options = session_options(config)
+    if isinstance(model, bytes):
+        folder = files.file if files.file.is_dir() else files.file.parent
+        options.add_session_config_entry(_EXTERNAL, str(folder))
     try:
         # Without its fallback: a provider that fails is to be known, not printed and replaced.
         return onnxruntime().InferenceSession(model, options, providers=chosen, enable_fallback=0)

@@ -1,0 +1,94 @@
+"""Table: a table of a flatbuffer, read field by field (FlatBuffers internals)."""
+
+import struct
+from collections.abc import Iterator
+
+
+class TooMuch(Exception):
+    """There is more to look at than may be read."""
+
+
+class Table:
+    """A table of a flatbuffer at `place`. Reading outside of the file raises struct.error.
+
+    `left` is how many items may still be read, of all tables of the file together.
+    """
+
+    def __init__(self, content: bytes, place: int, left: list[int]) -> None:
+        self._content = content
+        self._place = place
+        self._left = left
+        fields = place - struct.unpack_from("<i", content, place)[0]
+        if fields < 0:
+            raise IndexError
+        self._fields = fields
+        self._size = struct.unpack_from("<H", content, fields)[0]
+
+    def number(self, field: int) -> int:
+        """Return an unsigned number, 0 where it is left out."""
+        at = self._at(field)
+        return _unsigned(self._content, at) if at else 0
+
+    def byte(self, field: int) -> int:
+        """Return a number of one byte, 0 where it is left out."""
+        at = self._at(field)
+        return self._content[at] if at else 0
+
+    def numbers(self, field: int) -> tuple[int, ...]:
+        """Return a vector of signed numbers."""
+        start, count = self._vector(field)
+        self._spend(count)
+        numbers: tuple[int, ...] = struct.unpack_from(f"<{count}i", self._content, start)
+        return numbers
+
+    def floats(self, field: int) -> tuple[float, ...]:
+        """Return a vector of floats."""
+        start, count = self._vector(field)
+        self._spend(count)
+        numbers: tuple[float, ...] = struct.unpack_from(f"<{count}f", self._content, start)
+        return numbers
+
+    def table(self, field: int) -> "Table | None":
+        """Return the table of a field, None where it is left out."""
+        at = self._at(field)
+        return Table(self._content, at + _unsigned(self._content, at), self._left) if at else None
+
+    def tables(self, field: int) -> Iterator["Table"]:
+        """Yield the tables of a vector."""
+        start, count = self._vector(field)
+        self._spend(count)
+        for place in range(start, start + 4 * count, 4):
+            yield Table(self._content, place + _unsigned(self._content, place), self._left)
+
+    def count(self, field: int) -> int:
+        """Return how many items a vector says it has."""
+        return self._vector(field)[1]
+
+    def _spend(self, count: int) -> None:
+        self._left[0] -= count
+        if self._left[0] < 0:
+            raise TooMuch
+
+    def _vector(self, field: int) -> tuple[int, int]:
+        at = self._at(field)
+        if not at:
+            return 0, 0
+        start = at + _unsigned(self._content, at)
+        return start + 4, _unsigned(self._content, start)
+
+    def _at(self, field: int) -> int:
+        entry = 4 + 2 * field
+        if entry + 2 > self._size:
+            return 0
+        offset: int = struct.unpack_from("<H", self._content, self._fields + entry)[0]
+        return self._place + offset if offset else 0
+
+
+def root(content: bytes) -> int:
+    """Return where the first table begins. Raises struct.error."""
+    return _unsigned(content, 0)
+
+
+def _unsigned(content: bytes, place: int) -> int:
+    number: int = struct.unpack_from("<I", content, place)[0]
+    return number

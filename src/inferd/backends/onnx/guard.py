@@ -1,0 +1,160 @@
+"""Guard: ONNX models rewritten where ONNX Runtime would read memory that is not there.
+
+Its InstanceNormalization does not look whether images have pixels: those of an empty tensor that
+comes from another operator end the process. So a model that has this operator gives it images of
+one dim instead, by way of a Reshape that fails if there is nothing to reshape; the numbers are the
+same. Field numbers are those of onnx.proto.
+"""
+
+from collections.abc import Callable
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inferd.convert.onnx_model import Chunks, Node, encode_node, onnx_type
+from inferd.convert.protobuf import BYTES, Malformed, any_field, bytes_field, fields, text_field
+from inferd.errors import InvalidConfig
+from inferd.tensor.dtype import DataType
+
+GUARDED = b"InstanceNormalization"
+
+MAX_DEPTH = 100
+"""So deep protobuf's own reader goes, too."""
+
+_GRAPH, _OPSET, _FUNCTION = 7, 8, 25  # of a ModelProto
+_OPSET_DOMAIN, _OPSET_VERSION = 1, 2  # of an OperatorSetIdProto
+_NODE_OF = {_GRAPH: 1, _FUNCTION: 7}
+_INPUT, _OUTPUT, _OP, _ATTRIBUTE, _DOMAIN = 1, 2, 4, 5, 7  # of a NodeProto
+_SUBGRAPHS = (6, 11)  # of an AttributeProto
+_DEFAULT_DOMAINS = (b"", b"ai.onnx")
+
+_FIRST_OPSET = 7
+"""Of older ones ONNX Runtime has few operators, and not those that are put in."""
+
+Rewrite = Callable[[int, memoryview], Chunks]
+
+
+def guarded(file: Path) -> bytes | None:
+    """Return the model in `file` with what it needs put in, None when that is nothing.
+
+    Models of an opset before 7 are left as they are.
+
+    Raises InvalidConfig for one that needs it and cannot be read.
+    """
+    if not file.stat().st_size:
+        return None
+    with file.open("rb") as opened:
+        content = mmap(opened.fileno(), 0, access=ACCESS_READ)
+    if content.find(GUARDED) < 0:
+        return None
+    model = memoryview(content)
+    try:
+        if _opset(model) < _FIRST_OPSET:
+            return None
+        return b"".join(_rewritten(model, {n: _graph(0) for n in _NODE_OF}))
+    except Malformed as error:
+        msg = f"'{file.name}' is no ONNX model: {error}"
+        raise InvalidConfig(msg) from error
+
+
+def _opset(model: memoryview) -> int:
+    """Return the version of ONNX's own operators that a ModelProto asks for."""
+    version = 0
+    for number, kind, value in fields(model):
+        if number == _OPSET and kind == BYTES:
+            told = {n: one for n, _, one in fields(value)}
+            if bytes(told.get(_OPSET_DOMAIN, b"")) in _DEFAULT_DOMAINS:
+                version = told.get(_OPSET_VERSION, 0)
+    return version
+
+
+def _rewritten(message: memoryview, rewrites: dict[int, Rewrite]) -> Chunks:
+    """Return `message` with the fields of these numbers as their functions give them."""
+    chunks: Chunks = []
+    for number, kind, value in fields(message):
+        rewrite = rewrites.get(number)
+        if rewrite is None or kind != BYTES:
+            chunks += any_field(number, kind, value)
+        else:
+            chunks += rewrite(number, value)
+    return chunks
+
+
+def _graph(depth: int) -> Rewrite:
+    """Return what rewrites a GraphProto or FunctionProto that `depth` others are around."""
+
+    def rewrite(number: int, graph: memoryview) -> Chunks:
+        if depth >= MAX_DEPTH:
+            msg = f"graphs lie in graphs, deeper than {MAX_DEPTH}"
+            raise Malformed(msg)
+        node = _NODE_OF.get(number, _NODE_OF[_GRAPH])
+        return bytes_field(number, *_rewritten(graph, {node: _node(depth)}))
+
+    return rewrite
+
+
+def _node(depth: int) -> Rewrite:
+    """Return what rewrites a NodeProto."""
+    subgraphs = dict.fromkeys(_SUBGRAPHS, _graph(depth + 1))
+
+    def attribute(number: int, value: memoryview) -> Chunks:
+        return bytes_field(number, *_rewritten(value, subgraphs))
+
+    def rewrite(number: int, node: memoryview) -> Chunks:
+        found = [(n, bytes(v)) for n, kind, v in fields(node) if kind == BYTES and n != _ATTRIBUTE]
+        told = dict(found)
+        inputs, outputs = ([v for n, v in found if n == field] for field in (_INPUT, _OUTPUT))
+        is_guarded = told.get(_OP) == GUARDED and told.get(_DOMAIN, b"") in _DEFAULT_DOMAINS
+        if is_guarded and inputs and outputs:
+            return _normalization(number, node, _name(inputs[0]), _name(outputs[0]))
+        return bytes_field(number, *_rewritten(node, {_ATTRIBUTE: attribute}))
+
+    return rewrite
+
+
+def _normalization(number: int, node: memoryview, x: str, y: str) -> Chunks:
+    """Return the nodes that stand for an InstanceNormalization of `x` that gives `y`."""
+    part = f"{y}:".__add__
+    real, whole = ({"to": onnx_type(one)} for one in (DataType.FP32, DataType.INT64))
+    # Few operators know integers in old opsets, and a shape made by Concat is not run as it stands.
+    before = (
+        Node("Flatten", (x,), (part("flat"),), {"axis": 2}),
+        Node("Shape", (part("flat"),), (part("dims"),), {}),
+        Node("Constant", (), (part("last"),), {"value": np.array([0, 0, 1])}),
+        Node("Gather", (part("dims"), part("last")), (part("three"),), {}),
+        Node("Mul", (part("three"), part("last")), (part("count"),), {}),  # 0, 0, places
+        Node("Sub", (part("last"), part("count")), (part("lack"),), {}),
+        Node("Cast", (part("lack"),), (part("real"),), real),
+        Node("Relu", (part("real"),), (part("lacks"),), {}),
+        Node("Cast", (part("lacks"),), (part("whole"),), whole),
+        Node("Add", (part("count"), part("whole")), (part("line"),), {}),  # 0 is: as it is
+        Node("Reshape", (x, part("line")), (part("x"),), {}),
+    )
+    after = (
+        Node("Shape", (x,), (part("shape"),), {}),
+        Node("Reshape", (part("y"), part("shape")), (y,), {}),
+    )
+    names = {_INPUT: _first_renamed(part("x")), _OUTPUT: _first_renamed(part("y"))}
+    nodes = [encode_node(one) for one in before]
+    nodes += [_rewritten(node, names), *(encode_node(one) for one in after)]
+    return [chunk for one in nodes for chunk in bytes_field(number, *one)]
+
+
+def _first_renamed(name: str) -> Rewrite:
+    """Return what writes `name` in the place of the first, and leaves the others."""
+    names = [name]
+
+    def rewrite(number: int, value: memoryview) -> Chunks:
+        return [text_field(number, names.pop())] if names else any_field(number, BYTES, value)
+
+    return rewrite
+
+
+def _name(value: Any) -> str:
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError as error:
+        msg = "a tensor in it has a name that is no UTF-8"
+        raise Malformed(msg) from error
