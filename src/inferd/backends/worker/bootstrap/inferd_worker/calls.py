@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import deque
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ class _Slot:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.replies: deque[Any] = deque()
+        self.replies: list[Any] = []
         self.is_over = False
         self.loop: Any = None
         self.waiter: Any = None
@@ -55,7 +54,7 @@ class _Slot:
         while not self.replies:
             self.waiter = self.loop.create_future()
             await self.waiter
-        return self.replies.popleft()
+        return self.replies.pop(0)
 
 
 class Calls:
@@ -99,7 +98,7 @@ class Calls:
             self._worker.line.wait(lambda: slot.replies)
         except LineClosed:
             return InferenceResponse(error=TritonError("the server has gone"))
-        return slot.replies.popleft()
+        return slot.replies.pop(0)
 
     def hang_up(self, slot: _Slot) -> None:
         """Want no more replies; a finalizer may call this."""

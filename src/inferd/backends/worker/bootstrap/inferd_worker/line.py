@@ -39,7 +39,7 @@ class Payload:
     __slots__ = ("parts", "size")
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, Any]] = []
+        self.parts: list[Any] = []  # with what is missing to the next multiple of ALIGN
         self.size = 0
 
     def add(self, data: Any) -> tuple[int, int]:
@@ -53,8 +53,11 @@ class Payload:
             if size and (data.format != "B" or data.ndim != 1):
                 data = data.cast("B")
         if size:
-            self.parts.append((offset, data))
-            self.size = offset + -(-size // packet.ALIGN) * packet.ALIGN
+            self.parts.append(data)
+            missing = -size % packet.ALIGN
+            if missing:
+                self.parts.append(_ZEROS[:missing])
+            self.size = offset + size + missing
         return offset, size
 
 
@@ -84,7 +87,7 @@ class Line:
         self._sleepers = 0
         self._is_reading = False
         self._read_before: dict[bytes, list[Any]] = {}
-        self._written_before: dict[Any, bytes] = {}
+        self._written_before: dict[Any, tuple[int, bytes]] = {}
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._poll = select.poll()
@@ -150,29 +153,35 @@ class Line:
             kind, document_size, offset, payload_size = header[:4]
             at += packet.HEADER.size
             if offset == packet.INLINE:
-                data: Any = self._view[at : at + payload_size]
-                at += payload_size
+                text = bytes(self._view[at : at + document_size])
             else:
-                data = self._received.block(offset, payload_size)
-            text = bytes(data[:document_size])
+                block = self._received.block(offset, payload_size)
+                text = bytes(block[:document_size])
             document = self._read_before.get(text)
             if document is None:
                 document = json.loads(text)
                 if kind in _REPEATED:
                     packet.keep(self._read_before, text, document, len(text))
             if document[0]:
-                with self._sending:
-                    self._sender = threading.get_ident()
-                    for block in document[0]:
-                        self._arena.give(block)
-                    self._sender = 0
+                self._take_back(document[0])
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
-            tensors = None
-            if start < payload_size:
-                # The buffer is written again by the next datagram; a block is nobody else's.
-                tensors = bytearray(data[start:]) if offset == packet.INLINE else data[start:]
-            del data
-            self._receive(kind, document, tensors, header[4:])
+            data: Any = None
+            if offset != packet.INLINE:
+                if start < payload_size:
+                    data = block[start:]  # which is nobody else's
+                del block
+            else:
+                if start < payload_size:  # the next datagram is written there
+                    data = bytearray(self._view[at + start : at + payload_size])
+                at += payload_size
+            self._receive(kind, document, data, header[4:])
+
+    def _take_back(self, offsets: list[int]) -> None:
+        with self._sending:
+            self._sender = threading.get_ident()
+            for offset in offsets:
+                self._arena.give(offset)
+            self._sender = 0
 
     def send(
         self,
@@ -201,8 +210,7 @@ class Line:
             if claimed:
                 released += claimed
             try:
-                text = self._text(released, document)
-                whole = self._packed(kind, text, payload, numbers)
+                whole = self._packed(kind, self._text(released, document), payload, numbers)
             except BaseException:
                 self._received.put_back(released)
                 raise
@@ -235,43 +243,48 @@ class Line:
             with contextlib.suppress(LineClosed):
                 self.send(kind, document)
 
-    def _text(self, released: list[int], document: Sequence[Any]) -> bytes:
+    def _text(self, released: list[int], document: Sequence[Any]) -> tuple[int, bytes]:
+        """Return the size of a document, and its bytes as far as to the tensors behind it."""
         key = None
         if type(document) is tuple:
-            key = (*released, document)
-            text = self._written_before.get(key)
-            if text is not None:
-                return text
+            key = (*released, document) if released else document
+            written = self._written_before.get(key)
+            if written is not None:
+                return written
         # What is half a character, as in a file's name, is no JSON.
         text = _encode([released, *document]).encode(errors="replace")
+        written = len(text), text + _ZEROS[: -len(text) % packet.ALIGN]
         if key is not None:
-            packet.keep(self._written_before, key, text, len(text))
-        return text
+            packet.keep(self._written_before, key, written, len(text))
+        return written
 
     def _packed(
-        self, kind: int, text: bytes, payload: Payload | None, numbers: tuple[int, ...]
+        self,
+        kind: int,
+        written: tuple[int, bytes],
+        payload: Payload | None,
+        numbers: tuple[int, ...],
     ) -> bytes:
         """Return the datagram of a packet, what is large put into a block. Raises ArenaFull."""
-        start = -(-len(text) // packet.ALIGN) * packet.ALIGN
-        size = start + payload.size if payload is not None and payload.size else len(text)
-        if size > packet.INLINE_BYTES:
-            offset = self._in_block(text, size, payload)
-            return packet.HEADER.pack(kind, len(text), offset, size, *numbers)
-        parts = [packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers), text]
+        text_size, text = written
         if payload is not None and payload.size:
-            parts.append(_ZEROS[: start - len(text)])
-            for _offset, view in payload.parts:
-                parts.append(view)
-                if missing := -len(view) % packet.ALIGN:
-                    parts.append(_ZEROS[:missing])
-        return b"".join(parts)
+            size = len(text) + payload.size
+            parts = (text, *payload.parts)
+        else:
+            size = text_size
+            parts = (text[:size],)
+        if size > packet.INLINE_BYTES:
+            offset = self._in_block(size, parts)
+            return packet.HEADER.pack(kind, text_size, offset, size, *numbers)
+        return packet.HEADER.pack(kind, text_size, packet.INLINE, size, *numbers) + b"".join(parts)
 
-    def _in_block(self, text: bytes, size: int, payload: Payload | None) -> int:
+    def _in_block(self, size: int, parts: Sequence[Any]) -> int:
         offset, block = self._arena.take(size)
-        block[: len(text)] = text
-        start = packet.aligned(len(text))
-        for at, view in payload.parts if payload is not None else ():
-            block[start + at : start + at + len(view)] = view
+        at = 0
+        for part in parts:
+            end = at + len(part)
+            block[at:end] = part
+            at = end
         return offset
 
     @property

@@ -140,9 +140,13 @@ class Worker:
     def _serve_until(self, is_relieved: Callable[[], bool]) -> None:
         """Serve until the end, or until another thread is to: then what has come is left to it."""
         line, inbox = self.line, self._inbox
+
+        def is_due() -> Any:
+            return inbox or self._is_ending or self._is_asked
+
         while True:
             if not inbox:
-                line.wait(lambda: inbox or self._is_ending or self._is_asked)
+                line.wait(is_due)
             if self._is_asked:
                 self._is_asked = False
                 with Deputy(self._serve_meanwhile):
@@ -206,10 +210,12 @@ class Worker:
     # --- what comes ---
 
     def _receive(self, kind: int, document: list[Any], data: Any, numbers: tuple[int, ...]) -> None:
-        if kind in (packet.EXECUTE, packet.START):
+        if kind == packet.EXECUTE:
             self._inbox.append((document, data, numbers[0]))
         elif kind == packet.REPLY:
             self.calls.reply(numbers[0], document, data)
+        elif kind == packet.START:
+            self._inbox.append((document, data, 0))
         elif kind == packet.FINALIZE:
             self._is_ending = True
         elif kind == packet.ASK:
