@@ -140,10 +140,15 @@ def test_deadlines_and_cancelling_leave_the_server_healthy(with_client):
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
-        waiting = asyncio.ensure_future(client.infer("slow", slow))
-        await client.infer("flat_FP32", [tensor("INPUT0", np.ones((1, 1), np.float32))])
-        assert not waiting.done()
-        assert (await waiting).as_numpy("OUTPUT0").tolist() == [1.0]
+        is_overtaken = False
+        for _ in range(5):  # a busy machine may take as long for the other one
+            waiting = asyncio.ensure_future(client.infer("slow", slow))
+            await client.infer("flat_FP32", [tensor("INPUT0", np.ones((1, 1), np.float32))])
+            is_overtaken = is_overtaken or not waiting.done()
+            assert (await waiting).as_numpy("OUTPUT0").tolist() == [1.0]
+            if is_overtaken:
+                break
+        assert is_overtaken
 
     with_client(scenario)
 

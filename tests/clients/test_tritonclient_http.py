@@ -432,13 +432,20 @@ def test_a_client_that_gives_up_leaves_the_server_healthy(server, client):
 
 @pytest.mark.slow
 def test_a_slow_model_holds_up_nobody_else(server):
+    is_overtaken = False
     with triton.InferenceServerClient(server.http, concurrency=2) as client:
-        pending = client.async_infer("slow", [tensor("INPUT0", np.ones(1, np.float32))])
-        for _ in range(20):
-            client.infer("flat_FP32", [tensor("INPUT0", np.ones((1, 1), np.float32))])
-        with pytest.raises(InferenceServerException):  # not there yet
-            pending.get_result(block=False)
-        assert pending.get_result().as_numpy("OUTPUT0").tolist() == [1.0]
+        for count in (20, 5, 1, 1, 1):  # a busy machine may take as long for twenty others
+            pending = client.async_infer("slow", [tensor("INPUT0", np.ones(1, np.float32))])
+            for _ in range(count):
+                client.infer("flat_FP32", [tensor("INPUT0", np.ones((1, 1), np.float32))])
+            try:
+                got = pending.get_result(block=False)
+            except InferenceServerException:  # not there yet
+                is_overtaken, got = True, pending.get_result()
+            assert got.as_numpy("OUTPUT0").tolist() == [1.0]
+            if is_overtaken:
+                break
+    assert is_overtaken
 
 
 @pytest.mark.slow

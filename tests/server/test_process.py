@@ -230,7 +230,7 @@ def test_a_blocked_event_loop_cannot_outlast_the_exit_timeout(start, repository,
         "logging.getLogger('inferd').addFilter(block)\n"
         "sys.exit(main(['serve', *sys.argv[1:]]))\n"
     )
-    arguments = (repository(m=echo()), *ON_FREE_PORTS, "--exit-timeout-secs=1")
+    arguments = (repository(m=echo()), *ON_FREE_PORTS, "--exit-timeout-secs=4")
     server = start(*arguments, command=("-c", script))
     server.wait_ready()
     server.process.terminate()

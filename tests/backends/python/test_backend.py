@@ -11,11 +11,12 @@ from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException
 
 BATCHING = "max_batch_size: 8\ndynamic_batching {}\n"
-SLOW_COUNT = """
-    import threading
+COUNT = """
+    import pathlib, threading
     class TritonPythonModel:
         def execute(self, requests):
-            threading.Event().wait(0.02)
+            while not (pathlib.Path(pb_utils.get_model_dir()) / "go").exists():
+                threading.Event().wait(0.01)
             count = np.full((1, 1), len(requests), np.int32)
             return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", count)]) for _ in requests]
 """
@@ -53,9 +54,9 @@ def test_the_process_is_another_one_and_goes_when_the_server_stops(serve):
 
 
 @pytest.mark.slow
-def test_requests_that_come_together_are_executed_together(serve):
+def test_requests_that_come_together_are_executed_together(serve, eventually, tmp_path):
     config = BATCHING + ONE_CONFIG
-    with serve(count=(SLOW_COUNT, config)) as asked:
+    with serve(count=(COUNT, config)) as asked:
         counts = []
 
         def ask():
@@ -66,6 +67,8 @@ def test_requests_that_come_together_are_executed_together(serve):
         threads = [threading.Thread(target=ask) for _ in range(16)]
         for thread in threads:
             thread.start()
+        eventually(lambda: asked.server.engine.capacity.request_count == len(threads))
+        (tmp_path / "models" / "count" / "1" / "go").touch()
         for thread in threads:
             thread.join()
         assert len(counts) == 16
@@ -97,12 +100,15 @@ def test_tensors_of_any_size_come_back_as_they_went(serve, size):
 @pytest.mark.slow
 def test_several_instances_are_several_processes(serve):
     source = """
-        import threading
+        import pathlib, threading
         class TritonPythonModel:
             def initialize(self, args):
                 self.name = args["model_instance_name"]
             def execute(self, requests):
-                threading.Event().wait(0.05)
+                place = pathlib.Path(pb_utils.get_model_dir())
+                (place / f"{self.name}.runs").touch()
+                while len(list(place.glob("*.runs"))) < 2:  # until the other one runs, too
+                    threading.Event().wait(0.01)
                 name = np.array([self.name], np.object_)
                 return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", name)])]
     """

@@ -21,10 +21,11 @@ EXECUTE = """
 """
 
 PID = """
-    import os, threading
+    import os, pathlib, threading
     class TritonPythonModel:
         def execute(self, requests):
             if requests[0].inputs()[0].as_numpy()[0] == 1:
+                (pathlib.Path(pb_utils.get_model_dir()) / "hangs").touch()
                 threading.Event().wait()
             pid = np.array([os.getpid()], np.int32)
             return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", pid)])]
@@ -186,7 +187,7 @@ def test_an_execute_that_gives_no_answer_is_told_to_the_client(serve, what):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_loses_only_its_own_request(serve, eventually):
+def test_a_worker_that_is_killed_loses_only_its_own_request(serve, eventually, tmp_path):
     with serve(victim=PID, other=PID) as asked:
         [pid] = asked.ask("victim", "grpc", IN=ZERO)["OUT"]
         [other] = asked.ask("other", "grpc", IN=ZERO)["OUT"]
@@ -195,7 +196,7 @@ def test_a_worker_that_is_killed_loses_only_its_own_request(serve, eventually):
             target=lambda: told.append(refused(asked, "victim", IN=np.ones(1, np.int32)))
         )
         hung.start()
-        eventually(lambda: asked.server.engine.statistics("victim") and is_executing(pid))
+        eventually((tmp_path / "models" / "victim" / "1" / "hangs").exists)
         os.kill(pid, signal.SIGKILL)
         hung.join()
         assert "the worker process of model 'victim' was killed by signal 9 (SIGKILL)" in told[0]
@@ -204,12 +205,6 @@ def test_a_worker_that_is_killed_loses_only_its_own_request(serve, eventually):
         assert new != pid
         assert asked.ask("other", "grpc", IN=ZERO)["OUT"][0] == other
     eventually(lambda: not os.path.exists(f"/proc/{new}"))
-
-
-def is_executing(pid):
-    """Tell whether the process waits for its lock and not for the socket."""
-    with open(f"/proc/{pid}/wchan") as file:
-        return "futex" in file.read()
 
 
 @pytest.mark.slow
@@ -255,12 +250,17 @@ def test_a_lost_request_runs_once_more_where_the_model_allows_it(serve):
 
 
 @pytest.mark.slow
-def test_an_execution_that_takes_too_long_ends_the_worker(serve):
+def test_an_execution_that_takes_too_long_ends_the_worker(serve, eventually):
     config = ONE_CONFIG + parameter("inferd_execution_timeout_seconds", "0.3")
     with serve(hangs=(PID, config)) as asked:
         told = refused(asked, "hangs", IN=np.ones(1, np.int32))
         assert "was killed: an execution took longer than 0.3 s" in told
-        assert asked.ask("hangs", "grpc", IN=ZERO)["OUT"].size == 1
+
+        def another():  # on a busy machine any execution may take that long
+            with contextlib.suppress(InferenceServerException):
+                return asked.ask("hangs", "grpc", IN=ZERO)["OUT"].tolist()
+
+        assert len(eventually(another)) == 1
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -99,6 +100,27 @@ def test_a_program_that_ends_is_not_waited_for_because_of_its_children(run):
         "print(subprocess.Popen([sys.executable, '-c', code]).pid)\n"
     )
     os.kill(int(run(code)), signal.SIGKILL)
+
+
+def test_the_last_words_of_a_program_are_heard_that_ends_while_it_is_looked_at(
+    run, tmp_path, monkeypatch
+):
+    class EndsNow(subprocess.Popen):
+        """Waits until somebody looks whether it has ended, then says something and ends."""
+
+        def poll(self):
+            (tmp_path / "go").touch()
+            self.wait()
+            return super().poll()
+
+    monkeypatch.setattr(subprocess, "Popen", EndsNow)
+    code = (
+        "import os, threading\n"
+        "print('begun', flush=True)\n"
+        "while not os.path.exists('go'): threading.Event().wait(0.001)\n"
+        "print('the last words')\n"
+    )
+    assert run(code) == "the last words"
 
 
 def test_a_program_that_is_not_there_is_told_by_its_name(run):

@@ -128,16 +128,18 @@ def _follow(process: "subprocess.Popen[bytes]", printed: _Printed, deadline_s: f
     """Read until the program has ended, and return True; False if that takes too long."""
     assert process.stdout is not None
     fd = process.stdout.fileno()
+    has_ended = False
     with selectors.DefaultSelector() as selector:
         selector.register(fd, selectors.EVENT_READ)
         while (left_s := deadline_s - time.monotonic()) > 0:
-            if selector.select(min(left_s, _LOOK_S)):
+            if selector.select(0 if has_ended else min(left_s, _LOOK_S)):
                 if data := os.read(fd, _READ_BYTES):
                     printed.add(data)
                     continue
                 break
-            if process.poll() is not None:  # what it has started keeps the pipe open
+            if has_ended:  # and all was read; what it has started keeps the pipe open
                 break
+            has_ended = process.poll() is not None
     printed.end()
     try:
         process.wait(max(0.0, deadline_s - time.monotonic()))
