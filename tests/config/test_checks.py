@@ -128,7 +128,15 @@ UNSOUND = {
     ),
     "max_batch_size is -1, expected 0 or more": config(max_batch_size=-1),
     "platform 'foo' is unknown": config(platform="foo"),
-    "platform 'python' is unknown": config(platform="python"),
+    "platform 'python' is unknown: that is a backend, write backend 'python'": config(
+        platform="python"
+    ),
+    "platform 'custom' is unknown: libraries in C++ of the old server's do not run": config(
+        platform="custom"
+    ),
+    "platform 'libtorch' is unknown, write platform 'pytorch_libtorch'": config(
+        platform="libtorch"
+    ),
     "platform 'onnx_onnxv1' does not go with backend 'pytorch', which runs pytorch_": config(
         platform="onnx_onnxv1", backend="pytorch"
     ),

@@ -13,8 +13,8 @@ class NoScheduler:
     """Runs nothing."""
 
 
-def served(version, name="m"):
-    return Served(ModelConfig(name), version, "a platform", NoScheduler())
+def served(version, name="m", **parameters):
+    return Served(ModelConfig(name, parameters=parameters), version, "a platform", NoScheduler())
 
 
 def test_several_versions_begin_to_answer_at_the_same_moment():
@@ -53,6 +53,19 @@ def test_what_serves_is_told_of_all_models_of_one_or_of_one_version():
     for name, version in (("nope", ""), ("m", "9"), ("nope", "1")):
         with pytest.raises(ModelNotFound):
             catalog.served(name, version)
+
+
+def test_a_version_may_have_a_name_beside_its_number():
+    catalog = Catalog()
+    named, other = served(1, inferd_version_name="v0.1.0"), served(2)
+    catalog.add(named, other)
+    for version in ("v0.1.0", "1", "v1"):
+        assert catalog.find("m", version) is named
+        assert catalog.is_ready("m", version)
+    assert catalog.served("m", "v0.1.0") == [named]
+    assert catalog.find("m", "") is other
+    with pytest.raises(ModelNotFound, match=r"'v0\.1\.1': .*, known versions of model 'm': 1, 2"):
+        catalog.find("m", "v0.1.1")
 
 
 def test_clearing_returns_what_served():

@@ -41,6 +41,20 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
         backend_named("magic")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("vllm", "; its model.py would have to lie in a --backend-directory, which is not given"),
+        ("dali", "; Triton's is a library in C++, which cannot be used here"),
+    ],
+)
+def test_a_backend_of_tritons_that_is_not_here_is_told_as_such(name, told):
+    with pytest.raises(InvalidConfig) as caught:
+        backend_named(name)
+    assert caught.value.message.startswith(f"there is no backend '{name}', known are: ")
+    assert caught.value.message.endswith(told)
+
+
 def installed(folder, entry, module=""):
     """Lay out in `folder` what installing a package with one entry point leaves behind."""
     (folder / "their_backend.py").write_text(module)

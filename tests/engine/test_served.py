@@ -17,7 +17,9 @@ FP32, INT32, BYTES = DataType.FP32, DataType.INT32, DataType.BYTES
 NUMERIC = [datatype for datatype in DataType if datatype is not BYTES]
 
 
-def model(*inputs, outputs=(("SUM", FP32, (4,)), ("DIFF", FP32, (4,))), max_batch_size=0):
+def model(
+    *inputs, outputs=(("SUM", FP32, (4,)), ("DIFF", FP32, (4,))), max_batch_size=0, parameters=()
+):
     """A served version called 'm'; inputs and outputs are (name, datatype, dims[, optional])."""
     config = ModelConfig(
         "m",
@@ -27,6 +29,7 @@ def model(*inputs, outputs=(("SUM", FP32, (4,)), ("DIFF", FP32, (4,))), max_batc
             for name, datatype, dims, *more in inputs
         ),
         output=tuple(ModelOutput(*output) for output in outputs),
+        parameters=dict(parameters),
     )
     # The scheduler takes no part in checks.
     labels = {"SUM": [b"none", b"one"]}
@@ -76,6 +79,28 @@ def test_a_version_is_text_and_keeps_its_config():
 
 
 # --- which inputs ---
+
+ANY_NAME = {"inferd_any_input_name": "true"}
+
+
+def test_the_one_input_of_a_model_that_says_so_has_any_name():
+    served = model(A, max_batch_size=8, parameters=ANY_NAME)
+    for name in ("input-0", "A", "predict"):
+        request = ask(tensor(name, (3, 4)))
+        request.likeness = object()
+        served.check_request(request)
+        assert (request.inputs[0].name, request.batch_size) == ("A", 3)
+        assert (request.likeness is None) == (name != "A")
+    assert "input 'A' has datatype INT32" in complaint(served, ask(tensor("x", (3, 4), INT32)))
+
+
+def test_otherwise_names_are_compared():
+    assert "has no input 'x'" in complaint(model(A, B, parameters=ANY_NAME), ask(tensor("x")))
+    two = ask(tensor("x"), tensor("y"))
+    assert "has no input 'x', 'y'" in complaint(model(A, parameters=ANY_NAME), two)
+    assert [one.name for one in two.inputs] == ["x", "y"]
+    refused = {"inferd_any_input_name": "false"}
+    assert "has no input 'x'" in complaint(model(A, parameters=refused), ask(tensor("x")))
 
 
 @pytest.mark.parametrize("names", ["AB", "BA"])

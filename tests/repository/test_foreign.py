@@ -72,6 +72,10 @@ def test_settings_name_the_runtime_and_the_file(folder, implementation, file, ba
     where = folder({"implementation": implementation, "parameters": parameters}, file)
     model = found(where)
     assert (model.config.backend, model.versions, model.file) == (backend, (1,), where / file)
+    assert model.config.parameters == {
+        "inferd_any_input_name": "true",
+        "inferd_version_name": "v0.1.0",
+    }
     assert is_model(where)
 
 
@@ -85,6 +89,8 @@ def test_a_version_that_is_a_number_is_served_as_that(folder, said, version):
     model = found(folder(settings, "m.ubj"))
     assert model.versions == (version,)
     assert files_of(model, version, model.config).file.name == "m.ubj"
+    name = None if said is None or version != 1 else said
+    assert model.config.parameters.get("inferd_version_name") == name
 
 
 def test_an_absolute_uri_may_lead_into_the_folder(folder, tmp_path):
@@ -121,7 +127,11 @@ def test_settings_tell_tensors_batches_and_parameters(folder):
     assert config.output == (ModelOutput("y", DataType.FP32, (1,)),)
     assert config.max_batch_size == 8
     assert config.dynamic_batching.max_queue_delay_microseconds == 500_000
-    assert config.parameters == {"inferd_allow_pickle": "true", "n": "3"}
+    assert config.parameters == {
+        "inferd_any_input_name": "true",
+        "inferd_allow_pickle": "true",
+        "n": "3",
+    }
 
 
 def test_mlflows_flavor_names_the_file(folder):
@@ -140,7 +150,10 @@ def test_settings_may_lead_to_mlflow(folder):
 def test_a_configuration_beside_them_adds_what_they_cannot_say(folder):
     config = 'parameters { key: "inferd_allow_pickle" value: { string_value: "true" } }'
     model = found(folder(MLFLOW, "model.xgb", config=config))
-    assert model.config.parameters == {"inferd_allow_pickle": "true"}
+    assert model.config.parameters == {
+        "inferd_any_input_name": "true",
+        "inferd_allow_pickle": "true",
+    }
     assert model.config.backend == "xgboost"
 
 

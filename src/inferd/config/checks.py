@@ -107,12 +107,23 @@ def _platform_complaints(config: ModelConfig) -> Iterator[str]:
         return
     known, names = platform_named(config.platform), _platform_names(config.backend)
     if config.platform and not config.backend and known is None:
-        yield f"platform '{config.platform}' is unknown"
+        yield f"platform '{config.platform}' is unknown{_meant(config.platform)}"
     if config.platform and names and config.platform not in names:
         yield (
             f"platform '{config.platform}' does not go with backend '{config.backend}', "
             f"which runs {', '.join(names)}"
         )
+
+
+def _meant(platform: str) -> str:
+    """Return what to write instead of a platform there is none of, "" if nobody knows."""
+    if platform == "custom":
+        return ": libraries in C++ of the old server's do not run here, a model.py does"
+    if platform == "libtorch":
+        return ", write platform 'pytorch_libtorch'"
+    if platforms_of(platform):
+        return f": that is a backend, write backend '{platform}'"
+    return ""
 
 
 def _platform_names(backend: str) -> list[str]:

@@ -12,6 +12,12 @@ MAX_SHOWN = 100
 _DIGITS = 20  # more than any of these numbers has, and few enough to be read at once
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
+ANY_INPUT_NAME = "inferd_any_input_name"
+"""The parameter of a model with one input that, if "true", lets requests call it anything."""
+
+VERSION_NAME = "inferd_version_name"
+"""The parameter that gives a model's version a name beside its number, such as v0.1.0."""
+
 
 def whole_number(config: ModelConfig, key: str, default: int, least: int, most: int) -> int:
     """Return parameter `key` of the model, `default` where it has none.

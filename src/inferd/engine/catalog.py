@@ -6,6 +6,7 @@ there as a whole or not at all.
 
 from collections.abc import Iterator
 
+from inferd.config.parameter import VERSION_NAME
 from inferd.core.metadata import IndexEntry, ModelState
 from inferd.engine.served import Served
 from inferd.errors import ModelNotFound, Unavailable
@@ -57,6 +58,19 @@ class Model:
             if version.served is not None
         }
         self.default = next(reversed(self.ready.values()), None)
+
+    def number_of(self, version: str) -> int | None:
+        """Return the number of the version that a request calls `version`, None if it is none.
+
+        A version may have a name of its own, such as v0.1.0, in its parameters.
+        """
+        number = version_number(version)
+        if number is not None:
+            return number
+        for token, served in self.ready.items():
+            if served.config.parameters.get(VERSION_NAME) == version:
+                return int(token)
+        return None
 
 
 class Catalog:
@@ -135,7 +149,7 @@ class Catalog:
         model = self._known(name)
         if not version:
             return model.default is not None and not model.default.trouble
-        number = version_number(version)
+        number = model.number_of(version)
         if number is None or number not in model.versions:
             raise ModelNotFound(_no_version(name, version, model))
         served = model.versions[number].served
@@ -149,7 +163,7 @@ class Catalog:
         model = self._known(name)
         if not version and model.default is not None:
             return model.default
-        number = version_number(version) if version else None
+        number = model.number_of(version) if version else None
         if number is not None and number in model.versions:
             found = model.versions[number]
             if found.served is not None:

@@ -72,6 +72,22 @@ _OWN_PYTHON_BASED = {"pytorch": Path(__file__).parents[1] / "backends/based/pyto
 _BACKEND_NAME = re.compile(r"[\w-][\w.-]*")
 """What can be the name of a folder with a backend, and leads nowhere else."""
 
+_PYTHON_BASED_OF_TRITON = ("vllm",)
+"""Backends of Triton whose code is Python."""
+
+_COMPILED_OF_TRITON = (
+    "dali",
+    "fastertransformer",
+    "hugectr",
+    "paddle",
+    "paddlepaddle",
+    "rapids",
+    "square",
+    "stateful",
+    "tensorrtllm",
+)
+"""Backends of Triton, and of others for it, that are libraries in C++."""
+
 _HOSTED_BACKEND = "inferd.backends.worker.hosting:HostedBackend"
 
 _INSTEAD = {"tensorflow": "openvino"}
@@ -170,5 +186,9 @@ def _of_package(backend: str, directory: Path | None) -> EntryPoint:
         msg = f"there is no backend '{backend}', known are: {known}"
         if directory is not None:
             msg += f"; {_not_in_directory(backend, directory)}"
+        elif backend in _PYTHON_BASED_OF_TRITON:
+            msg += "; its model.py would have to lie in a --backend-directory, which is not given"
+        elif backend in _COMPILED_OF_TRITON:
+            msg += "; Triton's is a library in C++, which cannot be used here"
         raise InvalidConfig(msg)
     return entries[backend]

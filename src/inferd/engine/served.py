@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.config.parameter import ANY_INPUT_NAME
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
@@ -81,7 +82,8 @@ class Served:
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
     (inferd.engine.caching). What a model that `is_lax` gives may have other shapes and
-    datatypes than its configuration says, and be more or less.
+    datatypes than its configuration says, and be more or less. The one input of a model whose
+    parameters say so has any name.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Served:
         self._outputs = {o.name: _Rule(o, batch_dims) for o in config.output}
         self._all_outputs = list(self._outputs.values())
         self._names = frozenset(self._inputs)
+        self._only = _only_input(config, self._inputs)
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
 
@@ -197,7 +200,7 @@ class Served:
         for tensor in request.inputs:
             rule = rules.get(tensor.name)
             if rule is None:
-                raise self._bad_names(request.inputs)
+                rule = self._renamed(request)
             if tensor.datatype is not rule.datatype:
                 raise self._bad_datatype(tensor, rule)
             shape = tensor.shape
@@ -344,6 +347,18 @@ class Served:
             f"'{self.name}', {rule.datatype.value} {list(rule.shape)}: {why}"
         )
 
+    def _renamed(self, request: InferRequest) -> _Rule:
+        """Give the one input of a request its name, if the model takes it by any; return its rule.
+
+        Raises InvalidRequest otherwise.
+        """
+        rule = self._only
+        if rule is None or len(request.inputs) > 1:
+            raise self._bad_names(request.inputs)
+        request.inputs[0].name = rule.name
+        request.likeness = None  # its name is another now
+        return rule
+
     def _take_scalar(self, tensor: Tensor, rule: _Rule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration says scalar.
 
@@ -435,6 +450,13 @@ def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_Rule]) ->
         if one.name != rules[index].name:
             return False
     return True
+
+
+def _only_input(config: ModelConfig, rules: Mapping[str, _Rule]) -> _Rule | None:
+    """Return the rule of the one input, if it is taken by any name."""
+    if len(rules) != 1 or config.parameters.get(ANY_INPUT_NAME) != "true":
+        return None
+    return next(iter(rules.values()))
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ import orjson
 
 from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
+from inferd.config.parameter import ANY_INPUT_NAME, VERSION_NAME
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.layout import is_version
 from inferd.repository.tree import is_noise
@@ -49,6 +50,8 @@ _FLAVORS = {
     "sklearn": ("sklearn", ("pickled_model", "model_path", "data")),
 }
 """MLflow's flavors -> our backend, and the keys that may name the file; the first that is there."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 _LINE = re.compile(r"( *)([\w.-]+):(?: +(.*))?")
 
@@ -114,7 +117,7 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
         dynamic_batching=config.dynamic_batching or told.dynamic_batching,
         input=config.input or told.input,
         output=config.output or told.output,
-        parameters=told.parameters | config.parameters,
+        parameters={ANY_INPUT_NAME: "true"} | told.parameters | config.parameters,
         default_model_filename=config.default_model_filename or Path(filename).name,
     )
     return merged, file, version
@@ -177,7 +180,8 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
         dynamic_batching=batching,
         input=tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ()),
         output=tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ()),
-        parameters={k: _text(v) for k, v in (parameters.get("extra") or {}).items()},
+        parameters=_version_name(settings)
+        | {k: _text(v) for k, v in (parameters.get("extra") or {}).items()},
     )
     if most == 0 and (config.input or config.output):
         config = replace(config, max_batch_size=1)  # its shapes count the batch dim
@@ -186,8 +190,18 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
 
 def _version(settings: dict[str, Any]) -> int:
     """Return the version that clients of MLServer ask for, 1 where it is no number."""
-    said = str((settings.get("parameters") or {}).get("version") or "")
-    return int(said) if re.fullmatch(r"[1-9][0-9]{0,17}", said) else 1
+    said = _said_version(settings)
+    return int(said) if _NUMBER.fullmatch(said) else 1
+
+
+def _version_name(settings: dict[str, Any]) -> dict[str, str]:
+    """Return the parameter that says what those clients call a version that is no number."""
+    said = _said_version(settings)
+    return {VERSION_NAME: said} if said and not _NUMBER.fullmatch(said) else {}
+
+
+def _said_version(settings: dict[str, Any]) -> str:
+    return str((settings.get("parameters") or {}).get("version") or "")
 
 
 def _local(folder: Path, uri: str) -> str:
