@@ -10,9 +10,10 @@
 - An ensemble of three such steps against one of one step: CPU time per further step.
 
 Neighbours make a machine slower and faster from one second to the next, by more than what is looked
-for here. So the two rows of a figure are measured right after each other, again and again, which of
-them first by turns, and the figure is the median of what the turns say: of their ratios, or of
-their differences. Half of the turns said something between the two numbers behind it.
+for here. So the two rows of a figure are measured by turns, one of them always beside the mean of
+the other's just before and just after it, and the figure is the median of what the turns say: of
+their ratios, or of their differences. Half of the turns said something between the two numbers
+behind it.
 
 Batches on a CPU with few cores share them with the load, so CPU time is compared and not requests
 per second. It is divided by what the server's own statistics say was executed, from rest to rest:
@@ -191,10 +192,11 @@ class Bench:
 
     def _compare(self, server: Server, pair: Pair) -> Figure:
         said = []
-        for number in range(self._turns):
-            order = (pair.row, pair.against)[:: -1 if number % 2 else 1]
-            turn = {name: self._measure(server, name, pair.field) for name in order}
-            row, against = turn[pair.row], turn[pair.against]
+        before = self._measure(server, pair.against, pair.field)
+        for _ in range(self._turns):
+            row = self._measure(server, pair.row, pair.field)
+            after = self._measure(server, pair.against, pair.field)
+            against, before = (before + after) / 2, after
             is_share = pair.unit == "%"
             said.append(100 * (row / against - 1) if is_share else (row - against) / pair.share)
         value = statistics.median(said)
