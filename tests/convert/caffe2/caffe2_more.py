@@ -4,8 +4,9 @@ They are those that no run of Caffe2 itself is kept of.
 """
 
 import numpy as np
-from caffe2_cases import alike, dims, index_type, lengths, maybe, reals, truths, unary, wholes
-from caffe2_reference import segments
+from caffe2_cases import alike, dims, index_type, lengths, maybe, pool, reals, truths, unary, wholes
+from caffe2_reference import in_nchw, segments, shapes_of
+from caffe2_reference import pool as pool_of
 
 
 def on_unit(arrays, *shape):
@@ -136,6 +137,11 @@ def of_lengths(dice, arrays):
     return {}, [lengths(dice, arrays)], 1
 
 
+def lp_pool(dice, arrays):
+    args, inputs, count = pool(2)(dice, arrays)
+    return args | dice.choice(({}, {"p": 1.0}, {"p": 3.0})), inputs, count
+
+
 def near_zero(arrays, *shape):
     x = arrays.random(shape) * 10.0 ** arrays.integers(-9, 3, shape)
     return (x * arrays.choice([-0.09, 1.0], shape)).clip(-0.9).astype(np.float32)
@@ -161,6 +167,9 @@ CASES = {
     "ThresholdedRelu": unary(alpha=(0.0, 0.5)),
     "Logit": unary(on_unit, eps=(1e-6, 0.2)),
     "Cbrt": unary(),
+    "Mish": unary(),
+    "IsNaN": unary(with_nan),
+    "LpPool": lp_pool,
     "Scale": unary(scale=(2.0, -0.5)),
     "ReplaceNaN": unary(with_nan, value=(1.5, -2.0)),
     "WeightedSum": weighted_sum,
@@ -270,6 +279,13 @@ def ranges_of(args, lengths):
     return np.stack([np.cumsum(lengths) - lengths, lengths], 1)
 
 
+def lp_pool_of(args, x):
+    p, averages = args.get("p", 2.0), args | {"count_include_pad": 1, "order": "NCHW"}
+    mean = pool_of(np.mean, 0.0)(averages, np.abs(x) ** p)
+    size = x.shape[2:] if args.get("global_pooling") else shapes_of(args)[0]
+    return (mean * np.prod(size)) ** (1 / p)
+
+
 REFERENCES = {
     "FloatToHalf": lambda args, x: x.astype(np.float16),
     "HalfToFloat": lambda args, x: x.astype(np.float32),
@@ -290,6 +306,9 @@ REFERENCES = {
     "ThresholdedRelu": lambda args, x: np.where(x > args.get("alpha", 1.0), x, np.float32(0)),
     "Logit": logit,
     "Cbrt": lambda args, x: np.cbrt(x),
+    "Mish": lambda args, x: x * np.tanh(np.logaddexp(x, 0)),
+    "IsNaN": lambda args, x: np.isnan(x).astype(np.uint8),
+    "LpPool": in_nchw(lp_pool_of),
     "Scale": lambda args, x: x * np.float32(args.get("scale", 1.0)),
     "ReplaceNaN": lambda args, x: np.where(np.isnan(x), np.float32(args.get("value", 0.0)), x),
     "WeightedSum": weighted_sum_of,

@@ -101,6 +101,15 @@ def test_an_image_of_no_pixels_is_an_error_and_no_crash(apply, kind, args, other
         apply(kind, args | {"order": "NHWC"}, [image, *others], dims="rank")
 
 
+def test_the_order_of_an_upsample_bilinear_means_nothing(apply):
+    image = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    args = {"height_scale": 2.0, "width_scale": 3.0}
+    [plain] = apply("UpsampleBilinear", args, [image], dims="rank")
+    [other] = apply("UpsampleBilinear", args | {"order": "NHWC"}, [image], dims="rank")
+    assert plain.shape == other.shape == (1, 2, 6, 12)
+    np.testing.assert_array_equal(plain, other)
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "wanted"),
     [

@@ -39,6 +39,15 @@ def _swish(call: Call) -> Converted:
     return call.graph.add("Mul", x, call.graph.add("Sigmoid", x))
 
 
+def _mish(call: Call) -> Converted:
+    graph, x = call.graph, call.input(0)
+    return graph.add("Mul", x, graph.add("Tanh", graph.add("Softplus", x)))
+
+
+def _is_nan(call: Call) -> Converted:
+    return call.graph.cast(call.graph.add("IsNaN", call.input(0)), DataType.UINT8)
+
+
 def _leaky_relu(call: Call) -> Converted:
     return call.graph.add("LeakyRelu", call.input(0), alpha=call.number("alpha", 0.01))
 
@@ -299,6 +308,8 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "Cube": _cube,
     "Rsqrt": _reciprocal_root,
     "Swish": _swish,
+    "Mish": _mish,
+    "IsNaN": _is_nan,
     "LeakyRelu": _leaky_relu,
     "Elu": _elu,
     "Selu": _selu,

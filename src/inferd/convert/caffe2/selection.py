@@ -133,16 +133,15 @@ def _picked(call: Call, x: Value, scales: Value) -> Value:
 
 
 def _upsample_bilinear(call: Call) -> Converted:
+    """Convert UpsampleBilinear, of channels first: Caffe2 does not look at its order."""
     graph, x = call.graph, call.input(0)
-    x = channels_first(graph, x, 4) if call.is_nhwc else x
-    y = graph.add(
+    return graph.add(
         "Resize",
         *(x, None, _of_images(graph, _scales(call))),
         rank=4,
         mode="linear",
         coordinate_transformation_mode="align_corners",
     )
-    return channels_last(graph, y, 4) if call.is_nhwc else y
 
 
 def _scales(call: Call) -> Value:

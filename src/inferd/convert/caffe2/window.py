@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from inferd.convert.caffe2.call import Call, Converted
 from inferd.convert.graph import Graph, Value
 from inferd.convert.window import Window, channels_first, channels_last
+
+_IMAGES = 4  # the dims of a batch of images
 
 _VALID, _SAME, _CAFFE_POOLING = 1, 2, 3  # caffe2::LegacyPadding
 
@@ -135,17 +138,39 @@ def _pool(op: str) -> Callable[[Call], Converted]:
             window = _window(call)
             rank = window.rank
             x = channels_first(graph, x, rank) if call.is_nhwc else x
-            y = _pool_window(call, op, x, window)
+            counts_pads = op == "Average" and call.flag("count_include_pad")
+            y = _pool_window(call, op, x, window, counts_pads=counts_pads)
         return channels_last(graph, y, rank) if call.is_nhwc else y
 
     return convert
 
 
-def _pool_window(call: Call, op: str, x: Value, window: Caffe2Window) -> Value:
+def _lp_pool(call: Call) -> Converted:
+    """Convert (sum |x|^p)^(1/p): the sum is a mean that counts paddings, times the size."""
+    graph, x, p = call.graph, call.input(0), call.number("p", 2.0)
+    if not p > 0:
+        call.refuse("its argument 'p' should be above 0")
+    power = graph.real(p)
+    window = None if call.flag("global_pooling") else _window(call)
+    if (x.rank or _IMAGES) != _IMAGES or (window and window.rank != _IMAGES):
+        call.refuse("it pools images of two dims alone")
+    x = channels_first(graph, x, _IMAGES) if call.is_nhwc else x
+    powers = graph.add("Pow", graph.add("Abs", x), power)
+    if window is None:
+        total = graph.add("ReduceSum", powers, graph.ints(2, 3), rank=_IMAGES)
+    else:
+        mean = _pool_window(call, "Average", powers, window, counts_pads=True)
+        total = graph.add("Mul", mean, graph.real(float(prod(window.kernel))))
+    y = graph.add("Pow", total, graph.real(1 / p))
+    return channels_last(graph, y, _IMAGES) if call.is_nhwc else y
+
+
+def _pool_window(
+    call: Call, op: str, x: Value, window: Caffe2Window, *, counts_pads: bool
+) -> Value:
     if set(window.dilations) != {1}:
         call.refuse("there are no pools with dilation")
     graph, dims = call.graph, len(window.kernel)
-    counts_pads = op == "Average" and call.flag("count_include_pad")
     x = _cropped(graph, x, window)
     ceil_mode = None
     if window.legacy_pad == _CAFFE_POOLING:
@@ -258,4 +283,5 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(
         ("AveragePool", "AveragePool1D", "AveragePool2D", "AveragePool3D"), _pool("Average")
     ),
+    "LpPool": _lp_pool,
 }
