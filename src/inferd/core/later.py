@@ -85,6 +85,11 @@ class Paused:
         asyncio.get_running_loop().create_task(ending)
 
 
+async def driven(running: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that may be compiled, in a task: see `resumed`."""
+    return await running
+
+
 async def resumed(running: Coroutine[Any, Any, T], waits_for: Any) -> T:
     """Go on as `resume` does, in a task: from Python 3.12 on that takes nothing but a coroutine."""
     return await resume(running, waits_for)

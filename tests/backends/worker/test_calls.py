@@ -13,6 +13,7 @@ from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.loads import Loads
 from inferd.core.interfaces import Surroundings
 from inferd.core.later import Later
+from inferd.core.request import InferResponse
 
 CALL = msgspec.json.encode([[], ["other", -1, "", [], [], None, 0, 0, 0, 0], False, []])
 LOAD = msgspec.json.encode([[], 7, "load", ["other", None, {}]])
@@ -103,3 +104,34 @@ def test_a_call_that_nobody_waits_for_any_more_is_no_call(monkeypatch):
 
     asyncio.run(call_and_hang_up())
     assert models.asked_count == 3
+
+
+class Gives:
+    """Models that give their inputs back, if those can be read."""
+
+    async def infer(self, request):
+        return InferResponse(request.model, "1", request.id, request.inputs)
+
+
+@pytest.mark.parametrize(
+    ("place", "data", "is_answered"),
+    [((0, 8), b"12345678", True), ((0, 8), b"1234", False), ((4, 8), b"12345678", False)],
+)
+def test_inputs_that_are_not_where_they_are_said_to_be_end_their_call_alone(
+    place, data, is_answered
+):
+    said = []
+
+    async def call():
+        calls = WorkerCalls("m", Surroundings(models=Gives()), Loads())
+        calls.instance = SimpleNamespace(
+            reads_on=asyncio.get_running_loop(), give=None, send=lambda *sent: said.append(sent)
+        )
+        asked = ["other", -1, "", [["X", "FP32", [2], *place]], [], None, 0, 0, 0, 0]
+        document = msgspec.json.encode([[], asked, False, []])
+        for number in (1, 2):  # the second time it was read before
+            calls.receive(packet.CALL, document, data, (number, 0, 0))
+
+    asyncio.run(call())
+    kinds = [(number, document[1][0]) for _, document, _, number in said]
+    assert kinds == [(number, "response" if is_answered else "error") for number in (1, 2)]

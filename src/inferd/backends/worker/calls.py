@@ -9,15 +9,16 @@ notice that it would wait for itself; how long a nested request may wait in a qu
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing, nullcontext, suppress
+from collections.abc import Collection, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.call_stream import answer_stream
+from inferd.backends.worker.commands import Commands
 from inferd.backends.worker.document import Call, Called, Command, Metered, Note
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.backends.worker.loads import Loads
@@ -27,25 +28,25 @@ from inferd.backends.worker.message import (
     SEQUENCE_START,
     blocks_of,
     described,
+    plain_places,
     tensors_of,
 )
-from inferd.core.interfaces import Surroundings
-from inferd.core.later import Later, Paused, resumed
-from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.interfaces import Models, Surroundings
+from inferd.core.later import Later, Paused, driven, resumed
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import (
     BackendFailed,
     Code,
     InferdError,
     InvalidRequest,
-    ModelNotFound,
     Unsupported,
     foreign_text,
 )
+from inferd.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from inferd.backends.worker.instance import WorkerInstance
-    from inferd.observe.custom import CustomMetric
+    from inferd.backends.worker.plan import Plan
+    from inferd.observe.trace import Trace
 
 log = logging.getLogger("inferd.model")
 
@@ -61,6 +62,101 @@ AHEAD = 16
 _CODES = {code: number for number, code in enumerate(kind.code for kind in ERRORS)}
 
 
+class Caller(Protocol):
+    """What is known here of the worker that calls: see WorkerInstance."""
+
+    plan: "Plan"
+
+    @property
+    def reads_on(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that reads what the worker says; None while a thread does."""
+        ...
+
+    def send(
+        self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
+    ) -> None:
+        """Send a packet. Raises ArenaFull."""
+        ...
+
+    def lend(self, offsets: Collection[int]) -> Loans:
+        """Return the blocks of our memory that a packet names. Raises ValueError."""
+        ...
+
+    def give(self, offsets: list[int]) -> None:
+        """Take back blocks."""
+        ...
+
+    def trace_of(self, number: int) -> "Trace | None":
+        """Return the trace of a request that is executed, if it is traced."""
+        ...
+
+
+class Wish:
+    """What a CALL of `model` says, read once for all that say the same.
+
+    `plain` are its inputs, where all lie in its own data, which has `size` bytes at least: the
+    name, datatype and shape of each, and where its bytes begin and end. None where it is otherwise,
+    or they do not fit their shapes.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_callers",
+        "_outputs",
+        "_version",
+        "blocks",
+        "is_decoupled",
+        "model",
+        "plain",
+        "released",
+        "size",
+    )
+
+    def __init__(self, call: Call, model: str) -> None:
+        self.released = call.released
+        self.is_decoupled = call.is_decoupled
+        self._asked = asked = call.request
+        self.model = asked.model
+        self._callers = (*call.callers, model)
+        version = str(asked.version)
+        self._version = "" if version == "-1" else version
+        self._outputs = asked.outputs or []
+        self.blocks = blocks_of(asked.inputs)
+        self.plain, self.size = plain_places(asked.inputs)
+
+    def request(self, data: Any, loans: Loans) -> InferRequest:
+        """Return the request, its inputs views of `data` or `loans`.
+
+        Raises InvalidRequest when too many models wait for each other, ValueError for inputs that
+        are not there.
+        """
+        asked = self._asked
+        if len(self._callers) > MAX_NESTING:
+            way = " -> ".join((*self._callers[-4:], asked.model))
+            msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
+            raise InvalidRequest(msg)
+        plain = self.plain
+        if plain is None or self.size > len(data):
+            inputs = tensors_of(asked.inputs, data, loans)
+        else:
+            inputs = [
+                Tensor(name, datatype, shape, data[begin:end])
+                for name, datatype, shape, begin, end in plain
+            ]
+        return InferRequest(
+            asked.model,
+            self._version,
+            asked.id,
+            inputs,
+            [WantedOutput(name) for name in self._outputs],
+            dict(asked.parameters) if asked.parameters else {},
+            priority=max(0, asked.priority),
+            timeout_us=max(0, asked.timeout_us),
+            sequence=_sequence(asked),
+            callers=self._callers,
+        )
+
+
 class WorkerCalls:
     """The calls of one worker of `model`. `instance` is set when there is one.
 
@@ -68,53 +164,68 @@ class WorkerCalls:
     """
 
     def __init__(self, model: str, surroundings: Surroundings, loads: Loads) -> None:
-        self.instance: WorkerInstance | None = None
+        self.instance: Caller | None = None
         self._model = model
-        self._loads = loads
         self._surroundings = surroundings
         self._running: dict[int, tuple[asyncio.Task[None] | Paused, asyncio.Semaphore | None]] = {}
-        self._calls: dict[bytes, Call] = {}  # those before, by their documents
-        self._metrics: dict[int, CustomMetric] = {}
+        self._wishes: dict[bytes, Wish] = {}  # those before, by their documents
+        self._commands = Commands(model, surroundings, loads, self)
 
     def end(self) -> None:
         """Give up what runs: its caller has ended."""
         for running, _ in self._running.values():
             _give_up(running)
         self._running.clear()
-        self._metrics.clear()
+        self._commands.end()
 
     def receive(
         self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...] = packet.NO_NUMBERS
     ) -> None:
         """Take a packet; `numbers` are those of its header."""
         if kind == packet.CALL:
-            call = self._calls.get(document)
-            if call is None:
-                call = msgspec.json.decode(document, type=Call)
-                packet.keep(self._calls, document, call, len(document))
-            loans = self._lent(call)
-            if call.released:
-                self._give(call.released)
-            room = asyncio.Semaphore(AHEAD) if call.is_decoupled else None
-            self._begin(numbers[0], self._call(numbers, call, data, loans, room), room)
+            self._receive_call(document, data, numbers)
         elif kind == packet.COMMAND:
             command = msgspec.json.decode(document, type=Command)
             self._give(command.released)
-            self._command(command)
+            self._commands.run(command)
         elif kind == packet.METRIC:
             metered = msgspec.json.decode(document, type=Metered)
             self._give(metered.released)
-            if metric := self._metrics.get(metered.number):
-                metric.apply(metered.verb, metered.value)
+            self._commands.apply(metered)
         elif kind in (packet.CREDIT, packet.HANG_UP):
             note = msgspec.json.decode(document, type=Note)
             self._give(note.released)
             self._note(kind, note.number)
 
-    def _lent(self, call: Call) -> Loans:
-        """Return what a call names of our own memory, which the model has, and waits with."""
-        blocks = blocks_of(call.request.inputs)
-        return self.instance.lend(blocks) if blocks and self.instance is not None else NO_LOANS
+    def _receive_call(self, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
+        wish = self._wishes.get(document)
+        if wish is None:
+            wish = Wish(msgspec.json.decode(document, type=Call), self._model)
+            packet.keep(self._wishes, document, wish, len(document))
+        loans = NO_LOANS
+        if wish.blocks and self.instance is not None:
+            # What a call names of our own memory the model has, and waits with.
+            loans = self.instance.lend(wish.blocks)
+        if wish.released:
+            self._give(wish.released)
+        number, made_for = numbers[0], numbers[1]
+        models = self._surroundings.models
+        try:
+            if models is None:
+                msg = "there are no models here that could be called"
+                raise Unsupported(msg)
+            request = wish.request(data, loans)
+        except Exception as error:  # noqa: BLE001  whoever calls is told
+            self.fail(number, wish.model, error)
+            return
+        if made_for and self.instance is not None:
+            request.trace = self.instance.trace_of(made_for)
+        if wish.is_decoupled:
+            request.takes_errors = True
+            room = asyncio.Semaphore(AHEAD)
+            self.begin(number, answer_stream(self, number, models, request, room), room)
+        else:
+            self.begin(number, self._call(number, models, request))
 
     def _give(self, offsets: list[int]) -> None:
         if offsets and self.instance is not None:
@@ -131,13 +242,14 @@ class WorkerCalls:
         elif room is not None:
             room.release()
 
-    def _begin(
+    def begin(
         self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None = None
     ) -> None:
+        """Have `job` answer the call or command `number`; with `room` it streams, in a task."""
         if len(self._running) >= MAX_CALLS:
             job.close()
             msg = f"model '{self._model}' has {MAX_CALLS} calls of other models under way"
-            self._refuse(number, InvalidRequest(msg))
+            self.refuse(number, InvalidRequest(msg))
             return
         assert self.instance is not None
         if self.instance.reads_on is None:  # it is being loaded: a thread waits for each call
@@ -180,90 +292,46 @@ class WorkerCalls:
         if loop is None:
             job.close()
             msg = "there is no server here whose models could be called"
-            self._refuse(number, Unsupported(msg))
+            self.refuse(number, Unsupported(msg))
         else:
             assert self.instance is not None
+            running = driven(job)
             try:
-                waiting = asyncio.run_coroutine_threadsafe(job, loop)
+                waiting = asyncio.run_coroutine_threadsafe(running, loop)
             except RuntimeError:  # the server has ended meanwhile, and so does this worker
+                running.close()
                 job.close()
                 return
             try:
                 waiting.result(self.instance.plan.start_timeout_s)
             except TimeoutError:  # so the start has taken too long as well, which is told
                 waiting.cancel()
-                if inspect.getcoroutinestate(job) == inspect.CORO_CREATED:  # the server has ended
+                if inspect.getcoroutinestate(running) == inspect.CORO_CREATED:
+                    running.close()  # the server has ended
                     job.close()
 
     # --- requests ---
 
-    async def _call(
-        self,
-        numbers: tuple[int, ...],
-        call: Call,
-        data: Any,
-        loans: Loans,
-        room: asyncio.Semaphore | None,
-    ) -> None:
-        number, made_for, _ = numbers
+    async def _call(self, number: int, models: Models, request: InferRequest) -> None:
         try:
-            models = self._surroundings.models
-            if models is None:
-                msg = "there are no models here that could be called"
-                raise Unsupported(msg)
-            request = self._request(call, data, loans)
-            del data, loans  # what the request shows of them keeps them
-            if made_for and self.instance is not None:
-                request.trace = self.instance.trace_of(made_for)
-            if room is not None:
-                request.takes_errors = True
-                await self._stream(number, models.stream(request), room)
-            else:
-                self._answer(number, await models.infer(request), is_last=True)
-        except InferdError as error:
-            self._refuse(number, error)
-        except Exception as error:
-            log.exception(
-                "model '%s': a call of model '%s' failed", self._model, call.request.model
+            self.answer(number, await models.infer(request), is_last=True)
+        except Exception as error:  # noqa: BLE001  whoever calls is told
+            self.fail(number, request.model, error)
+
+    def fail(self, number: int, model: str, error: Exception) -> None:
+        """Answer the call `number` of `model` by the error that it has ended with."""
+        if not isinstance(error, InferdError):
+            log.error(
+                "model '%s': a call of model '%s' failed",
+                self._model,
+                model,
+                exc_info=error,
             )
-            self._refuse(number, BackendFailed(foreign_text(error)))
+            error = BackendFailed(foreign_text(error))
+        self.refuse(number, error)
 
-    async def _stream(
-        self, number: int, responses: AsyncGenerator[InferResponse, None], room: asyncio.Semaphore
-    ) -> None:
-        async with aclosing(responses):
-            async for response in responses:
-                await room.acquire()
-                if response.error is not None:
-                    self._refuse(number, response.error, is_last=response.final)
-                else:
-                    self._answer(number, response, is_last=response.final)
-                if response.final:
-                    return
-        self._answer(number, InferResponse("", ""), is_last=True)
-
-    def _request(self, call: Call, data: Any, loans: Loans) -> InferRequest:
-        asked = call.request
-        callers = (*call.callers, self._model)
-        if len(callers) > MAX_NESTING:
-            way = " -> ".join((*callers[-4:], asked.model))
-            msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
-            raise InvalidRequest(msg)
-        version = str(asked.version)
-        return InferRequest(
-            asked.model,
-            "" if version in ("-1", "") else version,
-            asked.id,
-            tensors_of(asked.inputs, data, loans),
-            [WantedOutput(name) for name in asked.outputs] if asked.outputs else [],
-            dict(asked.parameters) if asked.parameters else {},
-            priority=max(0, asked.priority),
-            timeout_us=max(0, asked.timeout_us),
-            sequence=_sequence(asked),
-            callers=callers,
-        )
-
-    def _answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
+    def answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
+        """Answer the call `number`. Raises BackendFailed for what is too large."""
         payload = Payload()
         document = [
             "response",
@@ -274,84 +342,19 @@ class WorkerCalls:
             response.id,
         ]
         try:
-            self._reply(number, [is_last, document], payload)
+            self.reply(number, [is_last, document], payload)
         except ArenaFull as error:
             raise BackendFailed(str(error)) from error
 
-    def _refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
+    def refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
+        """Answer the call or command `number` by an error."""
         code = _CODES.get(error.code, _CODES[Code.INTERNAL])
-        self._reply(number, [is_last, ["error", code, error.message]])
+        self.reply(number, [is_last, ["error", code, error.message]])
 
-    def _reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
+    def reply(self, number: int, document: list[Any], payload: Payload | None = None) -> None:
+        """Answer the call or command `number`."""
         if self.instance is not None:
             self.instance.send(packet.REPLY, document, payload, number)
-
-    # --- everything else ---
-
-    def _command(self, command: Command) -> None:
-        try:
-            if command.verb in ("load", "unload"):
-                job = self._control(command)
-                self._begin(command.number, job)
-                return
-            value = self._value(command.verb, command.arguments)
-        except InferdError as error:
-            self._refuse(command.number, error)
-        except Exception as error:  # noqa: BLE001  whatever the arguments were
-            self._refuse(command.number, InvalidRequest(foreign_text(error)))
-        else:
-            self._reply(command.number, [True, ["value", value]])
-
-    def _value(self, verb: str, arguments: list[Any]) -> Any:
-        metrics = self._surroundings.metrics
-        if verb == "is_ready":
-            return self._is_ready(*arguments)
-        if metrics is None:
-            msg = "there is no server here that has metrics"
-            raise Unsupported(msg)
-        if verb == "metric_family":
-            metrics.add_family(*arguments)
-            return None
-        if verb == "metric":
-            number, family, labels, bounds = arguments
-            self._metrics[number] = metrics.metric(family, labels, bounds or ())
-            return None
-        return self._metrics[arguments[0]].value
-
-    def _is_ready(self, name: str, version: str) -> bool:
-        control = self._surroundings.control
-        if control is None:
-            return False
-        with suppress(ModelNotFound):
-            return control.is_model_ready(name, version)
-        return False
-
-    async def _control(self, command: Command) -> None:
-        control = self._surroundings.control
-        try:
-            if control is None:
-                msg = "there is no server here that could load models"
-                raise Unsupported(msg)
-            assert self.instance is not None
-            is_starting = self.instance.reads_on is None
-            if command.arguments[0] == self._model and is_starting:
-                msg = f"model '{self._model}' is being loaded, and cannot {command.verb} itself"
-                raise InvalidRequest(msg)
-            if command.verb == "unload":
-                name, dependents = command.arguments
-                await control.unload(UnloadRequest(name, dependents))
-            else:
-                name, config, files = command.arguments
-                sent = {path: bytes.fromhex(content) for path, content in files.items()}
-                request = LoadRequest(name, config or None, sent)
-                with self._loads.waiting(self._model, name) if is_starting else nullcontext():
-                    await control.load(request)
-        except InferdError as error:
-            self._refuse(command.number, error)
-        except Exception as error:  # noqa: BLE001  else the model would wait for ever
-            self._refuse(command.number, InvalidRequest(foreign_text(error)))
-        else:
-            self._reply(command.number, [True, ["value", None]])
 
 
 def _give_up(call: asyncio.Task[None] | Paused) -> None:

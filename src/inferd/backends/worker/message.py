@@ -1,9 +1,8 @@
 """Messages: requests and answers as the documents of packets say them."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN
 from inferd.backends.worker.document import Answer, Asked, Described, Result
@@ -22,10 +21,11 @@ from inferd.errors import (
     Unavailable,
     Unsupported,
 )
+from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 
-if TYPE_CHECKING:
-    from inferd.tensor.dtype import DataType
+Places = list[tuple[str, DataType, tuple[int, ...], int, int]]
+"""Of each tensor its name, datatype and shape, and where its bytes begin and end."""
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
 
@@ -138,6 +138,24 @@ def blocks_of(outputs: Sequence[Described]) -> set[int]:
     return {one.block for one in outputs if one.block >= 0}
 
 
+def plain_places(tensors: Sequence[Described]) -> tuple[Places | None, int]:
+    """Return where each of `tensors` lies in the data of its packet, and how much that has to be.
+
+    None where one lies elsewhere, is empty, or does not fit its shape, which who reads it is told.
+    """
+    size = max([one.offset + one.size for one in tensors], default=0)
+    if not all(one.size and one.block < 0 for one in tensors):
+        return None, size
+    try:
+        for one in tensors:
+            check_place(one, size)
+    except ValueError:
+        return None, size
+    return [
+        (one.name, one.datatype, one.shape, one.offset, one.offset + one.size) for one in tensors
+    ], size
+
+
 class Reading:
     """What a RESULT says, read once for all that say the same.
 
@@ -151,7 +169,7 @@ class Reading:
     def __init__(self, result: Result) -> None:
         self.released = result.released
         self.answers = result.answers
-        self.plain: list[tuple[str, DataType, tuple[int, ...], int, int]] | None = None
+        self.plain: Places | None = None
         self.size = 0
         self.blocks = {
             block for answer in self.answers for block in blocks_of(answer.outputs or ())
@@ -161,19 +179,8 @@ class Reading:
         [answer] = self.answers
         outputs = answer.outputs
         is_more = answer.number or answer.parameters or answer.error is not None
-        if not outputs or is_more or not answer.is_final:
-            return
-        if self.blocks:
-            return
-        self.size = max(one.offset + one.size for one in outputs)
-        with suppress(ValueError):  # whose answer it is gets to know that
-            for one in outputs:
-                check_place(one, self.size)
-            if all(one.size for one in outputs):
-                self.plain = [
-                    (one.name, one.datatype, one.shape, one.offset, one.offset + one.size)
-                    for one in outputs
-                ]
+        if outputs and not is_more and answer.is_final:
+            self.plain, self.size = plain_places(outputs)
 
 
 def response_of(
