@@ -29,7 +29,16 @@ class DirectScheduler:
 
     def run_now(self, request: InferRequest) -> InferResponse | None:
         """See PromptScheduler.run_now."""
-        return self._execution.answer_inline(request)
+        answers = self._execution.run_inline((request,))
+        if answers is None:
+            return None
+        [answer] = answers
+        if isinstance(answer, InferdError):
+            try:
+                raise answer
+            finally:
+                del answer, answers  # its traceback holds this frame, and that the request
+        return answer
 
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run."""
@@ -42,7 +51,7 @@ class DirectScheduler:
             try:
                 raise answer
             finally:
-                del answer  # its traceback holds this frame, and that the request
+                del answer  # as above
         return answer
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:

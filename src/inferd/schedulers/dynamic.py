@@ -72,9 +72,15 @@ class DynamicScheduler(QueueingScheduler):
         """See PromptScheduler.run_now."""
         if not self._runs_at_once:
             return None
-        answer = self._execution.answer_inline(request)
-        if answer is None:
+        answers = self._execution.run_inline((request,))
+        if answers is None:
             return None
+        [answer] = answers
+        if isinstance(answer, InferdError):
+            try:
+                raise answer
+            finally:
+                del answer, answers  # its traceback holds this frame, and that the request
         self._until_look -= 1
         if not self._until_look:
             self._look(request)

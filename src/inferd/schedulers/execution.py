@@ -167,19 +167,6 @@ class Execution:
                 self._counts.add_shared_execution(requests[0], requests, failed=failed)
         return answers
 
-    def answer_inline(self, request: InferRequest) -> InferResponse | None:
-        """Run `request` alone, here and now; None when it belongs in a thread. Raises its error."""
-        answers = self.run_inline((request,))
-        if answers is None:
-            return None
-        [answer] = answers
-        if isinstance(answer, InferdError):
-            try:
-                raise answer
-            finally:
-                del answer, answers  # its traceback holds this frame, and that the request
-        return answer
-
     async def run_in_thread(
         self, requests: Sequence[InferRequest], policy: QueuePolicy = UNSET
     ) -> Sequence[Answer]:
