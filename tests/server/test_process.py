@@ -112,9 +112,11 @@ def wait_until(condition):
 
 def read_all(client):
     """Return everything until the server closes; a reset, of what it never accepted, is one way."""
+    came = bytearray()
     with contextlib.suppress(ConnectionResetError):
-        return b"".join(iter(lambda: client.recv(65536), b""))
-    return b""
+        while piece := client.recv(65536):
+            came += piece
+    return bytes(came)
 
 
 def test_it_starts_says_what_it_serves_and_where_and_answers(start, repository, echo, ask, body):
