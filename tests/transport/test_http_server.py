@@ -42,6 +42,23 @@ async def test_idle_connections_close_when_the_server_stops_accepting(serving):
         assert await site.server.drain(30)
 
 
+async def test_who_is_accepted_as_the_server_stops_accepting_does_not_hold_up_its_end(serving):
+    async with serving() as site:
+        loop = asyncio.get_running_loop()
+
+        def accept():  # the loop tells the connection only after that that it is made
+            connection = site.server.connect()
+            site.server.stop_accepting()
+            return connection
+
+        own = await loop.create_server(accept, "127.0.0.1", 0)
+        site.port = own.sockets[0].getsockname()[1]
+        client = await site.connect()
+        assert await client.rest() == b""
+        assert await site.server.drain(30)
+        own.close()
+
+
 async def test_nobody_may_connect_after_the_server_stops_accepting(serving):
     async with serving() as site:
         site.server.stop_accepting()

@@ -100,6 +100,9 @@ class HttpConnection:
         server = self._server
         self._since = server.now
         server.connections.add(self)
+        if server.is_draining:  # it was accepted just before the server stopped listening
+            self._close()
+            return
         # Those turned away linger a little; they must not keep others out meanwhile.
         if len(server.connections) - server.turned_away_count > self._options.max_connections:
             self._is_turned_away = True
