@@ -8,7 +8,7 @@ import pytest
 
 from inferd.cache.local import ENTRY_BYTES, LocalStore
 from inferd.cache.scheduler import INLINE_BYTES, CachingScheduler
-from inferd.core.request import InferResponse, Sequence, WantedOutput
+from inferd.core.request import InferResponse, Sequence, Span, WantedOutput
 from inferd.errors import BackendFailed, Unavailable
 from inferd.observe.statistics import Duration
 from inferd.observe.stats import Counts
@@ -351,8 +351,11 @@ async def test_a_kept_answer_that_cannot_be_read_is_a_miss(model, ask, caplog):
     assert "kept answer" in caplog.text
 
 
-class Place:
-    """A span of shared memory: as much of it as the cache looks at."""
+class Place(Span):
+    """A span of shared memory, into which the cache does not look."""
+
+    def __init__(self):
+        super().__init__(memoryview(b""), ((0,), 0, 0), None)
 
 
 @run

@@ -15,7 +15,7 @@ from inferd.config.model import (
     SequenceBatching,
     SequenceState,
 )
-from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Sequence, Span, WantedOutput
 from inferd.errors import (
     BackendFailed,
     Cancelled,
@@ -146,8 +146,8 @@ def test_what_fills_a_row_writes_nothing_to_the_client_and_is_no_step_of_its_seq
         execution.takes_ms = lambda requests: fillers.append(requests[0]) or inside(requests)
         scheduler = scheduler_of(execution)
         await ended(Sent(scheduler, "a", "(a"), Sent(scheduler, "b", "(b"))
-        wanted = WantedOutput("Y", place=object())
-        sent = Sent(scheduler, "b", outputs=[wanted], spans=[object()])
+        span = Span(memoryview(b""), ((0,), 0, 0), None)
+        sent = Sent(scheduler, "b", outputs=[WantedOutput("Y", place=span)], spans=[span])
         await ended(sent)
         assert (fillers[-1].spans, fillers[-1].outputs) == (None, [WantedOutput("Y")])
         assert fillers[-1].sequence is None

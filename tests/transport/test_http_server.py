@@ -54,7 +54,8 @@ async def test_who_is_accepted_as_the_server_stops_accepting_does_not_hold_up_it
         own = await loop.create_server(accept, "127.0.0.1", 0)
         site.port = own.sockets[0].getsockname()[1]
         client = await site.connect()
-        assert await client.rest() == b""
+        async with asyncio.timeout(30):
+            assert await client.rest() == b""
         assert await site.server.drain(30)
         own.close()
 

@@ -7,18 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Span, WantedOutput
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.v2_rest import MOST_ANSWERS, JsonRules, V2Rest
 
-
-class Place:
-    """A span; an answer does not look into it."""
-
-
-ALIKE, PLACE = object(), Place()
+ALIKE = object()
+PLACE = Span(memoryview(b""), ((0,), 0, 0), None)  # an answer does not look into it
 SIZED = [datatype for datatype in DataType if datatype is not DataType.BYTES]
 
 

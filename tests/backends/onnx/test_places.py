@@ -7,19 +7,20 @@ from onnx import TensorProto, helper
 from inferd.backends.onnx.backend import OnnxBackend
 from inferd.config.model import ModelConfig
 from inferd.core.interfaces import Placement
-from inferd.core.request import InferRequest, WantedOutput
+from inferd.core.request import InferRequest, Span, WantedOutput
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
 ROWS = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 
-class Place:
+class Place(Span):
     """A span over plain memory, from the byte `offset` of 256 on."""
 
     def __init__(self, size=256, offset=0):
         self.whole = np.zeros(512, np.uint8)
-        self.view = self.whole.data[offset : offset + size]
+        end = offset + size
+        super().__init__(self.whole.data[offset:end], ((0,), offset, end), self.whole)
 
     def floats(self):
         return np.frombuffer(self.view, np.float32)
