@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -160,7 +161,7 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
     place_of = {name: number for number, name in enumerate(ports.outputs)}
     bits = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
     dtypes = {t.name: t.datatype.numpy for t in config.output}
-    infer = _infer(openvino)
+    infer = outputs_by(openvino)
 
     def put(kept: Kept, number: int, name: str, array: Array) -> None:
         if name in bits:
@@ -190,16 +191,22 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
     return run
 
 
-def _infer(openvino: Any) -> Callable[[Any], list[Array]]:
-    """Return what runs a request and copies its outputs: the next one writes where they are.
+def outputs_by(openvino: Any) -> Callable[[Any], list[Array]]:
+    """Return what runs a request of `openvino` and copies its outputs: the next one writes there.
 
-    The public method makes a dictionary of its own of all outputs, and costs twice as much.
+    The public method makes a dictionary of its own of all outputs, and costs twice as much as the
+    one beneath, which is asked where there is one that takes these arguments.
     """
-    raw = getattr(getattr(openvino, "_pyopenvino", None), "InferRequest", None)
-    if raw is None:
-        return lambda request: [np.array(one) for one in request.infer().values()]
-    infer = raw.infer
-    return lambda request: list(infer(request, {}, False, False).values())
+    beneath = getattr(getattr(openvino, "_pyopenvino", None), "InferRequest", None)
+    raw = getattr(beneath, "infer", None)
+
+    def infer(request: Any) -> list[Array]:
+        if raw is not None:
+            with suppress(TypeError):
+                return list(raw(request, {}, False, False).values())
+        return [np.array(one) for one in request.infer().values()]
+
+    return infer
 
 
 def _viewed(array: Array, dtype: np.dtype[Any]) -> Array:
