@@ -1,11 +1,14 @@
 """The private descriptor pool of the ModelConfig schema."""
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message_factory import GetMessageClass
 
 from inferd.config.proto import (
     MODEL_CONFIG,
@@ -49,6 +52,22 @@ def test_the_schema_is_that_of_the_clients():
     ours = config_pool().FindMessageTypeByName(MODEL_CONFIG)
     theirs = model_config_pb2.ModelConfig.DESCRIPTOR
     assert _signature(ours, {}) == _signature(theirs, {})
+
+
+def test_what_a_pool_holds_is_never_garbage():
+    # Else a thread may find it while another's garbage collection takes it to pieces.
+    pool = load_pool(config_descriptors())
+    of = "inference.ModelQueuePolicy"
+    message_type = weakref.ref(GetMessageClass(pool.FindMessageTypeByName(of)))
+    gc.collect()
+    assert message_type() is not None
+    descriptor = pool.FindMessageTypeByName(of)
+    things = [*descriptor.fields, *descriptor.enum_types, *descriptor.enum_types[0].values]
+    thing = object()
+    used_here = sys.getrefcount(thing)
+    while things:
+        thing = things.pop()
+        assert sys.getrefcount(thing) > used_here, thing.name
 
 
 def test_a_pool_knows_the_files_it_was_given_and_no_others():

@@ -4,8 +4,10 @@ Other libraries in the process (tritonclient, say) register files and messages o
 in protobuf's default pool. Nothing of ours goes there, so both live side by side in any order.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -14,6 +16,14 @@ from google.protobuf.message_factory import GetMessageClass
 
 MODEL_CONFIG = "inference.ModelConfig"
 """The full name of the message config.pbtxt holds."""
+
+_held: list[Any] = []
+"""Descriptors and message classes of all pools.
+
+protobuf remembers them by address, without counting that as a use. One that nobody else uses may be
+found there by a thread while another one's garbage collection takes it to pieces, which ends the
+process. So all are in use for good.
+"""
 
 
 def config_descriptors() -> bytes:
@@ -27,7 +37,17 @@ def load_pool(*descriptor_sets: bytes) -> DescriptorPool:
     for descriptor_set in descriptor_sets:
         for file in FileDescriptorSet.FromString(descriptor_set).file:
             pool.Add(file)
+            _hold(pool.FindFileByName(file.name).message_types_by_name)
     return pool
+
+
+def _hold(messages: Mapping[str, Any]) -> None:
+    """Hold the descriptors of `messages` and of what is in them, and their classes."""
+    for message in messages.values():
+        enums = [field.enum_type for field in message.fields if field.enum_type is not None]
+        _held.extend((message, GetMessageClass(message), *message.fields, *message.oneofs))
+        _held.extend((*enums, *(value for enum in enums for value in enum.values)))
+        _hold(message.nested_types_by_name)
 
 
 @cache
