@@ -220,10 +220,10 @@ async def test_one_tries_again_and_the_others_do_not_wait_for_it(free_port):
 
 @run
 async def test_a_peer_that_never_answers_is_not_waited_for():
-    ways_back = []
+    asked = asyncio.get_running_loop().create_future()
 
     def listen(_, writer):
-        ways_back.append(writer)
+        asked.set_result(writer)
 
     silent = await asyncio.start_server(listen, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
@@ -231,12 +231,10 @@ async def test_a_peer_that_never_answers_is_not_waited_for():
     assert await store.find(KEY) is None
     assert store.failure_count == 1
     await store.close()
-    while not ways_back:  # noqa: ASYNC110  the peer may come to it later
-        await asyncio.sleep(0.001)
+    way_back = await asked  # the peer may come to it later
     silent.close()
-    for way in ways_back:
-        way.close()
-        await way.wait_closed()
+    way_back.close()
+    await way_back.wait_closed()
 
 
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"$-5\r\n", b""])
