@@ -27,7 +27,8 @@ class Case:
     protocol: str  # json, bin, grpc, or trtis: raw tensors, described in NV-InferRequest
     kind: str  # a key of MODELS
     shape: str = ""  # streams: all calls on one connection; changing: no two heads are alike;
-    # regions: tensors in shared memory
+    # regions: tensors in shared memory, in one place for all connections, as perf_analyzer
+    # lays them and as the row through sockets sends one body; regions-apart: each its own
 
     @property
     def name(self) -> str:
@@ -37,7 +38,12 @@ class Case:
     @property
     def concurrencies(self) -> tuple[int, ...]:
         """How many requests are sent at once; each has its connection, unless `shape` says else."""
-        return (16,) if self.shape == "streams" else (1, 16)
+        return (16,) if self.shape in ("streams", "regions-apart") else (1, 16)
+
+    @property
+    def uses_regions(self) -> bool:
+        """Whether the tensors lie in shared memory."""
+        return self.shape.startswith("regions")
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ ALL_CASES = [
     Case("grpc", "simple", "changing"),
     Case("bin", "identity"),
     Case("bin", "identity", "regions"),
+    Case("bin", "identity", "regions-apart"),
     Case("json", "identity"),
     Case("grpc", "identity"),
     Case("grpc", "identity", "regions"),

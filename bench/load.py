@@ -236,7 +236,7 @@ def measure_fixed(server: Server, case: Case, model: str, connections: int, seco
     Where the id is in a header it changes each time, for heads that repeat are cheaper; but not
     beside a large body: there the load would tell of wrk, which copies it for each id.
     """
-    if case.shape == "regions":
+    if case.uses_regions:
         return measure_regions(server, case, model, connections, seconds)
     inputs = cases.make_inputs(case.kind, cases.SIZES[case.kind][0], np.random.default_rng(7))
     request = cases.encode(case, model, "", inputs)
@@ -250,8 +250,9 @@ def measure_fixed(server: Server, case: Case, model: str, connections: int, seco
 
 
 def measure_regions(server: Server, case: Case, model: str, connections: int, seconds: int) -> Row:
-    """Measure as many requests as connections, through shared memory; then compare all outputs."""
-    with regions.registered(server, case, model, connections) as places:
+    """Measure requests through shared memory; then compare all outputs."""
+    count = connections if case.shape == "regions-apart" else 1
+    with regions.registered(server, case, model, count) as places:
         # The first touch of a page is a fault, which regions in use have long behind them.
         measure(server, case, places.requests, connections, 1)
         row, _ = measure(server, case, places.requests, connections, seconds)

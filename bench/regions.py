@@ -16,14 +16,10 @@ NAME = "bench"
 
 
 class Places:
-    """`count` requests of a case, each with an input and a place for its output of its own.
-
-    Over gRPC there is one: h2load sends the same message on all connections.
-    """
+    """`count` requests of a case, each with an input and a place for its output of its own."""
 
     def __init__(self, case: Case, model: str, count: int, memory: SharedMemory) -> None:
         size = cases.SIZES[case.kind][0]
-        count = 1 if case.protocol == "grpc" else count
         self._numbers = np.ndarray((2, count, size), np.float32, memory.buf)
         self._numbers[0] = np.random.default_rng(7).random((count, size), dtype=np.float32)
         encode = self._message if case.protocol == "grpc" else self._document

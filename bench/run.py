@@ -158,7 +158,7 @@ class Bench:
                 case: stack.enter_context(servers.run_floor(floor, self._first(inferd, case), WORK))
                 for case in self._cases
                 if case.kind in REFERENCE_FLOOR_US
-                and case.shape != "regions"
+                and not case.uses_regions
                 and case.protocol != "trtis"
             }
             for repeat in range(self._settings.repeats):
@@ -251,9 +251,10 @@ class Bench:
         """Return the name and figure of what a row is compared with, and the highest ratio."""
         if case.kind == "convnet":
             return "bare ONNX Runtime", statistics.median(self.bare_onnx_us), CONVNET_LIMIT
-        if case.shape == "regions":
+        if case.uses_regions:
             rows = self._select("inferd", f"{case.protocol}/{case.kind}", connections)
-            return "sockets", statistics.median(row.cpu_us for row in rows), REGIONS_LIMIT
+            limit = REGIONS_LIMIT if case.shape == "regions" else None
+            return "sockets", statistics.median(row.cpu_us for row in rows), limit
         if case.protocol == "trtis":
             rows = self._select("inferd", f"bin/{case.kind}", connections)
             return "bin", statistics.median(row.cpu_us for row in rows), TRTIS_LIMITS[case.kind]
@@ -287,7 +288,7 @@ class Bench:
 
 def _can(peer: Server, case: Case) -> bool:
     """MLServer has no binary extension; those on grpcio are there for gRPC alone."""
-    if case.shape == "regions":
+    if case.uses_regions:
         return peer.label == "inferd"
     if peer.label in ("grpcio", "bare aio", "bare sync"):
         return case.protocol == "grpc"
@@ -419,7 +420,7 @@ def main() -> int:
     if options.quick:
         settings = Settings(2, 1)
     wanted = set(options.case or [case.name for case in cases.ALL_CASES])
-    wanted |= {name.removesuffix("-regions") for name in wanted}  # what those are compared with
+    wanted |= {name.partition("-regions")[0] for name in wanted}  # what those are compared with
     only = [case for case in cases.ALL_CASES if case.name in wanted]
 
     shutil.rmtree(WORK, ignore_errors=True)
