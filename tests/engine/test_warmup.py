@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from inferd.config.model import ModelConfig, SequenceBatching
@@ -5,7 +7,7 @@ from inferd.config.pbtxt import parse_pbtxt
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.warmup import samples_of, warm_up
-from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest
+from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest
 from inferd.repository.warmup import Sample
 
 CONFIG = ModelConfig("m")
@@ -158,6 +160,7 @@ def test_a_model_that_fails_on_a_sample_is_closed(theirs, repository):
     ]
 
 
-def test_what_the_framework_says_is_told(onnx_sum):
-    with pytest.raises(InferdError, match="model 'sum' fails on its model_warmup 'three': "):
+def test_a_sample_of_another_shape_fails_the_load(onnx_sum):
+    expected = "model 'sum', model_warmup 'three', input 'B' has dims [3], the model's are [2]"
+    with pytest.raises(InvalidConfig, match=re.escape(expected)):
         load(onnx_sum(), 3)

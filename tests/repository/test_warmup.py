@@ -9,11 +9,11 @@ from inferd.tensor.dtype import DataType
 FP32 = DataType.FP32
 
 
-def config_of(*samples, max_batch_size=4):
+def config_of(*samples, max_batch_size=4, datatype=FP32, dims=(2,)):
     return ModelConfig(
         "m",
         max_batch_size=max_batch_size,
-        input=(ModelInput("A", FP32, (2,)), ModelInput("O", FP32, (1,), optional=True)),
+        input=(ModelInput("A", datatype, dims), ModelInput("O", FP32, (1,), optional=True)),
         model_warmup=samples,
     )
 
@@ -24,15 +24,17 @@ def sample(batch_size=1, count=0, **fields):
 
 
 def only_tensor(tmp_path, max_batch_size=4, **fields):
-    [one] = warmup_samples(tmp_path, config_of(sample(**fields), max_batch_size=max_batch_size))
+    declared = {"datatype": fields.get("datatype", FP32), "dims": fields.get("dims", (2,))}
+    config = config_of(sample(**fields), max_batch_size=max_batch_size, **declared)
+    [one] = warmup_samples(tmp_path, config)
     [request] = one.requests
     [tensor] = request.inputs
     return tensor
 
 
-def complaint(tmp_path, *samples):
+def complaint(tmp_path, *samples, **declared):
     with pytest.raises(InvalidConfig) as caught:
-        warmup_samples(tmp_path, config_of(*samples))
+        warmup_samples(tmp_path, config_of(*samples, **declared))
     assert str(tmp_path) not in caught.value.message
     return caught.value.message
 
@@ -100,9 +102,11 @@ def test_a_file_holds_the_strings_of_the_input(tmp_path):
             "input 'A': input_data_file 'a' has 3 bytes, the input needs 8",
         ),
         (
-            sample(input_data_file="a", datatype=DataType.BYTES),
-            "input 'A': input_data_file 'a' does not hold 2 strings: ",
+            sample(zero_data=True, datatype=DataType.INT32),
+            "input 'A' has data_type INT32, the model's is FP32",
         ),
+        (sample(zero_data=True, dims=(3,)), "input 'A' has dims [3], the model's are [2]"),
+        (sample(zero_data=True, dims=(1, 2)), "input 'A' has dims [1, 2], the model's are [2]"),
         (Warmup("w", 1, {"O": WarmupInput(FP32, (1,), zero_data=True)}), "has no input 'A', which"),
         (sample(MAX_BATCH + 1, zero_data=True), f"batch_size {MAX_BATCH + 1}, expected at most"),
     ],
@@ -113,3 +117,17 @@ def test_a_sample_that_cannot_be_made_is_refused_by_name(tmp_path, one, text):
     found = complaint(tmp_path, one)
     assert found.startswith("model 'm', model_warmup 'w'")
     assert text in found
+
+
+def test_a_file_that_holds_other_strings_is_refused_by_name(tmp_path):
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "a").write_bytes(b"abc")
+    one = sample(input_data_file="a", datatype=DataType.BYTES)
+    found = complaint(tmp_path, one, datatype=DataType.BYTES)
+    assert "input 'A': input_data_file 'a' does not hold 2 strings: " in found
+
+
+def test_dims_that_vary_take_any(tmp_path):
+    config = config_of(sample(zero_data=True, dims=(3, 2)), dims=(-1, 2))
+    [one] = warmup_samples(tmp_path, config)
+    assert one.requests[0].inputs[0].shape == (1, 3, 2)

@@ -71,6 +71,7 @@ def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: War
     if any(dim < 0 for dim in given.dims):
         msg = f"{place} has dims {list(given.dims)}, expected none that varies"
         raise InvalidConfig(msg)
+    _check_declared(config, place, name, given.datatype, given.dims)
     shape = (1, *given.dims) if config.max_batch_size > 0 else given.dims
     if given.input_data_file:
         data: Any = _file_data(folder, place, given.input_data_file, given.datatype, shape)
@@ -84,6 +85,25 @@ def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: War
         msg = f"{place} has none of zero_data, random_data and input_data_file"
         raise InvalidConfig(msg)
     return Tensor(name, given.datatype, shape, data)
+
+
+def _check_declared(
+    config: ModelConfig, place: str, name: str, datatype: DataType, dims: Sequence[int]
+) -> None:
+    """Check a sample's input against the model's; those of schedulers are not among them."""
+    declared = next((tensor for tensor in config.input if tensor.name == name), None)
+    if declared is None:
+        return
+    if datatype is not declared.datatype:
+        told = "none" if declared.datatype is None else declared.datatype.value
+        msg = f"{place} has data_type {datatype.value}, the model's is {told}"
+        raise InvalidConfig(msg)
+    fits = len(dims) == len(declared.dims) and all(
+        wanted in (-1, dim) for dim, wanted in zip(dims, declared.dims, strict=True)
+    )
+    if not fits:
+        msg = f"{place} has dims {list(dims)}, the model's are {list(declared.dims)}"
+        raise InvalidConfig(msg)
 
 
 def _random_data(datatype: DataType, shape: Sequence[int]) -> Any:

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+import tritonclient.http
 from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG, parameter, running
 from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException
@@ -196,6 +197,67 @@ def test_a_model_starts_processes_that_import_it(serve, method):
     """
     with serve(pool=source) as asked:
         assert asked.ask("pool", IN=np.zeros(1, np.int32))["OUT"].tolist() == [4, 9]
+
+
+WRONG_TYPES = """
+    def wrong(request):
+        zero = np.zeros(1, np.int32)
+        yield lambda: pb_utils.Tensor(3, zero)
+        yield lambda: pb_utils.Tensor("OUT", [0])
+        yield lambda: pb_utils.InferenceResponse([zero])
+        yield lambda: pb_utils.InferenceResponse(error="no")
+        yield lambda: pb_utils.InferenceRequest(model_name=3, requested_output_names=[])
+        yield lambda: pb_utils.InferenceRequest(model_name="m", inputs=[zero])
+        yield lambda: pb_utils.InferenceRequest(model_name="m", timeout="soon")
+        yield lambda: request.get_response_sender().send(3)
+
+    def said(attempt):
+        try:
+            attempt()
+        except TypeError as error:
+            return f"{isinstance(error, pb_utils.TritonModelException)} {error}"
+        return "nothing"
+
+    class TritonPythonModel:
+        def execute(self, requests):
+            texts = [said(attempt) for attempt in wrong(requests[0])]
+            out = pb_utils.Tensor("OUT", np.array(texts, np.object_))
+            final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+            answer = pb_utils.InferenceResponse([out])
+            requests[0].get_response_sender().send(answer, flags=final)
+"""
+
+
+def test_arguments_of_wrong_types_raise_what_models_of_triton_catch(serve):
+    with serve(m=(WRONG_TYPES, TEXT_CONFIG)) as asked:
+        told = asked.ask("m", IN=np.zeros(1, np.int32))["OUT"].tolist()
+    assert told == [
+        b"True the name of a Tensor is an int, expected str",
+        b"True Tensor 'OUT' needs a numpy array, got list",
+        b"True output_tensors of an InferenceResponse holds a ndarray, expected Tensor",
+        b"True error of an InferenceResponse is a str, expected TritonError",
+        b"True model_name is an int, expected str",
+        b"True an item of inputs is a ndarray, expected Tensor",
+        b"True timeout is a str, expected int",
+        b"True send takes an InferenceResponse, got int",
+    ]
+
+
+def test_what_a_request_tells_has_the_types_that_it_has_in_triton(serve):
+    source = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                [request] = requests
+                names = request.requested_output_names()
+                texts = [type(names).__name__, *names, request.parameters()]
+                out = pb_utils.Tensor("OUT", np.array(texts, np.object_))
+                return [pb_utils.InferenceResponse([out])]
+    """
+    with serve(m=(source, TEXT_CONFIG)) as asked:
+        given = tritonclient.http.InferInput("IN", [1], "INT32")
+        given.set_data_from_numpy(np.zeros(1, np.int32))
+        result = asked.http.infer("m", [given], parameters={"a": 1, "b": "x"})
+    assert result.as_numpy("OUT").tolist() == [b"set", b"OUT", b'{"a":1,"b":"x"}']
 
 
 def test_a_model_that_chooses_its_devices_itself_is_told_so(serve):

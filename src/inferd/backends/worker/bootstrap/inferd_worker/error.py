@@ -71,6 +71,10 @@ class TritonModelException(Exception):
     """What a model raises, and what is raised in it when it uses something wrongly."""
 
 
+class WrongType(TritonModelException, TypeError):
+    """An argument of a wrong type; a TypeError as well, which Triton's module raises for it."""
+
+
 def text_of(error: BaseException) -> str:
     """Return type and text of `error`, of a TritonModelException the text alone."""
     try:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .error import TritonModelException, kind_of
+from .error import TritonModelException, WrongType, kind_of
 
 
 def text_given(value: Any, what: str) -> str:
-    """Return `value`, a str or bytes in UTF-8, as a str. Raises TritonModelException."""
+    """Return `value`, a str or bytes in UTF-8, as a str.
+
+    Raises WrongType, or TritonModelException for what is no UTF-8.
+    """
     if type(value) is str:
         return value
     if isinstance(value, str):
         return str(value)
     if not isinstance(value, (bytes, bytearray)):
-        raise TritonModelException(f"{what} is {kind_of(value)}, expected str")
+        raise WrongType(f"{what} is {kind_of(value)}, expected str")
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -26,10 +29,10 @@ def text_given(value: Any, what: str) -> str:
 
 
 def number_given(value: Any, what: str) -> int:
-    """Return `value`, an integer of any type, as an int. Raises TritonModelException."""
+    """Return `value`, an integer of any type, as an int. Raises WrongType."""
     if type(value) is int:
         return value
     try:
         return operator.index(value)
     except TypeError:
-        raise TritonModelException(f"{what} is {kind_of(value)}, expected int") from None
+        raise WrongType(f"{what} is {kind_of(value)}, expected int") from None

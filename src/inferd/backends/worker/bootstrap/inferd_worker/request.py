@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from . import current
-from .error import TritonModelException, kind_of
+from .error import TritonModelException, WrongType, kind_of
 from .given import number_given, text_given
-from .response import InferenceResponse, InferenceResponseSender, checked_parameters
+from .response import InferenceResponse, InferenceResponseSender, as_json, checked_parameters
 from .tensor import Tensor, read_tensor
 
 if TYPE_CHECKING:
@@ -158,12 +157,12 @@ class InferenceRequest:
 
     def parameters(self) -> str:
         """Return the parameters as JSON."""
-        return json.dumps(self._parameters)
+        return as_json(self._parameters)
 
-    def requested_output_names(self) -> list[str]:
+    def requested_output_names(self) -> set[str]:
         """Return the outputs that are wanted: all of them when none were asked for by name."""
         names = current.worker().output_names if self._outputs is None else self._outputs
-        return list(names)
+        return set(names)
 
     def preferred_memory(self) -> PreferredMemory | None:
         """Return where the outputs should lie."""
@@ -226,7 +225,5 @@ def _listed(given: Any, kind: type, what: str) -> list[Any]:
         if item is None:
             raise TritonModelException(f"an item of {what} should not be empty")
         if not isinstance(item, kind):
-            raise TritonModelException(
-                f"an item of {what} is {kind_of(item)}, expected {kind.__name__}"
-            )
+            raise WrongType(f"an item of {what} is {kind_of(item)}, expected {kind.__name__}")
     return items

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .error import TritonError, TritonModelException, kind_of
+from .error import TritonError, TritonModelException, WrongType, kind_of
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ class InferenceResponse:
         self._tensors = list(output_tensors) if output_tensors is not None else []
         for tensor in self._tensors:
             if not isinstance(tensor, Tensor):
-                raise TritonModelException(
+                raise WrongType(
                     f"output_tensors of an InferenceResponse holds {kind_of(tensor)}, "
                     f"expected Tensor"
                 )
         if error is not None and not isinstance(error, TritonError):
-            raise TritonModelException(
+            raise WrongType(
                 f"error of an InferenceResponse is {kind_of(error)}, expected TritonError"
             )
         self._error = error
@@ -57,7 +57,12 @@ class InferenceResponse:
 
     def parameters(self) -> str:
         """Return the parameters as JSON."""
-        return json.dumps(self._parameters or {})
+        return as_json(self._parameters or {})
+
+
+def as_json(parameters: dict[str, Any]) -> str:
+    """Return parameters as Triton's module writes them, without blanks."""
+    return json.dumps(parameters, separators=(",", ":"))
 
 
 def checked_parameters(parameters: Any) -> dict[str, Any] | None:
@@ -98,9 +103,7 @@ class InferenceResponseSender:
         if response is None and not flags:
             raise TritonModelException("send takes a response, or the final flag, or both")
         if response is not None and not isinstance(response, InferenceResponse):
-            raise TritonModelException(
-                f"send takes an InferenceResponse, got {type(response).__name__}"
-            )
+            raise WrongType(f"send takes an InferenceResponse, got {type(response).__name__}")
         self._open.send(response, is_final=bool(flags))
 
     def is_cancelled(self) -> bool:

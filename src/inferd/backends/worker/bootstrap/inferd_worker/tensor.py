@@ -8,7 +8,7 @@ import numpy as np
 
 from .datatype import NAMES, NUMBERS, NUMPY, decode_strings, encode_strings, name_of
 from .dlpack import CPU, from_capsule, to_capsule
-from .error import TritonModelException, text_of
+from .error import TritonModelException, WrongType, kind_of, text_of
 from .given import text_given
 from .packet import INLINE_BYTES
 
@@ -27,8 +27,10 @@ LENT_BYTES = INLINE_BYTES
 
 
 def _name_given(name: Any) -> str:
-    if not name or not isinstance(name, (str, bytes)):
-        raise TritonModelException(f"a Tensor needs a name, got {name!r}")
+    if not isinstance(name, (str, bytes)):
+        raise WrongType(f"the name of a Tensor is {kind_of(name)}, expected str")
+    if not name:
+        raise TritonModelException("a Tensor needs a name, got ''")
     return text_given(name, "the name of a Tensor")
 
 
@@ -45,7 +47,7 @@ class Tensor:
         if type(name) is not str or not name:
             name = _name_given(name)
         if not isinstance(numpy_array, np.ndarray):
-            raise TritonModelException(
+            raise WrongType(
                 f"Tensor '{name}' needs a numpy array, got {type(numpy_array).__name__}"
             )
         datatype = NAMES.get(numpy_array.dtype)

@@ -16,7 +16,7 @@ class TritonPythonModel:
                 "flags": request.flags(),
                 "timeout": request.timeout(),
                 "parameters": json.loads(request.parameters()),
-                "outputs": request.requested_output_names(),
+                "outputs": sorted(request.requested_output_names()),
                 "inputs": [tensor.name() for tensor in request.inputs()],
                 "cancelled": request.is_cancelled(),
                 "trace": request.trace().get_context(),
