@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import pytest
 
+from inferd.config.pbtxt import to_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
 from inferd.core.request import InferRequest, WantedOutput
@@ -102,6 +103,8 @@ async def test_an_ensemble_answers_and_says_what_it_is(repository, ask):
         assert (output.name, output.numpy().tolist()) == ("Y", ROWS)
         assert engine.model_metadata("e", "").platform == "ensemble"
         assert not engine.is_decoupled("e", "")
+        shown = to_json(engine.model_config("e", ""))
+        assert shown["model_transaction_policy"] == {"decoupled": False}
         assert engine.is_ready()
 
 

@@ -269,7 +269,11 @@ class Loader:
             raise Unsupported(msg)
         check_io(config)
         labels = read_labels(model.folder, config)
-        config = replace(config, decoupled=any(step.config.decoupled for step in steps))
+        config = replace(
+            config,
+            decoupled=any(step.config.decoupled for step in steps),
+            given=config.given | {"model_transaction_policy"},  # Triton shows it of every ensemble
+        )
         check_config(config)
         counts = counts_of(config, with_summaries=self._options.summary_latencies)
         return build_ensemble(config, version, steps, self._models, counts, labels)
