@@ -9,6 +9,7 @@ bodies of wrk, and gets the same answer. With a model it runs on tensors bound b
 import asyncio
 import sys
 from collections.abc import Callable
+from typing import cast
 
 import onnxruntime
 import uvloop
@@ -47,8 +48,7 @@ class Answering(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """Run the model, where there is one, and answer."""
