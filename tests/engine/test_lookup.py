@@ -6,7 +6,6 @@ from importlib.util import find_spec
 import pytest
 
 from inferd.backends.identity import IdentityBackend
-from inferd.backends.onnx.backend import OnnxBackend
 from inferd.backends.worker.hosting import HostedBackend
 from inferd.engine.lookup import ENTRY_POINTS, backend_named, given_model, models_in
 from inferd.errors import InvalidConfig, Unsupported
@@ -15,9 +14,9 @@ from inferd.errors import InvalidConfig, Unsupported
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("onnxruntime", OnnxBackend),
-        ("onnx_onnxv1", OnnxBackend),
-        ("onnxruntime_onnx", OnnxBackend),
+        ("onnxruntime", HostedBackend),
+        ("onnx_onnxv1", HostedBackend),
+        ("onnxruntime_onnx", HostedBackend),
         ("identity", IdentityBackend),
     ],
 )

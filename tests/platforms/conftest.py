@@ -42,12 +42,16 @@ EXPORTERS = {
 }
 """Module in examples/platforms -> the package it needs; those of the core are always there."""
 
+HOSTED = ("to_onnx", "to_pytorch", "to_tensorflow", "to_openvino", "to_litert")
+"""Those whose models run in worker processes, too."""
+
 collect_ignore = [name for name, needed in NEEDS.items() if None in map(find_spec, needed)]
-if not any(map(find_spec, ("torch", "tensorflow"))):
+if not any(map(find_spec, ("torch", "tensorflow", "openvino", "ai_edge_litert"))):
     collect_ignore.append("test_process.py")
 if not Path("/proc/driver/nvidia/gpus").is_dir() or not any(map(find_spec, ("torch", "tensorrt"))):
     collect_ignore.append("test_gpu.py")
 _present = [name for name, package in EXPORTERS.items() if find_spec(package) is not None]
+_hosted = [name for name in _present if name in HOSTED]
 
 
 def load(name):
@@ -62,8 +66,9 @@ def pytest_generate_tests(metafunc):
         names = [model for name in _present for model in load(name).MODELS]
         metafunc.parametrize("digits_model", names)
     if "worker_model" in metafunc.fixturenames:
-        hosted = [name for name in _present if name in ("to_pytorch", "to_tensorflow")]
-        metafunc.parametrize("worker_model", [one for name in hosted for one in load(name).MODELS])
+        metafunc.parametrize("worker_model", [one for name in _hosted for one in load(name).MODELS])
+    if "hosted_framework" in metafunc.fixturenames:
+        metafunc.parametrize("hosted_framework", _hosted)
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +87,12 @@ def example():
 def exporters():
     """The modules of examples/platforms that can export here."""
     return _present
+
+
+@pytest.fixture(scope="session")
+def hosted():
+    """The modules of examples/platforms whose models run in worker processes, too."""
+    return _hosted
 
 
 @pytest.fixture(scope="session", name="serve")

@@ -16,14 +16,13 @@ PLACE = 'parameters {{ key: "inferd_process" value: {{ string_value: "{}" }} }}\
 
 
 @pytest.fixture(scope="module")
-def repository_in(tmp_path_factory, example, exporters):
+def repository_in(tmp_path_factory, example, hosted):
     """repository_in(place) is a repository whose models run there."""
 
     def make(place):
         repository = tmp_path_factory.mktemp(place)
-        for name in exporters:
-            if name in ("to_pytorch", "to_tensorflow"):
-                example(name).export(repository)
+        for name in hosted:
+            example(name).export(repository)
         for file in repository.glob("*/config.pbtxt"):
             text = file.read_text() + "instance_group { count: 1 }\n"
             file.write_text(text + PLACE.format(place))
@@ -123,8 +122,17 @@ def test_a_worker_that_is_killed_takes_nobody_with_it(server, client, worker_mod
         assert live.status == 200
 
 
-def test_a_model_that_cannot_be_opened_is_told(tmp_path, serve, exporters):
-    kind = "model.pt" if "to_pytorch" in exporters else "model.graphdef"
+BROKEN = {
+    "to_onnx": ("model.onnx", "ONNX Runtime cannot load it"),
+    "to_pytorch": ("model.pt", "not a zip archive"),
+    "to_tensorflow": ("model.graphdef", "not what TensorFlow"),
+    "to_openvino": ("model.xml", "OpenVINO cannot read it"),
+    "to_litert": ("model.tflite", "is no TensorFlow Lite file"),
+}
+
+
+def test_a_model_that_cannot_be_opened_is_told(tmp_path, serve, hosted_framework):
+    kind, reason = BROKEN[hosted_framework]
     (tmp_path / "broken" / "1").mkdir(parents=True)
     (tmp_path / "broken" / "1" / kind).write_bytes(b"not a model")
     (tmp_path / "broken" / "config.pbtxt").write_text(PLACE.format("worker"))
@@ -133,5 +141,6 @@ def test_a_model_that_cannot_be_opened_is_told(tmp_path, serve, exporters):
         with urllib.request.urlopen(urllib.request.Request(url, b"")) as answer:
             [index] = json.load(answer)
     assert index["state"] == "UNAVAILABLE"
-    assert "not a zip archive" in index["reason"] or "not what TensorFlow" in index["reason"]
+    assert reason in index["reason"]
+    assert index["reason"].count("'broken'") == 1
     assert str(tmp_path) not in index["reason"]

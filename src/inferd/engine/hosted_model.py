@@ -11,7 +11,14 @@ from typing import Any
 
 from inferd.config.model import ModelConfig
 from inferd.config.pbtxt import parse_json, to_json
-from inferd.core.interfaces import Backend, ModelFiles, Opened, Placement
+from inferd.core.interfaces import (
+    Backend,
+    ConnectedBackend,
+    ModelFiles,
+    Opened,
+    Placement,
+    Surroundings,
+)
 from inferd.engine.scheduling import as_joined
 
 
@@ -29,6 +36,8 @@ def open_hosted(told: dict[str, Any]) -> Opened:
 
 def _backend(told: dict[str, Any]) -> Backend:
     backend: Backend = EntryPoint("", told["target"], "").load()()
+    if isinstance(backend, ConnectedBackend):
+        backend.connect(Surroundings(settings=told["settings"]))
     return backend
 
 

@@ -61,8 +61,20 @@ _EXTRAS = {
 }
 """Of our own backends those that need more than the core, and the extra of inferd that has it."""
 
-_HOSTED = {"pytorch": "torch", "tensorflow": "tensorflow"}
-"""Backends whose models may run in worker processes, and the package each needs."""
+_HOSTED = {
+    "pytorch": ("worker", "torch"),
+    "tensorflow": ("worker", "tensorflow"),
+    "onnxruntime": ("server", "onnxruntime"),
+    "caffe2": ("server", "onnxruntime"),
+    "xgboost": ("server", "onnxruntime"),
+    "lightgbm": ("server", "onnxruntime"),
+    "fil": ("server", "onnxruntime"),
+    "sklearn": ("server", "sklearn", "skl2onnx", "skops"),
+    "openvino": ("server", "openvino"),
+    "litert": ("server", "ai_edge_litert"),
+}
+"""Backends whose models may run in worker processes: where they do if nothing says otherwise, and
+the packages each needs."""
 
 _PYTHON_BASED = "inferd.backends.python.based:PythonBasedBackend"
 
@@ -108,9 +120,9 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
     if target is None and _code_of(backend, directory) and backend not in _foreign():
         return python_based(backend, directory)
     entry = EntryPoint(backend, target, ENTRY_POINTS) if target else _of_package(backend, directory)
-    package = _HOSTED.get(backend) if target else None
+    hosted = _HOSTED.get(backend) if target else None
     try:
-        found: Backend = entry.load()() if package is None else _hosted(entry, package)
+        found: Backend = entry.load()() if hosted is None else _hosted(entry, *hosted)
     except ModuleNotFoundError as error:
         if target and backend in _INSTEAD:
             with suppress(Unsupported):
@@ -122,8 +134,9 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
     return found
 
 
-def _hosted(entry: EntryPoint, package: str) -> Backend:
-    found: Backend = EntryPoint("", _HOSTED_BACKEND, ENTRY_POINTS).load()(entry.value, package)
+def _hosted(entry: EntryPoint, place: str, *packages: str) -> Backend:
+    kind = EntryPoint("", _HOSTED_BACKEND, ENTRY_POINTS).load()
+    found: Backend = kind(entry.value, packages, place)
     return found
 
 

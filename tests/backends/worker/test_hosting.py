@@ -46,7 +46,7 @@ def opened(files):
     made = []
 
     def open_one(target, config, where=files):
-        backend = HostedBackend(target, "numpy")
+        backend = HostedBackend(target, ["numpy"])
         made.append(backend.open(where, backend.complete(where, config), CPU))
         return made[-1]
 
@@ -56,7 +56,7 @@ def opened(files):
 
 
 def surrounded(**settings):
-    backend = HostedBackend(IDENTITY, "numpy")
+    backend = HostedBackend(IDENTITY, ["numpy"])
     backend.connect(Surroundings(settings=settings))
     return backend
 
@@ -64,9 +64,10 @@ def surrounded(**settings):
 @pytest.mark.parametrize(
     ("backend", "parameters"),
     [
-        (HostedBackend(IDENTITY, "numpy"), {"inferd_process": "server"}),
+        (HostedBackend(IDENTITY, ["numpy"]), {"inferd_process": "server"}),
         (surrounded(process="server"), {}),
         (surrounded(process="worker"), {"inferd_process": "server"}),
+        (HostedBackend(IDENTITY, ["numpy"], "server"), {}),
     ],
 )
 def test_a_model_runs_in_the_server_if_it_or_its_backend_s_settings_say_so(
@@ -89,7 +90,7 @@ class Alone(IdentityBackend):
 
 
 def test_what_needs_no_framework_completes_in_the_server(files):
-    config = HostedBackend(f"{__name__}:Alone", "numpy").complete(files, identity(FP32))
+    config = HostedBackend(f"{__name__}:Alone", ["numpy"]).complete(files, identity(FP32))
     assert config.max_batch_size == 7
 
 
@@ -104,18 +105,18 @@ class Connected(Alone):
 
 
 def test_what_completes_in_the_server_knows_its_surroundings(files):
-    backend = HostedBackend(f"{__name__}:Connected", "numpy")
+    backend = HostedBackend(f"{__name__}:Connected", ["numpy"])
     backend.connect(Surroundings(settings={"default-max-batch-size": "11"}))
     assert backend.complete(files, identity(FP32)).max_batch_size == 11
 
 
 def test_what_cannot_be_completed_in_the_server_after_all_is_as_if_it_never_could(files):
     config = replace(identity(FP32), max_batch_size=9)
-    assert HostedBackend(f"{__name__}:Alone", "numpy").complete(files, config) is config
+    assert HostedBackend(f"{__name__}:Alone", ["numpy"]).complete(files, config) is config
 
 
 def test_a_parameter_that_is_none_is_refused(files):
-    backend = HostedBackend(IDENTITY, "numpy")
+    backend = HostedBackend(IDENTITY, ["numpy"])
     with pytest.raises(InvalidConfig, match="is 'moon', expected server or worker"):
         backend.complete(files, identity(FP32, inferd_process="moon"))
     with pytest.raises(InvalidConfig, match="is 'mars', expected server or worker"):
@@ -127,7 +128,7 @@ def test_a_parameter_that_is_none_is_refused(files):
 def test_a_package_that_is_not_there_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ModuleNotFoundError) as caught:
-        HostedBackend(IDENTITY, "torch")
+        HostedBackend(IDENTITY, ["numpy", "torch"])
     assert caught.value.name == "torch"
 
 
@@ -175,7 +176,7 @@ def add(width, value):
 @pytest.mark.slow
 def test_a_worker_tells_what_the_file_does_and_joins_requests(opened, double):
     config = ModelConfig("m", parameters=WORKER)
-    backend = HostedBackend(ONNX, "numpy")
+    backend = HostedBackend(ONNX, ["numpy"])
     completed = backend.complete(double, config)
     assert completed == replace(in_server().complete(double, config), parameters=WORKER)
     instance = opened(ONNX, config, double)
@@ -184,6 +185,36 @@ def test_a_worker_tells_what_the_file_does_and_joins_requests(opened, double):
     assert [one.outputs[0].numpy().tolist() for one in answers] == [[[2, 2, 2]], [[4, 4, 4]]]
     wanted = InferRequest("m", inputs=add(3, 1), outputs=[WantedOutput("Y")])
     assert [tensor.name for tensor in instance.execute([wanted])[0].outputs] == ["Y"]
+
+
+@pytest.mark.slow
+def test_a_worker_completes_as_the_settings_of_its_backend_say(double):
+    backend = HostedBackend(ONNX, ["numpy"], "server")
+    settings = {"process": "worker", "default-max-batch-size": "9"}
+    backend.connect(Surroundings(settings=settings))
+    assert backend.complete(double, ModelConfig("m")).max_batch_size == 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["server", "worker"])
+def test_a_model_of_a_backend_that_runs_in_the_server_may_ask_for_a_worker(double, place):
+    config = ModelConfig("m", parameters={"inferd_process": place})
+    backend = HostedBackend(ONNX, ["numpy"], "server")
+    instance = backend.open(double, backend.complete(double, config), CPU)
+    assert isinstance(instance, WorkerInstance) is (place == "worker")
+    instance.close()
+
+
+class Heavy(IdentityBackend):
+    """Imports what ends the process."""
+
+    def __init__(self):
+        raise SystemExit
+
+
+def test_what_runs_in_workers_is_not_imported_in_the_server(files):
+    config = identity(FP32, **WORKER)
+    assert HostedBackend(f"{__name__}:Heavy", ["numpy"]).complete(files, config) is config
 
 
 @pytest.mark.slow
@@ -204,7 +235,7 @@ def test_ragged_batches_are_made_in_the_worker(opened, tmp_path):
 
 
 def in_server():
-    return HostedBackend(ONNX, "numpy")._in_server()
+    return HostedBackend(ONNX, ["numpy"])._in_server()
 
 
 @pytest.mark.slow

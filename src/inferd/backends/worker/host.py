@@ -81,7 +81,9 @@ class Host:
             work: Task = EntryPoint("", settings["task"], "").load()
             done = work(settings)
         except InferdError as error:
-            text = error.message.removeprefix(f"model '{self._model}': ")  # the server adds that
+            text = error.message  # whose beginning the server adds
+            for end in ": ", ", ":
+                text = text.removeprefix(f"model '{self._model}'{end}")
             self._link.send(packet.FAILED, [_INTERNAL, text])
         except BaseException as error:  # noqa: BLE001  frameworks raise what they like
             if settings.get("verbose"):

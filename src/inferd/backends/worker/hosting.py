@@ -7,11 +7,12 @@ the least for each request, and all models of a framework share one import of it
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.instance import WorkerInstance
@@ -37,16 +38,21 @@ _OPEN = "inferd.engine.hosted_model:open_hosted"
 
 
 class HostedBackend:
-    """Runs the models of the backend `target` ("module:Class"), which needs `package`."""
+    """Runs the models of the backend `target` ("module:Class"), which needs `packages`.
+
+    `place` is where one runs that says nothing: "worker" or "server".
+    """
 
     bounded = True  # a WorkerInstance says otherwise of itself
     concurrent = True
     joins = True
 
-    def __init__(self, target: str, package: str) -> None:
-        if find_spec(package) is None:
-            raise ModuleNotFoundError(name=package)
+    def __init__(self, target: str, packages: Sequence[str], place: str = "worker") -> None:
+        for package in packages:
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(name=package)
         self._target = target
+        self._place = place
         self._here: Backend | None = None
         self._surroundings = Surroundings()
 
@@ -62,10 +68,11 @@ class HostedBackend:
         """
         if not self._is_in_worker(config):
             return self._in_server().complete(files, config)
-        alone = getattr(self._in_server(), "complete_alone", None)
-        found: ModelConfig | None = None if alone is None else alone(files, config)
-        if found is not None:
-            return found
+        if hasattr(self._kind(), "complete_alone"):  # else its framework is not imported here
+            here: Any = self._in_server()
+            found: ModelConfig | None = here.complete_alone(files, config)
+            if found is not None:
+                return found
         if config.input and config.output:
             return config
         instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
@@ -92,14 +99,17 @@ class HostedBackend:
 
     def _in_server(self) -> Backend:
         if self._here is None:  # two threads may both make one, and one of them stays
-            backend: Backend = EntryPoint("", self._target, "").load()()
+            backend: Backend = self._kind()()
             if isinstance(backend, ConnectedBackend):
                 backend.connect(self._surroundings)
             self._here = backend
         return self._here
 
+    def _kind(self) -> Any:
+        return EntryPoint("", self._target, "").load()
+
     def _is_in_worker(self, config: ModelConfig) -> bool:
-        return not runs_in_server(config, self._surroundings.settings)
+        return not runs_in_server(config, self._surroundings.settings, self._place)
 
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
@@ -123,6 +133,7 @@ class HostedBackend:
                 "file": str(files.file),
                 "place": [placement.name, placement.gpu, placement.device_id],
                 "config": json.dumps(to_json(config)),
+                "settings": dict(self._surroundings.settings),
                 "verbose": log.isEnabledFor(logging.DEBUG),
             },
             make=make,

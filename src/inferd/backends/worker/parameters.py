@@ -16,13 +16,18 @@ TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 """The seconds an execution may take; a worker that takes longer is killed."""
 
 
-def runs_in_server(config: ModelConfig, settings: Mapping[str, str]) -> bool:
-    """Tell whether the model runs in the server's own process. Raises InvalidConfig."""
+def runs_in_server(
+    config: ModelConfig, settings: Mapping[str, str], default: str = "worker"
+) -> bool:
+    """Tell whether the model runs in the server's own process, `default` if nothing says.
+
+    Raises InvalidConfig.
+    """
     what = f"parameter {PROCESS_PARAMETER}"
     where = config.parameters.get(PROCESS_PARAMETER)
     if where is None:
         what = f"setting {PROCESS_SETTING} of its backend"
-        where = settings.get(PROCESS_SETTING, "worker")
+        where = settings.get(PROCESS_SETTING, default)
     if where not in ("server", "worker"):
         msg = f"model '{config.name}': {what} is '{where}', expected server or worker"
         raise InvalidConfig(msg)
