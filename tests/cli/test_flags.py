@@ -119,6 +119,18 @@ TRITON_FLAGS = [
     ("--trace-rate", "trace_config", "100", ("rate=100",)),
     ("--trace-count", "trace_config", "-1", ("count=-1",)),
     ("--trace-log-frequency", "trace_config", "50", ("triton,log-frequency=50",)),
+    # Those that only the TensorRT Inference Server had.
+    ("--http-health-port", "http_health_port", "8005", 8005),
+    ("--grpc-stream-infer-thread-count", "grpc_stream_infer_thread_count", "4", 4),
+    ("--allow-profiling", "allow_profiling", "true", True),
+    (
+        "--tf-allow-soft-placement",
+        "backend_config",
+        "false",
+        ("tensorflow,allow-soft-placement=false",),
+    ),
+    ("--tf-gpu-memory-fraction", "backend_config", "0.5", ("tensorflow,gpu-memory-fraction=0.5",)),
+    ("--tf-add-vgpu", "tf_add_vgpu", "0;2;1024", ("0;2;1024",)),
 ]
 
 TRITON_DEFAULTS = {
@@ -301,12 +313,86 @@ def test_both_versions_of_the_api_may_be_asked_for():
         read_settings(read_command_line(["--api-version", "3"]).flags, {})
 
 
+@pytest.mark.parametrize(
+    ("begun", "name", "value"),
+    [
+        ("--model-repo=m", "model_repository", ("m",)),  # and --model-repository-links
+        ("--model-s=m", "model_repository", ("m",)),
+        ("--model-control=explicit", "model_control_mode", "explicit"),
+        ("--strict-model=true", "disable_auto_complete_config", True),
+        ("--log-verb=1", "log_verbose", 1),
+        ("--exit-timeout=5", "exit_timeout_secs", 5),
+        ("--allow-poll=true", "model_control_mode", "poll"),
+        ("--tf-gpu=0.5", "backend_config", ("tensorflow,gpu-memory-fraction=0.5",)),
+    ],
+)
+def test_the_beginning_of_a_flag_that_no_other_has_is_enough(begun, name, value):
+    assert values([begun]) == {name: value}
+    assert values(begun.split("=")) == {name: value}
+
+
+def test_a_deprecated_flag_is_named_whole_by_its_beginning():
+    line = read_command_line(["--strict-model=true"])
+    assert line.warnings == [
+        "--strict-model-config is deprecated, use --disable-auto-complete-config=true"
+    ]
+
+
+def test_a_beginning_of_several_flags_names_them():
+    with pytest.raises(InvalidConfig) as caught:
+        read_command_line(["--http-thre=1", "--metrics-p=1", "--log-f=x"])
+    assert caught.value.message == "--log-f may be --log-file, --log-format: write more of it"
+    with pytest.raises(InvalidConfig, match=r"^--grpc may be --grpc-address, .* and \d+ more: "):
+        read_command_line(["--grpc"])
+
+
+@pytest.mark.parametrize("argument", ["-log-file", "--http-port8", "---", "--="])
+def test_what_begins_no_flag_is_none(argument):
+    with pytest.raises(InvalidConfig, match=f"^there is no option {argument.rstrip('=')}"):
+        read_command_line([argument, "1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (["--model-control-mode=POLL"], "model_control_mode", "poll"),
+        (["--log-format=iso8601"], "log_format", "ISO8601"),
+        (["--rate-limit=Execution_Count"], "rate_limit", "execution_count"),
+    ],
+)
+def test_choices_are_known_in_any_case(arguments, name, value):
+    assert values(arguments) == {name: value}
+
+
+def test_the_command_line_of_a_trtis_container_works():
+    line = (
+        "--model-store=/models --http-port=8000 --http-health-port=8000 --grpc-port=8001 "
+        "--metrics-port=8002 --allow-metrics=1 --allow-profiling=True --strict-model-config=False "
+        "--exit-on-error=false --allow-poll-model-repository=1 --repository-poll-secs=60 "
+        "--tf-allow-soft-placement=true --tf-gpu-memory-fraction=0.25 --exit-timeout-secs=10"
+    )
+    read = read_command_line(line.split())
+    assert read_settings(read.flags, {}).config == ServerConfig(
+        model_repository=("/models",),
+        http_health_port=8000,
+        metrics_port=8002,
+        allow_profiling=True,
+        model_control_mode="poll",
+        repository_poll_secs=60,
+        backend_config=(
+            "tensorflow,allow-soft-placement=true",
+            "tensorflow,gpu-memory-fraction=0.25",
+        ),
+        exit_timeout_secs=10,
+    )
+
+
 @pytest.mark.parametrize("text", ["1", "129"])
 def test_threads_of_grpc_are_as_many_as_triton_may_have(text):
     with pytest.raises(InvalidConfig, match=r"^--grpc-infer-thread-count: "):
         values(["--grpc-infer-thread-count", text])
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--http-port", "1", "m", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--he"], ["--id", "1", "m", "--help"]])
 def test_help_may_stand_anywhere(arguments):
     assert read_command_line(arguments).wants_help

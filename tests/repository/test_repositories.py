@@ -30,6 +30,21 @@ def test_every_folder_is_a_model_and_the_rest_is_passed_over(add_model, tmp_path
     assert files_of(a, 1, a.config).file == tmp_path / "a" / "1" / "model.onnx"
 
 
+@pytest.mark.parametrize("left", ["lost+found", ".snapshot", "__pycache__"])
+def test_what_file_systems_leave_is_no_model_no_version_and_no_settings(
+    add_model, add_settings, tmp_path, left
+):
+    folder = add_model(tmp_path, "a")
+    settings = add_settings("group/b")
+    for place in (tmp_path, folder, tmp_path / "group", tmp_path / "group" / left):
+        (place / left).mkdir(exist_ok=True)
+    add_settings(f"group/{left}/found")
+    add_settings(f"{left}/found")
+    a, b = find_models([tmp_path])
+    assert (a.name, a.error, a.ignored) == ("a", None, ())
+    assert (b.name, b.error, b.folder) == ("b", None, settings)
+
+
 @pytest.fixture
 def add_settings(tmp_path):
     """add_settings(path, ...) writes a model as MLServer has them; {} has no name."""

@@ -1,4 +1,4 @@
-"""The ports of SageMaker and Vertex AI, asked over sockets as the platforms do."""
+"""The ports of SageMaker, Vertex AI and health checks, asked over sockets as others do."""
 
 import asyncio
 import http.client
@@ -71,6 +71,44 @@ def check_binary_answer(headers, body, start, value):
     size = int(declared.removeprefix(start))
     assert json.loads(body[:size])["model_name"] == "m"
     assert struct.unpack("<f", body[size:]) == (value,)
+
+
+# --- health ---
+
+
+def test_health_checks_have_a_port_of_their_own_beside_that_of_http(config, body):
+    with server_in_thread(config(http_health_port=0)) as server:
+        port = server.cloud_ports["Health"]
+        assert ("Health", f"http://127.0.0.1:{port}") in server.places()
+        for path in (
+            "/v2/health/live",
+            "/v2/health/ready",
+            "/v2/models/m/ready",
+            "/v2/models/m/versions/1/ready",
+            "/api/health/live",
+            "/api/health/ready",
+        ):
+            assert send(port, "GET", path)[0] == 200
+            assert send(server.http_port, "GET", path)[0] == 200
+        assert send(port, "GET", "/api/health/ready")[1]["NV-Status"].startswith("code: SUCCESS")
+        assert send(port, "POST", "/v2/models/m/infer", body)[0] == 404
+        assert send(port, "GET", "/api/status")[0] == 404
+    assert server.cloud_ports == {}
+
+
+def test_without_the_old_api_its_health_is_not_at_the_port_of_health_checks(config):
+    with server_in_thread(config(http_health_port=0, allow_trtis=False)) as server:
+        port = server.cloud_ports["Health"]
+        assert send(port, "GET", "/v2/health/live")[0] == 200
+        assert send(port, "GET", "/api/health/live")[0] == 404
+
+
+def test_health_checks_at_the_port_of_http_need_no_other(config):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with server_in_thread(config(http_port=port, http_health_port=port)) as server:
+        assert send(port, "GET", "/v2/health/ready")[0] == 200
+        assert server.cloud_ports == {}
 
 
 # --- SageMaker ---

@@ -1,6 +1,7 @@
 """Flags as people and Triton's scripts write them, read into option values.
 
-Both --flag value and --flag=value work. A boolean may stand alone: only a word that says true or
+Both --flag value and --flag=value work, and so does the beginning of a flag that no other has:
+Triton's parser takes those, too. A boolean may stand alone: only a word that says true or
 false is taken for its value, so that `--exit-on-error models/` leaves the path alone. This is why
 no parser library is used: they either demand the value or eat the path.
 """
@@ -31,6 +32,9 @@ class _Spelling:
     switched_on: str = ""  # what true means, of a deprecated spelling that is a switch
 
 
+_HELP = "--help"
+_MAX_SHOWN = 12
+
 _SWITCH = Option(
     name="", kind=bool, default=False, help="", group="", word="true|false", shown="", bare="true"
 )
@@ -49,11 +53,15 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
         if argument == "--":
             line.flags += [_path(each) for each in rest]
             break
-        if argument in ("--help", "-h"):
+        if argument == "-h":
             line.wants_help = True
         elif argument.startswith("-") and argument != "-":
-            spelled, equals, text = argument.partition("=")
-            found = _lookup(spelled, spellings)
+            begun, equals, text = argument.partition("=")
+            spelled = _whole(begun, spellings)
+            if spelled == _HELP:
+                line.wants_help = True
+                continue
+            found = spellings[spelled]
             if found.switched_on:
                 _switch(spelled, found, text if equals else _value(spelled, _SWITCH, rest), line)
                 continue
@@ -92,11 +100,26 @@ def _path(text: str) -> GivenFlag:
     return GivenFlag("model_repository", text, "PATH")
 
 
-def _lookup(spelled: str, spellings: Mapping[str, _Spelling]) -> _Spelling:
-    if spelled in spellings:
-        return spellings[spelled]
-    msg = f"there is no option {spelled}{nearest(spelled, list(spellings))}"
-    raise InvalidConfig(msg)
+def _whole(begun: str, spellings: Mapping[str, _Spelling]) -> str:
+    """Return the flag that `begun` is, or is the beginning of. Raises InvalidConfig.
+
+    One that all the others begin with is meant by itself: --model-repo is not
+    --model-repository-links.
+    """
+    if begun in spellings or begun == _HELP:
+        return begun
+    known = [*spellings, _HELP]
+    fitting = sorted((one for one in known if one.startswith(begun)), key=len)
+    if not fitting or not begun[2:]:
+        msg = f"there is no option {begun}{nearest(begun, known)}"
+        raise InvalidConfig(msg)
+    shortest = fitting[0]
+    if not all(one.startswith(shortest) for one in fitting):
+        shown = ", ".join(sorted(fitting)[:_MAX_SHOWN])
+        shown += f" and {len(fitting) - _MAX_SHOWN} more" if len(fitting) > _MAX_SHOWN else ""
+        msg = f"{begun} may be {shown}: write more of it"
+        raise InvalidConfig(msg)
+    return shortest
 
 
 def _spellings(options: Mapping[str, Option]) -> dict[str, _Spelling]:

@@ -82,7 +82,7 @@ class Option:
         elif self.kind is float:
             value = _number(text)
         else:
-            value = text
+            value = self._choice(text)
         if value is None:
             raise self._wrong(text, where)
         return self._checked(value, where)
@@ -115,6 +115,11 @@ class Option:
         if self.bare and text.lower() in BOOLEANS:
             return int(BOOLEANS[text.lower()])
         return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+
+    def _choice(self, text: str) -> str:
+        """Return the one of the choices that `text` is, in whatever case, as with Triton."""
+        words = (one for one in self.choices if isinstance(one, str))
+        return next((one for one in words if one.lower() == text.lower()), text)
 
     def _checked(self, value: Any, where: str) -> Any:
         if self.choices and value not in self.choices:

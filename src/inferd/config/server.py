@@ -179,6 +179,12 @@ class ServerConfig:
         shown="127.0.0.1; 0.0.0.0 in a container",
     )
     http_port: int = option(8000, "Port of HTTP; 0 lets the system choose.", group="HTTP", **_PORT)
+    http_health_port: int | None = option(
+        None,
+        "Another port for health checks alone, without TLS; they are answered on --http-port, too.",
+        group="HTTP",
+        **_PORT,
+    )
     http_unix_socket: str | None = option(
         None, "Serve HTTP on this Unix socket too.", group="HTTP", word="PATH"
     )
@@ -385,6 +391,13 @@ class ServerConfig:
         "triton-grpc-protocol-KEY. May be repeated.",
         group="gRPC",
     )
+    grpc_stream_infer_thread_count: int = option(
+        2,
+        "Threads of the TensorRT Inference Server for gRPC streams.",
+        group="gRPC",
+        **_COUNT,
+        acted_on=False,
+    )
     grpc_infer_thread_count: int = option(
         2, "Threads of Triton's gRPC server.", group="gRPC", minimum=2, maximum=128, acted_on=False
     )
@@ -414,7 +427,12 @@ class ServerConfig:
         choices=(1, 2),
         acted_on=False,
     )
-
+    allow_profiling: bool = option(
+        False,
+        "Whether the TensorRT Inference Server's profiler may be asked; /api/profile answers.",
+        group="Protocol details",
+        acted_on=False,
+    )
     json_half_floats: str = option(
         "accept",
         "FP16 and BF16 tensors in JSON: as numbers, or refused.",
@@ -535,6 +553,16 @@ class ServerConfig:
         "[BACKEND,]SETTING=VALUE. May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
+        old_flags={
+            "tf-allow-soft-placement": "tensorflow,allow-soft-placement={}",
+            "tf-gpu-memory-fraction": "tensorflow,gpu-memory-fraction={}",
+        },
+    )
+    tf_add_vgpu: tuple[str, ...] = option(
+        (),
+        "GPU;COUNT;MEGABYTES: virtual GPUs of the TensorRT Inference Server's TensorFlow.",
+        group="Backends, devices and caches",
+        acted_on=False,
     )
     backend_directory: str | None = option(
         None,

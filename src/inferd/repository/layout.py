@@ -23,8 +23,9 @@ from inferd.config.platform import (
 )
 from inferd.core.interfaces import Backend, ModelFiles, Placement, always
 from inferd.errors import InferdError, InvalidConfig, InvalidRequest
+from inferd.repository.tree import NO_MODELS
 
-RESERVED_FOLDERS = ("warmup", "initial_state", "configs", "__pycache__")
+RESERVED_FOLDERS = ("warmup", "initial_state", "configs", *NO_MODELS)
 """Folders beside the version folders that hold something else; so do hidden ones."""
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")

@@ -20,6 +20,7 @@ from inferd.repository.foreign import foreign_name, is_foreign, nested_foreign
 from inferd.repository.layout import FoundModel, check_model_name
 from inferd.repository.local import find_model, folder_name, is_model, single_model
 from inferd.repository.mirror import Mirror, folder_for
+from inferd.repository.tree import NO_MODELS
 
 _FETCHED_AT_ONCE = 4
 
@@ -210,4 +211,4 @@ def _model_folders(repository: Path) -> list[Path]:
 
 
 def _may_be_model(child: Path) -> bool:
-    return child.is_dir() and not child.name.startswith(".") and child.name != "__pycache__"
+    return child.is_dir() and not child.name.startswith(".") and child.name not in NO_MODELS

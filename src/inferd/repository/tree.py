@@ -10,7 +10,9 @@ from typing import NamedTuple
 MAX_DEPTH = 32
 """Folders nested more deeply are not looked into."""
 
-_CACHES = ("__pycache__",)
+NO_MODELS = ("__pycache__", "lost+found")
+"""Folders that Python, and the file systems of volumes, leave anywhere; so are hidden ones."""
+
 _TEMPORARY = ("~", ".pyc", ".swp")
 
 
@@ -43,7 +45,7 @@ def entries_of(file: Path) -> Iterator[Entry]:
 
 def is_noise(name: str) -> bool:
     """Tell whether a file or folder called `name` says nothing about the model."""
-    return name.startswith((".", "#")) or name in _CACHES or name.endswith(_TEMPORARY)
+    return name.startswith((".", "#")) or name in NO_MODELS or name.endswith(_TEMPORARY)
 
 
 def link_out(folder: Path, root: Path) -> str | None:

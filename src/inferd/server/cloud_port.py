@@ -1,4 +1,4 @@
-"""The ports of cloud platforms: which are open, and what answers there."""
+"""The ports of cloud platforms, and that of health checks: which are open, what answers there."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from inferd.transport.access import KeyRing
     from inferd.transport.http_router import Routes
     from inferd.transport.http_server import HttpServer
+    from inferd.transport.trtis import Trtis
 
 
 class CloudPort(NamedTuple):
@@ -21,6 +22,29 @@ class CloudPort(NamedTuple):
     server: "HttpServer"
     address: str
     port: int
+
+
+def health_port(
+    config: ServerConfig,
+    engine: Engine,
+    ring: "KeyRing | None",
+    trtis: "Trtis | None",
+    address: str,
+) -> Iterator[CloudPort]:
+    """Yield the port of health checks, if `config` asks for one that is not that of HTTP, too."""
+    port = config.http_health_port
+    if port is None or (config.allow_http and port == config.http_port != 0):
+        return
+    from inferd.transport.failure import FailureLog
+    from inferd.transport.http_routes import log
+    from inferd.transport.http_server import HttpServer, v2_routes
+    from inferd.transport.http_table import TableRoutes
+
+    options = http_options(config, ring, trtis=trtis)
+    v2 = v2_routes(engine, options)
+    routes = TableRoutes(v2.health, v2.tracer, FailureLog(log), access=options.access)
+    server = HttpServer(engine, options, routes=routes)
+    yield CloudPort("Health", "http-health", server, address, port)
 
 
 def cloud_ports(

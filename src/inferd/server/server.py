@@ -18,7 +18,7 @@ from inferd.observe.devices import Cpu, Devices
 from inferd.observe.log import Log
 from inferd.observe.nvml import Gpus
 from inferd.server.address import host_and_port, is_loopback
-from inferd.server.cloud_port import CloudPort, cloud_ports
+from inferd.server.cloud_port import CloudPort, cloud_ports, health_port
 from inferd.server.options import (
     grpc_options,
     http_options,
@@ -57,7 +57,7 @@ class Server:
     the log the process has opened, if it is the server's own. `models` are served beside those of
     the configuration's repositories.
     `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none;
-    `cloud_ports` those of cloud platforms, by their names.
+    `cloud_ports` those of cloud platforms, by their names, and of "Health" checks.
     """
 
     def __init__(
@@ -288,7 +288,12 @@ class Server:
             raise InvalidConfig(msg) from error
 
     async def _open_cloud(self) -> None:
-        for each in cloud_ports(self.config, self.engine, self._ring, self.http_address):
+        config, engine, ring, address = self.config, self.engine, self._ring, self.http_address
+        ports = [
+            *health_port(config, engine, ring, self._trtis, address),
+            *cloud_ports(config, engine, ring, address),
+        ]
+        for each in ports:
             self._cloud.append(each)
             try:
                 port = await each.server.start(each.address, each.port)

@@ -51,7 +51,8 @@ class HttpRoutes:
     With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
     is taken. `forward` chooses the headers of an inference that become its parameters; whoever
     makes an HttpRequest asks it. `trtis` is the old API, where it is offered; `table` has the lines
-    of V2 alone. `own_headers` are the names of those in answers that mean something to a page.
+    of V2 alone, `health` those of both that health checks ask. `own_headers` are the names of those
+    in answers that mean something to a page.
     """
 
     def __init__(
@@ -81,8 +82,9 @@ class HttpRoutes:
         self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
         self._old_inference = self._trtis.inference if self._trtis else None
         self._old_infer = self._old_inference.call if self._old_inference else None
-        old_table = self._trtis.routes() if self._trtis else ()
-        self._router = Router([*self.table, *old_table], access)
+        lines = [*self.table, *(self._trtis.routes() if self._trtis else ())]
+        self.health = [line for line in lines if line.api == "health"]
+        self._router = Router(lines, access)
         self.is_guarded = access is not OPEN
         self.own_headers = [v2_binary.HEADER, *((STATUS, RESPONSE) if trtis else ())]
         self._targets = self._router.known
