@@ -1,6 +1,8 @@
 """The schedule policy extension, and its parameters and the sequence extension's elsewhere."""
 
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -45,14 +47,33 @@ def test_a_request_times_out_in_the_queue_over_grpc(rpc: Rpc):
 FULL = point("S234", "SHOULD", "a request that finds the queue full: 503 at once")
 
 
+WAIT_S = 1.9
+"""Hardly less than the queue of model late lets wait."""
+
+
+def check_one_is_refused_at_once(ask: Callable[[], object]) -> None:
+    """Check that of two requests to model late one is refused before it can have waited too long.
+
+    Where neither is, the machine may have held one of them up for as long: then two more are sent.
+    """
+
+    def seconds(_: int) -> float:
+        began_s = time.monotonic()
+        ask()
+        return time.monotonic() - began_s
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(3):
+            first_s, last_s = sorted(pool.map(seconds, range(2)))
+            assert last_s >= WAIT_S, "neither of two has waited in a queue that holds one"
+            if first_s < WAIT_S:
+                return
+    pytest.fail("both of two wait in a queue that holds one")
+
+
 @FULL
 def test_of_two_in_a_queue_of_one_one_is_refused_at_once(rest: Rest):
-    with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(rest.infer, "late", late_body(1)) for _ in range(2)]
-        refused, waiting = wait(asked, return_when=FIRST_COMPLETED)
-        assert len(refused) == len(wait(waiting, timeout=0.2).not_done) == 1
-        check_refused(refused.pop().result(), status=503)
-        check_refused(waiting.pop().result(), status=503)  # it has waited too long
+    check_one_is_refused_at_once(lambda: check_refused(rest.infer("late", late_body(1)), 503))
 
 
 @FULL
@@ -60,14 +81,7 @@ def test_of_two_in_a_queue_of_one_one_is_refused_at_once_over_grpc(rpc: Rpc):
     request = pb.ModelInferRequest(model_name="late")
     tensor(request, "INPUT0", "FP32", [1, 1])
     request.raw_input_contents.append(bytes(4))
-    with ThreadPoolExecutor(2) as pool:
-        asked = [
-            pool.submit(rpc.check_refused, request, grpc.StatusCode.UNAVAILABLE) for _ in range(2)
-        ]
-        refused, waiting = wait(asked, return_when=FIRST_COMPLETED)
-        assert len(refused) == len(wait(waiting, timeout=0.2).not_done) == 1
-        for one in asked:
-            one.result()
+    check_one_is_refused_at_once(lambda: rpc.check_refused(request, grpc.StatusCode.UNAVAILABLE))
 
 
 @point(111, "SHOULD", 'priority "1" (a string): 400')

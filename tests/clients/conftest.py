@@ -208,6 +208,8 @@ def repository(tmp_path_factory):
     _write(root, "zoo", _ensemble("animals", "FP32", "3", "max_batch_size: 8"))
     _write(root, "repeated", _ensemble("repeat", "INT32", "-1", out="1", maps=("IN", "OUT")))
     _write(root, "slow", _identity(["FP32"], dims="1", execute_delay_ms=400))
+    # Not while a test runs: who waits so long for it gives up, however busy the machine is.
+    _write(root, "endless", _identity(["FP32"], dims="1", execute_delay_ms=3_600_000))
     _write(root, "repeat", 'backend: "repeat"')
     _write(root, "faulty", 'backend: "faulty"')
     onnx_config = 'backend: "onnxruntime"\nmax_batch_size: 8'

@@ -314,7 +314,9 @@ def test_a_failure_reaches_the_callback(client, answers):
 def test_a_cancelled_request_ends_at_once_and_the_server_stays_healthy(client, answers):
     slow = [tensor("INPUT0", np.ones(1, np.float32))]
     for arrived in (False, False, True, True):
-        call = client.async_infer("slow", slow, lambda result, error: answers.put((result, error)))
+        call = client.async_infer(
+            "endless", slow, lambda result, error: answers.put((result, error))
+        )
         if arrived:
             assert client.is_server_ready()  # same connection, so the request is there by now
         call.cancel()
@@ -329,7 +331,7 @@ def test_a_cancelled_request_ends_at_once_and_the_server_stays_healthy(client, a
 def test_a_deadline_ends_the_call_and_the_server_stays_healthy(client):
     slow = [tensor("INPUT0", np.ones(1, np.float32))]
     with refused("DEADLINE_EXCEEDED"):
-        client.infer("slow", slow, client_timeout=0.05)
+        client.infer("endless", slow, client_timeout=0.05)
     assert client.is_server_ready()
     assert client.infer("slow", slow, client_timeout=30).as_numpy("OUTPUT0").tolist() == [1.0]
 

@@ -134,8 +134,8 @@ def test_deadlines_and_cancelling_leave_the_server_healthy(with_client):
 
     async def scenario(client):
         with refused("DEADLINE_EXCEEDED"):
-            await client.infer("slow", slow, client_timeout=0.05)
-        cancelled = asyncio.ensure_future(client.infer("slow", slow))
+            await client.infer("endless", slow, client_timeout=0.05)
+        cancelled = asyncio.ensure_future(client.infer("endless", slow))
         assert await client.is_server_ready()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):

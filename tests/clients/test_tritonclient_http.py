@@ -424,7 +424,7 @@ def test_a_client_that_gives_up_leaves_the_server_healthy(server, client):
     with triton.InferenceServerClient(server.http, network_timeout=0.05) as hasty:
         for _ in range(3):
             with pytest.raises((OSError, TimeoutError)):
-                hasty.infer("slow", slow)
+                hasty.infer("endless", slow)
     assert client.is_server_ready()
     result = client.infer("slow", slow)
     assert result.as_numpy("OUTPUT0").tolist() == [1.0]

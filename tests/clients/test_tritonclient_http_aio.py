@@ -190,10 +190,10 @@ def test_a_client_that_gives_up_leaves_the_server_healthy(with_client):
     async def give_up(client):
         for _ in range(3):
             with pytest.raises((TimeoutError, aiohttp.ClientError)):
-                await client.infer("slow", slow)
+                await client.infer("endless", slow)
 
     async def stay(client):
-        cancelled = asyncio.ensure_future(client.infer("slow", slow))
+        cancelled = asyncio.ensure_future(client.infer("endless", slow))
         await client.is_server_ready()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -24,12 +25,16 @@ from inferd.transport.call import Stream, Unary
 from inferd.transport.grpc_server import GrpcServer
 from inferd.transport.http2_server import Http2Server
 
+# Test folders are no packages: this is how the tests here find what they share.
+sys.path.insert(0, str(Path(__file__).parent))
+
 ECHO = """
 backend: "identity"
 input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 """
 SLOW = 'parameters { key: "execute_delay_ms" value: { string_value: "700" } }'
+ENDLESS = SLOW.replace("700", "3600000")
 
 
 # --- certificates -------------------------------------------------------------------------------
@@ -297,9 +302,13 @@ def running(repository, *flags):
 
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory):
-    """Models: echo gives back at once, slow after 0.7 s, repeat answers for each element."""
+    """Models: echo gives back at once, slow after 0.7 s, endless not while a test runs.
+
+    repeat answers for each element.
+    """
     root = tmp_path_factory.mktemp("models")
-    models = {"echo": ECHO, "slow": ECHO + SLOW, "repeat": 'backend: "repeat"'}
+    repeat = 'backend: "repeat"'
+    models = {"echo": ECHO, "slow": ECHO + SLOW, "endless": ECHO + ENDLESS, "repeat": repeat}
     for name, config in models.items():
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(config)

@@ -66,7 +66,7 @@ def test_errors_have_their_status(client):
 
 def test_a_client_timeout_is_kept(client):
     with pytest.raises(InferenceServerException) as caught:
-        client.infer("slow", tensor([1.0]), client_timeout=0.1)
+        client.infer("endless", tensor([1.0]), client_timeout=0.1)
     assert caught.value.status() == "StatusCode.DEADLINE_EXCEEDED"
     assert client.is_server_live()
 
@@ -74,7 +74,7 @@ def test_a_client_timeout_is_kept(client):
 def test_a_cancelled_inference_is_cancelled(client):
     done = queue.SimpleQueue()
     running = client.async_infer(
-        "slow", tensor([1.0]), lambda result, error: done.put((result, error))
+        "endless", tensor([1.0]), lambda result, error: done.put((result, error))
     )
     running.cancel()
     result, error = done.get(timeout=20)
@@ -95,7 +95,7 @@ def test_the_asyncio_client_works(inferd):
             for value, answer in zip(values, await asyncio.gather(*asked), strict=True):
                 assert np.array_equal(answer.as_numpy("OUTPUT0"), value)
             with pytest.raises(InferenceServerException) as caught:
-                await client.infer("slow", tensor([1.0]), client_timeout=0.1)
+                await client.infer("endless", tensor([1.0]), client_timeout=0.1)
             assert caught.value.status() == "StatusCode.DEADLINE_EXCEEDED"
 
     asyncio.run(talk())

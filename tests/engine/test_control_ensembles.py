@@ -155,8 +155,22 @@ async def test_an_ensemble_without_its_step_does_not_load(repository):
 async def test_an_ensemble_that_calls_itself_does_not_load(repository):
     root = repository(e=ensemble("f"), f=ensemble("e"))
     async with ensembles_on(root) as (control, _):
-        with pytest.raises(LoadFailed, match="ensemble 'e' calls itself: e → f → e"):
+        with pytest.raises(LoadFailed) as caught:
             await control.load(LoadRequest("e"))
+    assert caught.value.message == (
+        "load failed for model 'e': ensemble 'e' calls itself: e → f → e"
+    )
+
+
+@run
+async def test_an_ensemble_above_some_that_call_each_other_does_not_load(repository):
+    root = repository(top=ensemble("e"), e=ensemble("f"), f=ensemble("e"))
+    async with ensembles_on(root) as (control, _):
+        with pytest.raises(LoadFailed) as caught:
+            await control.load(LoadRequest("top"))
+    assert caught.value.message == (
+        "load failed for model 'top': ensemble 'e' calls itself: e → f → e"
+    )
 
 
 @run

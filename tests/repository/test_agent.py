@@ -1,11 +1,13 @@
 import hashlib
 import os
+import threading
 
 import pytest
 
 from inferd.config.model import ModelConfig, RepositoryAgent
 from inferd.errors import InvalidConfig
 from inferd.repository.agent import run_agents
+from inferd.repository.repositories import Repositories
 
 CONTENT = b"a model"
 MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
@@ -54,3 +56,44 @@ def test_an_agent_that_is_not_known_is_refused_by_name(folder):
     words = "model 'm': there is no repository agent 'relocation', known are: checksum"
     with pytest.raises(InvalidConfig, match=words):
         run_agents(folder, config(RepositoryAgent("relocation")))
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """together(count): digests are told once so many files are read at the same time."""
+    read = hashlib.file_digest
+
+    def expect(count):
+        barrier = threading.Barrier(count)
+
+        def file_digest(file, digest):
+            barrier.wait(30)
+            return read(file, digest)
+
+        monkeypatch.setattr(hashlib, "file_digest", file_digest)
+
+    return expect
+
+
+def test_the_files_of_a_model_are_read_side_by_side(folder, together):
+    together(4)
+    given = {f"SHA256:{number * './'}1/model.onnx": SHA256 for number in range(8)}
+    run_agents(folder, config(RepositoryAgent("checksum", given)))
+
+
+def test_the_files_of_several_models_are_read_side_by_side(tmp_path, together):
+    for name in "abcdefgh":
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model.onnx").write_bytes(CONTENT)
+        digest = f'parameters {{ key: "MD5:1/model.onnx" value: "{MD5}" }}'
+        (tmp_path / name / "config.pbtxt").write_text(
+            f'model_repository_agents {{ agents {{ name: "checksum" {digest} }} }}'
+        )
+    together(4)
+    assert [model.error for model in Repositories([tmp_path]).find_all()] == [None] * 8
+
+
+def test_of_several_wrong_files_the_first_is_told(folder):
+    given = {f"MD5:{number * './'}1/none": MD5 for number in range(9)}
+    with pytest.raises(InvalidConfig, match="there is no file '1/none'"):
+        run_agents(folder, config(RepositoryAgent("checksum", given)))

@@ -1359,3 +1359,71 @@ def test_an_instance_that_cannot_even_close_is_told_of(echo, request_of, caplog)
 
     asyncio.run(serve())
     assert "an instance of model 'm' does not close" in caplog.text
+
+
+# --- what backends of other packages tell ---
+
+
+class TheirTensor(Tensor):
+    """A tensor with something more."""
+
+
+class TheirResponse(InferResponse):
+    """A response with something more."""
+
+
+def output(shape=(1,), kind=Tensor):
+    return kind("Y", DataType.FP32, shape, bytes(4))
+
+
+def with_time(name):
+    def answer(request):
+        setattr(request, name, np.int64(5))
+        return InferResponse("m", "1")
+
+    return answer
+
+
+THEIRS = [
+    (with_time("computing_ns"), "its request's computing_ns is of type int64, not int"),
+    (with_time("computed_ns"), "its request's computed_ns is of type int64, not int"),
+    (lambda _: InferResponse("m", 1), "its answer's version is of type int, not str"),
+    (lambda _: InferResponse("m", "1", "", (output(),)), "outputs is of type tuple, not list"),
+    (lambda _: InferResponse("m", "1", "", [output([1])]), "'Y' is of type list, not tuple"),
+    (lambda _: InferResponse("m", "1", "", [output(kind=TheirTensor)]), "an output is of type Th"),
+    (lambda _: TheirResponse("m", "1"), "its answer is of type TheirResponse, not InferResponse"),
+    (lambda _: None, "its answer is of type NoneType, not InferResponse"),
+]
+
+
+async def collected(answers):
+    return [answer async for answer in answers]
+
+
+@pytest.mark.parametrize(("answer", "words"), THEIRS)
+def test_what_compiled_code_does_not_take_is_refused_everywhere(echo, request_of, answer, words):
+    # Compiled code says it itself, where it happens.
+    words += "|TypeError: .* object expected; got|interpreted classes cannot inherit"
+
+    class Decoupled:
+        clock = echo.clock
+
+        def execute(self, requests):
+            return [answer(request) for request in requests]
+
+        def stream(self, request):
+            yield answer(request)
+
+        def close(self):
+            pass
+
+    async def serve():
+        execution = execution_of(Decoupled(), may_run_inline=True)
+        with pytest.raises(BackendFailed, match=words):
+            await run(execution, request_of())
+        async with aclosing(execution.stream(request_of())) as answers:
+            with pytest.raises(BackendFailed, match=words):
+                await collected(answers)
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())

@@ -490,11 +490,14 @@ def test_many_clients_of_a_model_that_finds_its_own_pace_get_their_own_answers(m
     async def serve(server, connect):
         clients = [await connect() for _ in range(24)]
         async with triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
-            right_counts = await asyncio.gather(
-                *(ask_over_rest(one, number) for number, one in enumerate(clients)),
-                *(ask_over_grpc(client, number) for number in range(50, 58)),
-            )
-        assert right_counts == [10] * 24 + [9] * 8
-        assert max(await clients[0].batches("m")) > 3
+            for _ in range(20):  # where it is busy elsewhere, requests may come one by one
+                right_counts = await asyncio.gather(
+                    *(ask_over_rest(one, number) for number, one in enumerate(clients)),
+                    *(ask_over_grpc(client, number) for number in range(50, 58)),
+                )
+                assert right_counts == [10] * 24 + [9] * 8
+                if max(await clients[0].batches("m")) > 3:
+                    return
+        pytest.fail("no more than three rows ever came together")
 
     serving(models(m=(config, doubling())), serve)

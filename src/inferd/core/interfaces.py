@@ -73,7 +73,9 @@ class Instance(Protocol):
         checked against the model's configuration. A response holds the model's outputs; the ones
         nobody asked for may be left out, more than asked are dropped later. Any exception fails
         all of `requests`. One that can tell its own work from the framework's sets `computing_ns`
-        and `computed_ns` of each request.
+        and `computed_ns` of each request. Requests, responses and tensors are these classes, not
+        subclasses, and their fields have exactly the types they are declared with: where inferd is
+        compiled nothing else can be said, and everywhere else it is refused, too.
 
         A model with iterative sequences may answer with a Round, and is given the request again;
         it is asked here even if it is decoupled.

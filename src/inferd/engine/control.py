@@ -273,7 +273,12 @@ class Control:
             if is_called:
                 await self._take_down_callers(name)
             for step in missing:
-                await self._change(step, self._reader(step), chain=(*chain, name))
+                try:
+                    await self._change(step, self._reader(step), chain=(*chain, name))
+                except LoadFailed as error:
+                    if is_asked:
+                        raise _not_begun(name, error) from error
+                    raise
         await self._settle(name)
         return complaints
 

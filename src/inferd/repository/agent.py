@@ -6,6 +6,7 @@ what the configuration says they are.
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from inferd.config.checks import is_inside
@@ -13,6 +14,9 @@ from inferd.config.model import ModelConfig, RepositoryAgent
 from inferd.errors import InvalidConfig
 
 _ALGORITHMS = {"MD5": "md5", "SHA256": "sha256"}
+
+_COMPARED_AT_ONCE = 4
+"""So many files of one model are compared with their digests side by side."""
 
 
 def run_agents(folder: Path, config: ModelConfig) -> None:
@@ -32,25 +36,35 @@ def run_agents(folder: Path, config: ModelConfig) -> None:
 
 
 def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:
-    """Compare each file, "MD5:<path in the model's folder>", with the digest beside it."""
-    for key, expected in agent.parameters.items():
-        algorithm, _, name = key.partition(":")
-        if algorithm not in _ALGORITHMS or not name or not is_inside(name):
-            kinds = " or ".join(f"{one}:FILE" for one in _ALGORITHMS)
-            msg = f"{place}: parameter '{key}', expected {kinds}, FILE in the model's folder"
-            raise InvalidConfig(msg)
-        if not (folder / name).is_file():  # opening a pipe would wait for who writes it
-            msg = f"{place}: there is no file '{name}' in the model's folder"
-            raise InvalidConfig(msg)
-        try:
-            with (folder / name).open("rb") as file:
-                found = hashlib.file_digest(file, _digest_of(algorithm)).hexdigest()
-        except OSError as error:
-            msg = f"{place}: '{name}' cannot be read: {error.strerror}"
-            raise InvalidConfig(msg) from error
-        if found != expected.strip().lower():
-            msg = f"{place}: the {algorithm} of '{name}' is {found}, expected {expected}"
-            raise InvalidConfig(msg)
+    """Compare the files with their digests, some side by side; the first that is wrong is told."""
+
+    def check(given: tuple[str, str]) -> None:
+        _check_sum(folder, *given, place)
+
+    with ThreadPoolExecutor(_COMPARED_AT_ONCE) as pool:
+        for _ in pool.map(check, agent.parameters.items()):
+            pass
+
+
+def _check_sum(folder: Path, key: str, expected: str, place: str) -> None:
+    """Compare the file of `key`, "MD5:<path in the model's folder>", with the digest `expected`."""
+    algorithm, _, name = key.partition(":")
+    if algorithm not in _ALGORITHMS or not name or not is_inside(name):
+        kinds = " or ".join(f"{one}:FILE" for one in _ALGORITHMS)
+        msg = f"{place}: parameter '{key}', expected {kinds}, FILE in the model's folder"
+        raise InvalidConfig(msg)
+    if not (folder / name).is_file():  # opening a pipe would wait for who writes it
+        msg = f"{place}: there is no file '{name}' in the model's folder"
+        raise InvalidConfig(msg)
+    try:
+        with (folder / name).open("rb") as file:
+            found = hashlib.file_digest(file, _digest_of(algorithm)).hexdigest()
+    except OSError as error:
+        msg = f"{place}: '{name}' cannot be read: {error.strerror}"
+        raise InvalidConfig(msg) from error
+    if found != expected.strip().lower():
+        msg = f"{place}: the {algorithm} of '{name}' is {found}, expected {expected}"
+        raise InvalidConfig(msg)
 
 
 def _digest_of(algorithm: str) -> "Callable[[], hashlib._Hash]":

@@ -22,7 +22,8 @@ from inferd.repository.local import find_model, folder_name, is_model, single_mo
 from inferd.repository.mirror import Mirror, folder_for
 from inferd.repository.tree import NO_MODELS
 
-_FETCHED_AT_ONCE = 4
+_READ_AT_ONCE = 4
+"""So many models are read, fetched or compared with their checksums side by side."""
 
 
 class Place(NamedTuple):
@@ -96,11 +97,8 @@ class Repositories:
 
         A name that is found twice is not served. Raises NotLoadable as `places` does.
         """
-        found = self.places().values()
-        if not self._mirrors:
-            return [self._read(places) for places in found]
-        with ThreadPoolExecutor(_FETCHED_AT_ONCE) as pool:
-            return list(pool.map(self._read, found))
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            return list(pool.map(self._read, self.places().values()))
 
     def find(self, name: str, override: ModelConfig | None = None) -> FoundModel | None:
         """Return the model called `name`, None when there is none. Raises as `places` does.

@@ -19,8 +19,9 @@ from inferd.core.interfaces import Answer as Answer
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.interfaces import Outcome as Outcome
 from inferd.core.later import Later
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
+from inferd.tensor.tensor import Tensor
 
 STREAM_AHEAD = 16
 """How many answers a decoupled model may be ahead of a slow reader."""
@@ -81,6 +82,8 @@ class Job:
             outcome = instance.execute(self.requests)
             if len(outcome) != len(self.requests):
                 outcome = miscounted(model, len(outcome), len(self.requests))
+            else:
+                check_told(model, self.requests, outcome)
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             outcome = failure(model, error)
         first = self.requests[0]
@@ -189,12 +192,14 @@ class StreamJob(Job):
         try:
             with closing(_answers(instance, self.requests[0], place.name)) as answers:
                 for answer in answers:
+                    check_told(place.name, self.requests, (answer,))
                     share = _share(answer)
                     for _ in range(share):
                         self.room.acquire()
                     if self.is_abandoned:
                         break
                     tell(self.loop, self.answers.put_nowait, (answer, share))
+            check_told(place.name, self.requests, ())
         except BaseException as error:  # noqa: BLE001  the thread must outlive any model
             tell(self.loop, self.answers.put_nowait, (failure(place.name, error), 1))
         self.requests[0].ended_ns = place.clock()
@@ -362,3 +367,30 @@ def twin(error: InferdError) -> InferdError:
 def miscounted(model: str, got: int, expected: int) -> InferdError:
     """Return what those are told whose model gave a wrong number of answers."""
     return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")
+
+
+def check_told(model: str, requests: Sequence[InferRequest], answers: Sequence[Answer]) -> None:
+    """Raise BackendFailed unless what a backend made has the types that compiled code takes.
+
+    So it is the same wherever a backend of another package runs. Each model begins in threads,
+    where this is looked at.
+    """
+    for request in requests:
+        for name in ("computing_ns", "computed_ns"):
+            _check_type(model, "its request's " + name, getattr(request, name), int)
+    for answer in answers:
+        if isinstance(answer, InferdError):
+            continue
+        if type(answer) is not Round:
+            _check_type(model, "its answer", answer, InferResponse)
+        _check_type(model, "its answer's version", answer.version, str)
+        _check_type(model, "its answer's outputs", answer.outputs, list)
+        for tensor in answer.outputs:
+            _check_type(model, "an output", tensor, Tensor)
+            _check_type(model, f"the shape of output '{tensor.name}'", tensor.shape, tuple)
+
+
+def _check_type(model: str, what: str, given: object, expected: type) -> None:
+    if type(given) is not expected:
+        msg = f"model '{model}': {what} is of type {type(given).__name__}, not {expected.__name__}"
+        raise BackendFailed(msg)
