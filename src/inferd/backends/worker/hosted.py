@@ -1,0 +1,84 @@
+"""HostedModels: what HostedBackend does of a model that runs in worker processes."""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.instance import WorkerInstance
+from inferd.backends.worker.parameters import timeout_s
+from inferd.backends.worker.plan import AHEAD, Plan
+from inferd.backends.worker.process import Process, Sizes
+from inferd.config.model import ModelConfig
+from inferd.config.pbtxt import parse_json, to_json
+from inferd.core.interfaces import ModelFiles, Placement, Surroundings
+
+log = logging.getLogger(__name__)
+
+_MAIN = "inferd.backends.worker.host"
+_COMPLETE = "inferd.engine.hosted_model:complete_hosted"
+_OPEN = "inferd.engine.hosted_model:open_hosted"
+
+
+class HostedModels:
+    """Models of the backend `target` ("module:Class"), each instance in a process of its own."""
+
+    def __init__(self, target: str, surroundings: Surroundings) -> None:
+        self._target = target
+        self._surroundings = surroundings
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """Have a worker complete `config`; see Backend.complete."""
+        instance = WorkerInstance(self._plan(files, config, Placement("complete"), _COMPLETE))
+        try:
+            told = instance.start()
+        finally:
+            instance.close()
+        completed = parse_json(told or "{}", "what the worker says")
+        return replace(
+            config,
+            input=completed.input,
+            output=completed.output,
+            max_batch_size=completed.max_batch_size,
+            dynamic_batching=config.dynamic_batching or completed.dynamic_batching,
+        )
+
+    def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
+        """Start a worker; see Backend.open."""
+        instance = WorkerInstance(self._plan(files, config, placement, _OPEN))
+        instance.start()
+        return instance
+
+    def _plan(
+        self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
+    ) -> Plan:
+        source = str(Path(__file__).parents[3])  # where this package lies, installed or not
+        environment = Environment(path=(source,), main=_MAIN)
+
+        def make(told: Callable[[str, bool], None]) -> Process:
+            return Process(config.name, environment, Sizes(), told)
+
+        return Plan(
+            model=config.name,
+            version=files.version,
+            settings={
+                "task": task,
+                "model": config.name,
+                "target": self._target,
+                "folder": str(files.folder),
+                "version": files.version,
+                "version_folder": str(files.version_folder),
+                "file": str(files.file),
+                "place": [placement.name, placement.gpu, placement.device_id],
+                "config": json.dumps(to_json(config)),
+                "settings": dict(self._surroundings.settings),
+                "verbose": log.isEnabledFor(logging.DEBUG),
+            },
+            make=make,
+            start_timeout_s=self._surroundings.load_timeout_s,
+            is_wanted=files.is_wanted,
+            timeout_s=timeout_s(config),
+            ahead=AHEAD,
+        )
