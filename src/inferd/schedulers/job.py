@@ -376,21 +376,31 @@ def check_told(model: str, requests: Sequence[InferRequest], answers: Sequence[A
     where this is looked at.
     """
     for request in requests:
-        for name in ("computing_ns", "computed_ns"):
-            _check_type(model, "its request's " + name, getattr(request, name), int)
+        for name, told in (
+            ("computing_ns", request.computing_ns),
+            ("computed_ns", request.computed_ns),
+        ):
+            if type(told) is not int:
+                raise _mistyped(model, f"its request's {name}", told, int)
     for answer in answers:
-        if isinstance(answer, InferdError):
-            continue
-        if type(answer) is not Round:
-            _check_type(model, "its answer", answer, InferResponse)
-        _check_type(model, "its answer's version", answer.version, str)
-        _check_type(model, "its answer's outputs", answer.outputs, list)
-        for tensor in answer.outputs:
-            _check_type(model, "an output", tensor, Tensor)
-            _check_type(model, f"the shape of output '{tensor.name}'", tensor.shape, tuple)
+        if not isinstance(answer, InferdError):
+            _check_answer(model, answer)
 
 
-def _check_type(model: str, what: str, given: object, expected: type) -> None:
-    if type(given) is not expected:
-        msg = f"model '{model}': {what} is of type {type(given).__name__}, not {expected.__name__}"
-        raise BackendFailed(msg)
+def _check_answer(model: str, answer: InferResponse) -> None:
+    if type(answer) is not InferResponse and type(answer) is not Round:
+        raise _mistyped(model, "its answer", answer, InferResponse)
+    if type(answer.version) is not str:
+        raise _mistyped(model, "its answer's version", answer.version, str)
+    if type(answer.outputs) is not list:
+        raise _mistyped(model, "its answer's outputs", answer.outputs, list)
+    for tensor in answer.outputs:
+        if type(tensor) is not Tensor:
+            raise _mistyped(model, "an output", tensor, Tensor)
+        if type(tensor.shape) is not tuple:
+            raise _mistyped(model, f"the shape of output '{tensor.name}'", tensor.shape, tuple)
+
+
+def _mistyped(model: str, what: str, given: object, expected: type) -> BackendFailed:
+    msg = f"model '{model}': {what} is of type {type(given).__name__}, not {expected.__name__}"
+    return BackendFailed(msg)
