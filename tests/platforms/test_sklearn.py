@@ -1,7 +1,12 @@
 """scikit-learn's models, against what scikit-learn itself predicts."""
 
+import importlib
 import pickle
+import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import joblib
 import numpy as np
@@ -23,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 
+from inferd.backends.onnx.estimator import ALLOW_PICKLE, load_estimator
 from inferd.backends.onnx.instance import OnnxInstance
 from inferd.backends.onnx.sklearn import SklearnBackend
 from inferd.config.model import ModelConfig
@@ -127,6 +133,81 @@ def test_regressors_predict_the_same(tmp_path, estimator):
 def test_what_converts_runs_in_onnx_runtime(tmp_path):
     found = saved(tmp_path, LogisticRegression(max_iter=50).fit(ROWS, LABELS))
     assert isinstance(opened(found), OnnxInstance)
+
+
+KNOT = """
+import importlib._bootstrap, threading
+
+for _ in range(30):  # until another thread, which has begun with what comes next, waits for this
+    if any(importlib._bootstrap._blocking_on.values()):
+        break
+    threading.Event().wait(0.01)
+from knot import inner
+
+class Model(inner.Model):
+    pass
+"""
+INNER = """
+import knot
+
+class Model:
+    n_features_in_ = 4
+
+    def predict(self, rows):
+        return rows
+"""
+
+
+@pytest.fixture
+def knot(tmp_path, monkeypatch):
+    """Pickles of models whose modules import one another, each as "m.pickle" in its folder."""
+    folder = tmp_path / "path" / "knot"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(KNOT)
+    (folder / "inner.py").write_text(INNER)
+    monkeypatch.syspath_prepend(folder.parent)
+    found = {}
+    for module in ("knot", "knot.inner"):
+        (tmp_path / module).mkdir()
+        found[module] = tmp_path / module / "m.pickle"
+        found[module].write_bytes(pickle.dumps(importlib.import_module(module).Model()))
+    for module in found:
+        del sys.modules[module]
+    yield found
+    for module in found:
+        sys.modules.pop(module, None)
+
+
+def side_by_side(first, second):
+    """Call both in threads, the second when the first imports "knot"; return what they give."""
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(first)
+        for _ in range(1000):
+            if "knot" in sys.modules:
+                break
+            threading.Event().wait(0.01)
+        other = pool.submit(second)
+        return one.result(60), other.result(60)
+
+
+def test_models_whose_modules_import_one_another_load_side_by_side(knot):
+    config = ModelConfig("m", parameters={ALLOW_PICKLE: "true"})
+    models = side_by_side(
+        lambda: load_estimator(knot["knot"], config),
+        lambda: load_estimator(knot["knot.inner"], config),
+    )
+    assert [type(model).__module__ for model in models] == ["knot", "knot.inner"]
+
+
+def test_a_model_loads_while_others_import_its_modules(knot):
+    config = ModelConfig("m", parameters={ALLOW_PICKLE: "true"})
+
+    def other():
+        with suppress(Exception):  # it may lose, and that is for it to mend
+            importlib.import_module("knot.inner")
+
+    model, _ = side_by_side(lambda: load_estimator(knot["knot"], config), other)
+    assert type(model).__module__ == "knot"
 
 
 class Constant(ClassifierMixin, BaseEstimator):
