@@ -1,6 +1,7 @@
 """Estimator: a scikit-learn model from a file that may not run code, or is allowed to."""
 
 import re
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +30,7 @@ _importing = Lock()
 wait for each other, and Python gives one of them an error. There is one of each in a process."""
 
 _MOST_TRIES = 10
+_PAUSE_S = 0.05
 _PARTIAL = "partially initialized module"
 
 # Types that hold numbers alone, which skops leaves for its callers to judge.
@@ -64,12 +66,13 @@ def _untangled(load: Callable[[], Any]) -> Any:
 
     Python tells so by an error of its own, or has the module looked into before it is complete.
     """
-    for _ in range(_MOST_TRIES):
+    for turn in range(_MOST_TRIES):
         try:
             return load()
         except (RuntimeError, ImportError, AttributeError) as error:
             if type(error).__name__ != "_DeadlockError" and _PARTIAL not in str(error):
                 raise
+            time.sleep(turn * _PAUSE_S)  # the other has to come to its end
     return load()
 
 
