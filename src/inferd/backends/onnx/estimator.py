@@ -112,10 +112,13 @@ def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:
     return flagged
 
 
-def feature_count(estimator: Any) -> int:
-    """Return how many columns the estimator takes. Raises InvalidConfig when it does not tell."""
+def feature_count(estimator: Any) -> int | None:
+    """Return how many columns the estimator takes, None when it does not tell."""
     count = getattr(estimator, "n_features_in_", None)
-    if not isinstance(count, int | np.integer):
-        msg = f"a {type(estimator).__name__} does not tell how many features it takes"
-        raise InvalidConfig(msg)
-    return int(count)
+    return int(count) if isinstance(count, int | np.integer) else None
+
+
+def column_names(estimator: Any) -> list[str]:
+    """Return what the columns of the table were called that it was fitted with, if they were."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [] if names is None else [str(name) for name in names]
