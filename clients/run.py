@@ -40,6 +40,14 @@ max_batch_size: 64
 input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 3 ] }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 3 ] label_filename: "labels.txt" }
 """
+REPEAT = """backend: "repeat"
+model_transaction_policy { decoupled: true }
+input [ { name: "IN" data_type: TYPE_INT32 dims: -1 },
+        { name: "DELAY" data_type: TYPE_UINT32 dims: -1 },
+        { name: "WAIT" data_type: TYPE_UINT32 dims: 1 } ]
+output [ { name: "OUT" data_type: TYPE_INT32 dims: 1 },
+         { name: "IDX" data_type: TYPE_UINT32 dims: 1 } ]
+"""
 DATATYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"]
 DATATYPES += ["FP16", "FP32", "FP64", "STRING"]
 
@@ -54,6 +62,8 @@ def write_repository(folder: Path) -> None:
     (folder / "rows" / "1").mkdir(parents=True)
     (folder / "rows" / "config.pbtxt").write_text(ROWS)
     (folder / "rows" / "labels.txt").write_text("red\ngreen\nblue\n")
+    (folder / "repeat" / "1").mkdir(parents=True)
+    (folder / "repeat" / "config.pbtxt").write_text(REPEAT)
     shutil.copytree(ROOT / "conformance" / "repos" / "v2" / "seq", folder / "seq")
     shutil.copytree(ROOT / "examples" / "models" / "digits", folder / "digits")
 

@@ -74,6 +74,7 @@ def test_settings_name_the_runtime_and_the_file(folder, implementation, file, ba
     assert (model.config.backend, model.versions, model.file) == (backend, (1,), where / file)
     assert model.config.parameters == {
         "inferd_any_input_name": "true",
+        "inferd_table": "true",
         "inferd_version_name": "v0.1.0",
     }
     assert is_model(where)
@@ -129,9 +130,36 @@ def test_settings_tell_tensors_batches_and_parameters(folder):
     assert config.dynamic_batching.max_queue_delay_microseconds == 500_000
     assert config.parameters == {
         "inferd_any_input_name": "true",
+        "inferd_table": "true",
         "inferd_allow_pickle": "true",
         "n": "3",
     }
+
+
+def test_several_inputs_in_settings_are_the_columns_of_a_table(folder):
+    inputs = [{"name": name, "datatype": "FP64", "shape": [-1]} for name in ("b", "a")]
+    settings = {"implementation": "mlserver_sklearn.SKLearnModel", "inputs": inputs}
+    config = found(folder(settings, "model.joblib")).config
+    assert config.input == ()
+    assert config.parameters["inferd_table"] == '["b","a"]'
+
+
+@pytest.mark.parametrize(("said", "taken"), [("FP64", "FP32"), ("INT64", "FP32"), ("BYTES",) * 2])
+def test_rows_have_the_datatype_that_the_runtime_takes(folder, said, taken):
+    tensors = {
+        "inputs": [{"name": "x", "datatype": said, "shape": [-1, 4]}],
+        "outputs": [{"name": "predict", "datatype": "FP64", "shape": [-1]}],
+    }
+    settings = {"implementation": "mlserver_sklearn.SKLearnModel", **tensors}
+    config = found(folder(settings, "model.joblib")).config
+    assert config.input == (ModelInput("x", DataType(taken), (4,)),)
+    assert config.output == ()
+
+
+def test_models_that_take_no_rows_take_no_tables(folder):
+    flavor = "flavors:\n  onnx:\n    data: model.onnx\n"
+    config = found(folder(flavor, "model.onnx")).config
+    assert "inferd_table" not in config.parameters
 
 
 def test_mlflows_flavor_names_the_file(folder):
@@ -152,6 +180,7 @@ def test_a_configuration_beside_them_adds_what_they_cannot_say(folder):
     model = found(folder(MLFLOW, "model.xgb", config=config))
     assert model.config.parameters == {
         "inferd_any_input_name": "true",
+        "inferd_table": "true",
         "inferd_allow_pickle": "true",
     }
     assert model.config.backend == "xgboost"

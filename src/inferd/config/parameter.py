@@ -15,6 +15,11 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 ANY_INPUT_NAME = "inferd_any_input_name"
 """The parameter of a model with one input that, if "true", lets requests call it anything."""
 
+TABLE = "inferd_table"
+"""The parameter of a model with one input that, if "true", lets rows of it come as a table: any
+number of them, of any type of numbers, a column in each input. It may also list the columns'
+names, as JSON."""
+
 VERSION_NAME = "inferd_version_name"
 """The parameter that gives a model's version a name beside its number, such as v0.1.0."""
 

@@ -13,6 +13,7 @@ from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
 from inferd.engine.identity import Identity, Unknown
+from inferd.engine.table import table_of
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
@@ -37,6 +38,9 @@ MAX_TOLD = 1000
 
 INLINE_CLASSES = 8 << 10
 """The most classes that are written as text there."""
+
+MOST_ROWS = 2**31 - 1
+"""So many rows may a table have."""
 
 MOST_SOUND = 512
 """For so many likenesses it is remembered that requests of them are sound."""
@@ -83,7 +87,7 @@ class Served:
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
     (inferd.engine.caching). What a model that `is_lax` gives may have other shapes and
     datatypes than its configuration says, and be more or less. The one input of a model whose
-    parameters say so has any name.
+    parameters say so has any name, or comes as a table.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class Served:
         self._told: set[str] = set()  # the outputs of which the log says that they are odd
         self.labels = labels or {}
         self._max_batch_size = config.max_batch_size
+        self._most_rows = config.max_batch_size
         self._batch_dims = batch_dims = 1 if config.max_batch_size > 0 else 0
         self._inputs = {
             declared.name: _Rule(declared, batch_dims, 1 << index)
@@ -124,6 +129,9 @@ class Served:
         self._all_outputs = list(self._outputs.values())
         self._names = frozenset(self._inputs)
         self._only = _only_input(config, self._inputs)
+        self._table = table_of(config)
+        if self._table is not None:
+            self._most_rows = MOST_ROWS  # more than max_batch_size run by themselves
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
 
@@ -191,8 +199,8 @@ class Served:
             self._sound[likeness] = request.batch_size
 
     def _check_anew(self, request: InferRequest) -> None:
-        if request.raw:
-            request.inputs = [self._deduced(request.inputs[0].data)]
+        if request.raw or self._table is not None:
+            self._make_input(request)
         rules = self._inputs
         batch_dims = self._batch_dims
         seen_bits = 0
@@ -208,7 +216,7 @@ class Served:
                 self._take_scalar(tensor, rule)
                 request.likeness = None  # its shape is another now
             if batch_dims and shape[0] != batch_size:
-                if batch_size is not None or not 1 <= shape[0] <= self._max_batch_size:
+                if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
                     raise self._bad_batch(tensor, batch_size)
                 batch_size = shape[0]
             seen_bits |= rule.bit
@@ -358,6 +366,19 @@ class Served:
         request.inputs[0].name = rule.name
         request.likeness = None  # its name is another now
         return rule
+
+    def _make_input(self, request: InferRequest) -> None:
+        """Make one input of the bytes of a raw request, or of columns. Raises InvalidRequest."""
+        given = request.inputs
+        if request.raw:
+            request.inputs = [self._deduced(given[0].data)]
+            return
+        if self._table is None or not given:
+            return
+        taken = self._table.input_of(given)
+        if len(given) > 1 or taken.shape != given[0].shape or taken.data is not given[0].data:
+            request.inputs = [taken]
+            request.likeness = None  # it is another now
 
     def _take_scalar(self, tensor: Tensor, rule: _Rule) -> None:
         """Give a tensor without dims the dims [1], which is how a configuration says scalar.

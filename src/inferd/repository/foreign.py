@@ -16,11 +16,11 @@ import orjson
 
 from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
-from inferd.config.parameter import ANY_INPUT_NAME, VERSION_NAME
+from inferd.config.parameter import ANY_INPUT_NAME, TABLE, VERSION_NAME
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.layout import is_version
 from inferd.repository.tree import is_noise
-from inferd.tensor.dtype import DATATYPES
+from inferd.tensor.dtype import DATATYPES, DataType
 
 SETTINGS_FILE = "model-settings.json"
 MLFLOW_FILE = "MLmodel"
@@ -41,6 +41,9 @@ _RUNTIMES = {
     "mlserver_mlflow": ("mlflow", ("",)),
 }
 """MLServer's packages -> our backend, and the files it looks for when no uri is given."""
+
+_TABULAR = ("sklearn", "xgboost", "lightgbm")
+"""Backends whose models take rows of numbers, which those servers hand over as they come."""
 
 _FLAVORS = {
     "onnx": ("onnxruntime", ("data",)),
@@ -117,10 +120,16 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
         dynamic_batching=config.dynamic_batching or told.dynamic_batching,
         input=config.input or told.input,
         output=config.output or told.output,
-        parameters={ANY_INPUT_NAME: "true"} | told.parameters | config.parameters,
+        parameters=_defaults(told.backend) | told.parameters | config.parameters,
         default_model_filename=config.default_model_filename or Path(filename).name,
     )
     return merged, file, version
+
+
+def _defaults(backend: str) -> dict[str, str]:
+    """Return what the models of a backend take that those servers let them."""
+    taken = {ANY_INPUT_NAME: "true"}
+    return taken | {TABLE: "true"} if backend in _TABULAR else taken
 
 
 def _content(file: Path) -> bytes:
@@ -173,19 +182,40 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
     most = int(settings.get("max_batch_size") or 0)
     delay_us = int(float(settings.get("max_batch_time") or 0) * 1e6)
     batching = DynamicBatching(max_queue_delay_microseconds=delay_us) if most > 1 else None
+    inputs = tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ())
+    outputs = tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ())
+    extra = {k: _text(v) for k, v in (parameters.get("extra") or {}).items()}
+    if backend in _TABULAR:
+        inputs, extra = _tabular(inputs, extra)
+    if backend == "sklearn":
+        outputs = ()  # what they are is for the estimator to say
     config = ModelConfig(
         str(settings.get("name") or ""),
         backend=backend,
         max_batch_size=most,
         dynamic_batching=batching,
-        input=tuple(ModelInput(*_tensor(one)) for one in settings.get("inputs") or ()),
-        output=tuple(ModelOutput(*_tensor(one)) for one in settings.get("outputs") or ()),
-        parameters=_version_name(settings)
-        | {k: _text(v) for k, v in (parameters.get("extra") or {}).items()},
+        input=inputs,
+        output=outputs,
+        parameters=_version_name(settings) | extra,
     )
     if most == 0 and (config.input or config.output):
         config = replace(config, max_batch_size=1)  # its shapes count the batch dim
     return config, filename
+
+
+def _tabular(
+    inputs: tuple[ModelInput, ...], extra: dict[str, str]
+) -> tuple[tuple[ModelInput, ...], dict[str, str]]:
+    """Return what settings say of a model of rows: MLServer only shows it, and checks nothing.
+
+    Several inputs are the columns of a table; the datatype of one is whatever its file takes.
+    """
+    if len(inputs) > 1:
+        names = orjson.dumps([one.name for one in inputs]).decode()
+        return (), {TABLE: names} | extra
+    if inputs and inputs[0].datatype is not DataType.BYTES:
+        inputs = (replace(inputs[0], datatype=DataType.FP32),)
+    return inputs, extra
 
 
 def _version(settings: dict[str, Any]) -> int:

@@ -1,7 +1,11 @@
 """Estimator: a scikit-learn model from a file that may not run code, or is allowed to."""
 
 import re
+import time
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +22,16 @@ TRUSTED = "inferd_trusted_types"
 """The config parameter that lists types, separated by commas, a skops file may have."""
 
 PICKLES = (".joblib", ".pkl", ".pickle")
+
+_PACKAGES = ("sklearn", "joblib", "skops.io", "skl2onnx")
+
+_importing = Lock()
+"""What these packages import, import each other's modules, too: two threads that begin at two ends
+wait for each other, and Python gives one of them an error. There is one of each in a process."""
+
+_MOST_TRIES = 10
+_PAUSE_S = 0.05
+_PARTIAL = "partially initialized module"
 
 # Types that hold numbers alone, which skops leaves for its callers to judge.
 _HARMLESS = re.compile(
@@ -36,17 +50,35 @@ def load_estimator(file: Path, config: ModelConfig) -> Any:
     what = f"'{file.name}'"
     if file.suffix in PICKLES:
         _check_allowed(config, what)
-        import joblib
-
-        return _loaded(lambda: joblib.load(file), what)
-    import skops.io
-
-    return _loaded(lambda: skops.io.load(file, trusted=_trusted(skops.io, file, config)), what)
+    with _importing:  # a file names modules as well
+        return _loaded(lambda: _read(file, config), what)
 
 
-def _loaded(load: Any, what: str) -> Any:
+def _read(file: Path, config: ModelConfig) -> Any:
+    _, joblib, io, _ = map(import_module, _PACKAGES)
+    if file.suffix in PICKLES:
+        return joblib.load(file)
+    return io.load(file, trusted=_trusted(io, file, config))
+
+
+def _untangled(load: Callable[[], Any]) -> Any:
+    """Return what `load` does; again where threads of others imported the same, and it lost.
+
+    Python tells so by an error of its own, or has the module looked into before it is complete.
+    """
+    for turn in range(_MOST_TRIES):
+        try:
+            return load()
+        except (RuntimeError, ImportError, AttributeError) as error:
+            if type(error).__name__ != "_DeadlockError" and _PARTIAL not in str(error):
+                raise
+            time.sleep(turn * _PAUSE_S)  # the other has to come to its end
+    return load()
+
+
+def _loaded(load: Callable[[], Any], what: str) -> Any:
     try:
-        estimator = load()
+        estimator = _untangled(load)
     except (InvalidConfig, ModuleNotFoundError):
         raise
     except Exception as error:
@@ -80,10 +112,13 @@ def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:
     return flagged
 
 
-def feature_count(estimator: Any) -> int:
-    """Return how many columns the estimator takes. Raises InvalidConfig when it does not tell."""
+def feature_count(estimator: Any) -> int | None:
+    """Return how many columns the estimator takes, None when it does not tell."""
     count = getattr(estimator, "n_features_in_", None)
-    if not isinstance(count, int | np.integer):
-        msg = f"a {type(estimator).__name__} does not tell how many features it takes"
-        raise InvalidConfig(msg)
-    return int(count)
+    return int(count) if isinstance(count, int | np.integer) else None
+
+
+def column_names(estimator: Any) -> list[str]:
+    """Return what the columns of the table were called that it was fitted with, if they were."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [] if names is None else [str(name) for name in names]

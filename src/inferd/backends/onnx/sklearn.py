@@ -5,19 +5,23 @@ or does not come out the same on a few rows, is run by scikit-learn itself.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from inferd.backends.onnx.converted import ConvertedBackend
-from inferd.backends.onnx.estimator import feature_count, load_estimator
+from inferd.backends.onnx.estimator import column_names, feature_count, load_estimator
 from inferd.backends.onnx.settings import onnxruntime
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import TABLE
 from inferd.core.arrays import Array, ArrayInstance
 from inferd.core.interfaces import Instance, ModelFiles, Placement
 from inferd.core.signature import Declared, Signature, check_config, complete_config
-from inferd.errors import Unsupported
+from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
 INPUT, PREDICT, PROBABILITY = "input", "predict", "predict_proba"
@@ -26,6 +30,7 @@ INPUT, PREDICT, PROBABILITY = "input", "predict", "predict_proba"
 _RENAMED = {"label": PREDICT, "variable": PREDICT, "probabilities": PROBABILITY}
 _TOLERANCE = 1e-4
 _MAX_KNOWN = 1000
+_MOST_TRIED = 64
 
 
 class SklearnBackend(ConvertedBackend):
@@ -38,7 +43,12 @@ class SklearnBackend(ConvertedBackend):
                 raise ModuleNotFoundError(name=package)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. The input is FP32 [features]."""
+        """See Backend.complete. The input is FP32 [features], or BYTES [1] where it is texts."""
+        if config.parameters.get(TABLE) == "true":
+            names = column_names(load_estimator(files.file, config))
+            if names:
+                listed = {TABLE: msgspec.json.encode(names).decode()}
+                config = replace(config, parameters={**config.parameters, **listed})
         try:
             return super().complete(files, config)
         except NotConvertible:
@@ -61,9 +71,12 @@ class SklearnBackend(ConvertedBackend):
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
         estimator = load_estimator(files.file, config)
         native = Native(estimator, config)
+        if native.count is None:
+            msg = "it does not tell how many features it takes"
+            raise NotConvertible(msg)
         try:
             content = _onnx(estimator, native.input_name, native.count)
-            _check_same(native, content)
+            _check_same(native, native.count, content)
         except NotConvertible:
             raise
         except Exception as error:
@@ -76,25 +89,38 @@ class NotConvertible(Unsupported):
 
 
 class Native:
-    """An estimator as scikit-learn runs it."""
+    """An estimator as scikit-learn runs it.
+
+    `count` is how many columns it takes, None when nobody says. `takes_texts` is true when it does
+    not say, and takes texts rather than numbers.
+    """
 
     def __init__(self, estimator: Any, config: ModelConfig) -> None:
+        """Raises InvalidConfig when it cannot be found out what the estimator takes."""
         self.estimator = estimator
         self.count = feature_count(estimator)
+        self.takes_texts = False
         self.input_name = config.input[0].name if config.input else INPUT
-        zeros = np.zeros((1, self.count), np.float32)
-        self.outputs = [PREDICT, *([PROBABILITY] if _has_probabilities(estimator, zeros) else [])]
-        found = self.run({self.input_name: zeros}, self.outputs)
-        image = Declared(self.input_name, "float32", (-1, self.count), DataType.FP32)
+        rows = self._tried(config) if self.count is None else _zeros(self.count)
+        self.outputs = [PREDICT, *([PROBABILITY] if _has_probabilities(estimator, rows) else [])]
+        found = self._run(rows, self.outputs)
+        datatype = DataType.BYTES if self.takes_texts else DataType.FP32
+        width = 1 if self.takes_texts else self.count or -1
+        taken = Declared(self.input_name, datatype.value, (-1, width), datatype)
         declared = {
             name: Declared(name, str(array.dtype), (-1, *array.shape[1:]), datatype_of(array.dtype))
             for name, array in zip(self.outputs, found, strict=True)
         }
-        self.signature = Signature({self.input_name: image}, {}, declared)
+        self.signature = Signature({self.input_name: taken}, {}, declared)
 
     def run(self, feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
         """Return what the estimator says, probabilities as FP32. See inferd.core.arrays.Run."""
         rows = feed[self.input_name]
+        if self.takes_texts:
+            rows = np.array([text.decode() for text in rows.ravel()], object)
+        return self._run(rows, names)
+
+    def _run(self, rows: Array, names: Sequence[str]) -> Sequence[Array]:
         arrays = []
         for name in names:
             if name == PREDICT:
@@ -104,6 +130,27 @@ class Native:
             else:
                 arrays.append(np.asarray(self.estimator.predict_proba(rows), np.float32))
         return arrays
+
+    def _tried(self, config: ModelConfig) -> Array:
+        """Return a row that the estimator, which does not say what it takes, can predict."""
+        dims = config.input[0].dims if config.input else ()
+        counts = [dims[-1]] if dims and dims[-1] > 0 else range(1, _MOST_TRIED + 1)
+        is_text = bool(config.input) and config.input[0].datatype is DataType.BYTES
+        numbers = [] if is_text else [_zeros(count) for count in counts]
+        for row in (*numbers, np.array(["a"], object)):
+            with suppress(Exception):  # whatever it raises, it does not take that
+                self.estimator.predict(row)
+                self.takes_texts = row.ndim == 1
+                return row
+        msg = (
+            f"a {type(self.estimator).__name__} does not tell how many features it takes, and "
+            f"takes neither texts nor 1 to {_MOST_TRIED} numbers"
+        )
+        raise InvalidConfig(msg)
+
+
+def _zeros(count: int) -> Array:
+    return np.zeros((1, count), np.float32)
 
 
 def _has_probabilities(estimator: Any, rows: Array) -> bool:
@@ -140,12 +187,12 @@ def _onnx(estimator: Any, input_name: str, count: int) -> bytes:
     return content
 
 
-def _check_same(native: Native, content: bytes) -> None:
+def _check_same(native: Native, count: int, content: bytes) -> None:
     """Raise NotConvertible unless the converted model says the same of a few rows."""
     options = onnxruntime().SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime().InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    rows = np.random.default_rng(0).normal(size=(32, native.count)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(size=(32, count)).astype(np.float32)
     known = getattr(native.estimator, "_fit_X", None)
     if isinstance(known, np.ndarray) and known.shape[1:] == rows.shape[1:]:
         # Who looks for neighbours: among what it knows some are equally near, and order decides.

@@ -1,0 +1,115 @@
+"""Table: rows that come a column in each input, as MLServer's clients send pandas' tables.
+
+A model that says so (TABLE) has one input, rows of numbers. Those of other datatypes than its own
+are taken, and one column where it has one. What does not fit is left as it is, for the check of
+requests to refuse.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from inferd.config.model import ModelConfig
+from inferd.config.parameter import TABLE
+from inferd.core.arrays import Array
+from inferd.errors import InvalidConfig, InvalidRequest
+from inferd.tensor.dtype import DataType
+from inferd.tensor.halves import bf16_to_float32
+from inferd.tensor.tensor import Tensor
+
+_ROW_DIMS = 2  # a table's: rows, columns
+
+_SHOWN = 10
+
+_names = msgspec.json.Decoder(list[str]).decode
+
+
+class Table:
+    """What the one input of a model takes; `columns` are their names, where they are known."""
+
+    def __init__(
+        self, name: str, datatype: DataType, width: int, columns: Sequence[str] = ()
+    ) -> None:
+        self._name = name
+        self._datatype = datatype
+        self._width = width
+        self._columns = columns
+
+    def input_of(self, given: Sequence[Tensor]) -> Tensor:
+        """Return the one input that `given`, at least one, are. Raises InvalidRequest."""
+        if len(given) > 1:
+            return self._joined(given)
+        [tensor] = given
+        shape = tensor.shape
+        if len(shape) == 1 and self._width == 1:
+            shape = (*shape, 1)
+        if not self._is_castable(tensor):
+            return Tensor(tensor.name, tensor.datatype, shape, tensor.data, tensor.parameters)
+        array = _numbers(tensor).astype(self._datatype.numpy)
+        return Tensor(tensor.name, self._datatype, shape, array, tensor.parameters)
+
+    def _is_castable(self, tensor: Tensor) -> bool:
+        kinds = tensor.datatype, self._datatype
+        return tensor.datatype is not self._datatype and DataType.BYTES not in kinds
+
+    def _joined(self, given: Sequence[Tensor]) -> Tensor:
+        columns = [self._column(tensor) for tensor in self._in_order(given)]
+        counts = {len(column) for column in columns}
+        if len(counts) > 1:
+            shapes = ", ".join(f"'{one.name}' {list(one.shape)}" for one in given[:_SHOWN])
+            msg = f"the columns of a table have as many rows each, these are {shapes}"
+            raise InvalidRequest(msg)
+        whole = np.concatenate(columns, axis=1)
+        if self._datatype is DataType.BYTES:
+            return Tensor.from_numpy(self._name, whole, self._datatype)
+        return Tensor(self._name, self._datatype, whole.shape, whole)
+
+    def _column(self, tensor: Tensor) -> Array:
+        if (tensor.datatype is DataType.BYTES) is not (self._datatype is DataType.BYTES):
+            msg = (
+                f"column '{tensor.name}' has datatype {tensor.datatype.value}, the model takes "
+                f"{self._datatype.value}"
+            )
+            raise InvalidRequest(msg)
+        if not 1 <= len(tensor.shape) <= _ROW_DIMS:
+            msg = f"column '{tensor.name}' has shape {list(tensor.shape)}, expected [rows]"
+            raise InvalidRequest(msg)
+        array = _numbers(tensor).astype(self._datatype.numpy, copy=False)
+        return array.reshape(len(array), -1) if array.ndim == 1 else array
+
+    def _in_order(self, given: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return `given` in the order of the model's columns, where their names are known."""
+        if not self._columns:
+            return given
+        by_name = {tensor.name: tensor for tensor in given}
+        unknown = sorted(by_name.keys() - set(self._columns))
+        missing = [name for name in self._columns if name not in by_name]
+        if unknown or missing or len(by_name) != len(given):
+            has = ", ".join(f"'{one.name}'" for one in given[:_SHOWN])
+            takes = ", ".join(f"'{name}'" for name in self._columns[:_SHOWN])
+            msg = f"the request has the columns {has}, the model takes {takes}, each once"
+            raise InvalidRequest(msg)
+        return [by_name[name] for name in self._columns]
+
+
+def table_of(config: ModelConfig) -> Table | None:
+    """Return what a model takes as a table, None if it takes none. Raises InvalidConfig."""
+    said = config.parameters.get(TABLE)
+    if not said or said == "false" or len(config.input) != 1:
+        return None
+    [one] = config.input
+    width = one.dims[-1] if one.dims else 1
+    if said == "true":
+        return Table(one.name, one.datatype, width)
+    try:
+        names = _names(said)
+    except msgspec.MsgspecError as error:
+        msg = f"model '{config.name}': parameter {TABLE} is no list of columns: {error}"
+        raise InvalidConfig(msg) from error
+    return Table(one.name, one.datatype, width, names)
+
+
+def _numbers(tensor: Tensor) -> Array:
+    array = tensor.numpy()
+    return bf16_to_float32(array) if tensor.datatype is DataType.BF16 else array
