@@ -112,6 +112,11 @@ def test_levels_of_old_command_lines_are_timestamps(level):
     assert settings.levels == ("TIMESTAMPS",)
 
 
+def test_a_level_may_stand_without_a_file():
+    settings = read_trace_config(["level=TENSORS"]).settings
+    assert (settings.levels, settings.file) == (("TENSORS",), None)
+
+
 def test_off_is_no_level():
     assert read_trace_config(["level=OFF"]).settings.levels == ()
 
@@ -132,7 +137,6 @@ def test_off_is_no_level():
         (["level=timestamps"], r"level=timestamps: expected OFF, TIMESTAMPS or TENSORS"),
         (["level=OFF", "level=TENSORS"], r"level=OFF goes with no other level"),
         (["mode=x"], r"mode=x: expected triton or opentelemetry"),
-        (["level=TENSORS"], r"level=TENSORS needs --trace-config triton,file=FILE"),
         (
             ["mode=opentelemetry", "level=TENSORS"],
             r"level=TENSORS: expected TIMESTAMPS: mode=opentelemetry has no tensors",

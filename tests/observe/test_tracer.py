@@ -223,6 +223,15 @@ def test_without_an_allowed_folder_the_file_stays_where_it_is():
         tracer.change(TraceChange(file="x"))
 
 
+def test_a_start_without_a_file_is_told_of(caplog):
+    tracer = tracer_of(levels=ON, file=None, rate=1)
+    assert "trace_level is TIMESTAMPS, but there is no trace file: nothing is" in caplog.text
+    assert tracer.begin("m") is None
+    caplog.clear()
+    tracer_of(levels=ON, file=None, mode="opentelemetry")
+    assert caplog.text == ""
+
+
 def test_without_a_file_nothing_is_traced_and_nothing_counted(caplog):
     tracer = tracer_of(levels=(), file=None, rate=1, count=2)
     tracer.change(TraceChange(levels=ON))

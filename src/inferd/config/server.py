@@ -114,7 +114,10 @@ class ServerConfig:
         **_SECONDS,
     )
     model_namespacing: bool = option(
-        False, "Allow one name in several repositories.", group="Models", acted_on=False
+        False,
+        "Load models of one name from several repositories; here none of them is served.",
+        group="Models",
+        acted_on=False,
     )
 
     # Server

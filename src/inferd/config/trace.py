@@ -115,9 +115,6 @@ def read_trace_config(entries: Sequence[str]) -> TraceConfig:
         count=given.number("count", -1, LARGEST_COUNT, TraceSettings().count),
         log_frequency=given.number("triton,log-frequency", 0, LARGEST, 0),
     )
-    if settings.levels and settings.mode == TRITON and settings.file is None:
-        msg = f"--trace-config level={settings.levels[0]} needs --trace-config triton,file=FILE"
-        raise InvalidConfig(msg)
     if TENSORS in settings.levels and settings.mode == OPENTELEMETRY:
         _refuse("level", TENSORS, f"{TIMESTAMPS}: mode={OPENTELEMETRY} has no tensors")
     return TraceConfig(settings, _collector(given))

@@ -101,6 +101,7 @@ class Tracer:
         self._samplings = {GLOBAL: _Sampling(settings)}
         self._numbers = count(1)
         self._look()
+        self._warn_of_no_file(settings)
 
     # --- requests ---
 
@@ -149,7 +150,9 @@ class Tracer:
         given = self._given.get(model, {}) | new
         given = {name: value for name, value in given.items() if name not in change.cleared}
         self._apply({**self._given, model: given}, model, new.keys() | change.cleared)
-        now = self.settings(model)
+        self._warn_of_no_file(self.settings(model))
+
+    def _warn_of_no_file(self, now: TraceSettings) -> None:
         if now.levels and now.file is None and now.mode != OPENTELEMETRY:
             log.warning(
                 "trace_level is %s, but there is no trace file: nothing is traced until one is "

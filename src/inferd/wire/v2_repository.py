@@ -31,7 +31,7 @@ _BLANK = b" \t\n\r"  # RFC 8259, section 2: strip() alone takes more away
 _FILE = "file:"
 _MAX_QUOTES = 1 << 20  # a configuration inside JSON has many; the keys of 64 MiB would be more
 _PIECE = 1 << 20  # characters of base64 that are decoded in one call, a multiple of 4
-_NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError)
+_NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _CUT_BYTES = 65536  # files from this size on are cut out of a message
 
 
@@ -81,7 +81,7 @@ def decode_index(body: bytes) -> list[IndexEntry]:
     """Return the rows of an index in JSON. Raises InferdError when it is malformed."""
     try:
         rows = msgspec.json.decode(body, type=list[_IndexRow])
-    except msgspec.MsgspecError as error:
+    except _NOT_READABLE as error:
         msg = f"the server's answer is malformed: {error}"
         raise InferdError(msg) from error
     return [
