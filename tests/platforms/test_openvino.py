@@ -1,17 +1,25 @@
 """OpenVINO IR through OpenVINO."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import openvino
 import pytest
 from openvino import opset13 as op
 
-from inferd.backends.openvino import DATATYPES, OpenvinoBackend, outputs_by
-from inferd.config.model import ModelConfig, ModelInput, ModelOutput
+from inferd.backends.openvino.backend import DATATYPES, OpenvinoBackend, outputs_by, settings
+from inferd.backends.openvino.shapes import MAX_KNOWN, Shapes
+from inferd.config.model import InstanceGroup, ModelConfig, ModelInput, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
-from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
+from inferd.errors import (
+    BackendFailed,
+    InferdError,
+    InvalidConfig,
+    InvalidRequest,
+    Unsupported,
+)
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -171,3 +179,79 @@ def test_contradictions_and_devices_are_told(tmp_path):
         opened(found, config("x", "y", parameters={"INFERENCE_NUM_THREADS": "1"}))
     with pytest.raises(Unsupported, match="on the CPU only"):
         BACKEND.open(found, config("x", "y"), Placement("m_0", gpu=True))
+
+
+def product(folder=None):
+    """Return X·ones(4, 2), whose X may have any dims."""
+    x = op.parameter([-1, -1], np.float32, name="x")
+    y = op.matmul(x, op.constant(np.ones((4, 2), np.float32)), False, False)
+    return saved(folder, {"y": y}, [x]) if folder else openvino.Model([y], [x], "m")
+
+
+def test_a_matrix_that_is_too_long_is_refused_and_not_cut(tmp_path):
+    y = (ModelOutput("y", FP32, (-1, 2)),)
+    instance = opened(product(tmp_path), replace(config("x", dims=(-1, -1)), output=y))
+    for _ in range(2):
+        assert answer(instance, x=np.ones((1, 4), np.float32))["y"].tolist() == [[4, 4]]
+        with pytest.raises(InvalidRequest, match=r"cannot run it: .*dimension=5"):
+            answer(instance, x=np.full((1, 5), 2, np.float32))
+    assert answer(instance, x=np.ones((2, 4), np.float32))["y"].tolist() == [[4, 4], [4, 4]]
+
+
+def counts(wanted, *, is_safe):
+    told = settings(wanted, is_safe=is_safe)
+    return told["NUM_STREAMS"], told["INFERENCE_NUM_THREADS"]
+
+
+def test_only_one_instance_of_what_cannot_fail_runs_in_the_thread_that_asks():
+    two = config("x", instance_group=(InstanceGroup(count=2),))
+    assert counts(config("x"), is_safe=True) == (1, 1)
+    assert counts(config("x"), is_safe=False) == (2, 2)
+    assert counts(two, is_safe=True) == (2, 2)
+    assert counts(config("x", parameters={"NUM_STREAMS": "1"}), is_safe=False) == (1, 2)
+    assert counts(config("x", parameters={"NUM_STREAMS": "3"}), is_safe=True) == (3, 3)
+    hinted = config("x", parameters={"PERFORMANCE_HINT": "THROUGHPUT"})
+    assert counts(hinted, is_safe=True) == (2, 2)
+
+
+def shapes_of(dims, made):
+    x = op.parameter(dims, np.float32, name="x")
+    return Shapes(openvino.Model([made(x)], [x], "m"))
+
+
+@pytest.mark.parametrize(
+    ("dims", "made", "is_safe"),
+    [
+        ([2, 3], op.relu, True),
+        ([-1, 3], op.relu, True),
+        ([openvino.Dimension(3, 5)], op.relu, True),
+        ([openvino.Dimension(-1, 1)], op.relu, True),
+        (openvino.PartialShape.dynamic(), op.relu, False),
+        ([2, 3], op.non_zero, False),  # how many there are only a run tells
+        ([-1], lambda x: op.gather(x, op.convert(x, "i64"), op.constant(0)), False),
+        ([-1], lambda x: op.add(x, op.constant(np.ones(3, np.float32))), False),
+    ],
+)
+def test_what_can_fail_at_a_run_is_known_before(dims, made, is_safe):
+    assert shapes_of(dims, made).is_safe is is_safe
+
+
+def test_a_model_of_two_ways_is_not_asked_which_shapes_fit():
+    way = openvino.Model([op.constant(np.float32([1]))], [], "way")
+    choice = op.if_op(op.constant(True))
+    choice.set_then_body(way)
+    choice.set_else_body(way)
+    y = choice.set_output(way.results[0], way.results[0])
+    x = op.parameter([-1], np.float32, name="x")
+    shapes = Shapes(openvino.Model([op.add(x, y)], [x], "m"))
+    assert not shapes.is_safe
+    shapes.check(((3, 3, 3),))  # of the wrong rank
+
+
+def test_more_shapes_than_are_remembered_are_still_checked():
+    shapes = Shapes(product())
+    for size in range(1, MAX_KNOWN + 3):
+        shapes.check(((size, 4),))
+    assert len(shapes._known) < MAX_KNOWN
+    with pytest.raises(RuntimeError):
+        shapes.check(((1, 5),))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inferd.backends.openvino import OpenvinoBackend
+from inferd.backends.openvino.backend import OpenvinoBackend
 from inferd.config.model import ModelConfig, ModelOutput
 from inferd.core.interfaces import ModelFiles, Placement
 from inferd.core.request import InferRequest
@@ -50,4 +50,4 @@ def test_operations_on_strings_are_told(tmp_path):
 
 def test_openvino_stands_in_where_tensorflow_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    assert type(backend_named("tensorflow_savedmodel")) is OpenvinoBackend
+    assert type(backend_named("tensorflow_savedmodel")._in_server()) is OpenvinoBackend

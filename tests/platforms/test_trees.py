@@ -171,9 +171,64 @@ def test_lightgbms_splits_by_category_predict_the_same(tmp_path, count, use_miss
     np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
 
 
-def test_zeros_that_mean_missing_are_told(tmp_path):
-    settings = {"objective": "binary", "verbose": -1, "num_threads": 1, "zero_as_missing": True}
-    data = lightgbm.Dataset(np.nan_to_num(ROWS), BINARY)
-    lightgbm.train(settings, data, 3).save_model(tmp_path / "m.txt")
-    with pytest.raises(Unsupported, match="zeros that mean missing"):
-        answer(LightgbmBackend(), tmp_path, "m.txt")
+NEAR_ZERO = [0.0, -0.0, 1e-36, -1e-36, 1e-35, -1e-35, 2e-35, -2e-35, 1.0, -1.0, np.nan, np.inf]
+
+
+@pytest.mark.parametrize("use_missing", [True, False])
+def test_zeros_that_mean_missing_go_where_lightgbm_sends_them(tmp_path, use_missing):
+    settings = {"verbose": -1, "num_threads": 1, "zero_as_missing": True}
+    settings["use_missing"] = use_missing
+    random = np.random.default_rng(3)
+    rows = random.normal(size=(600, 4)).astype(np.float32)
+    rows[random.random(rows.shape) < 0.4] = 0
+    labels = np.where(rows[:, 0] == 0, 3, rows[:, 0]) + np.where(rows[:, 1] == 0, -3, rows[:, 1])
+    lightgbm.train(settings, lightgbm.Dataset(rows, labels), 20).save_model(tmp_path / "m.txt")
+    rows[:120, 0], rows[60:180, 1] = NEAR_ZERO * 10, NEAR_ZERO * 10
+    expected = lightgbm.Booster(model_file=tmp_path / "m.txt").predict(rows).reshape(-1, 1)
+    got = answer(LightgbmBackend(), tmp_path, "m.txt", rows)
+    np.testing.assert_allclose(got, expected, rtol=5e-6, atol=5e-6)
+
+
+STUMP = """tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+label_index=0
+max_feature_idx=3
+objective=regression
+feature_names=a b c d
+feature_infos=none none none none
+tree_sizes=300
+
+Tree=0
+num_leaves=2
+num_cat=0
+split_feature=0
+split_gain=1
+threshold={threshold}
+decision_type={kind}
+left_child=-1
+right_child=-2
+leaf_value=1 2
+leaf_weight=1 1
+leaf_count=1 1
+internal_value=0
+internal_weight=0
+internal_count=2
+is_linear=0
+shrinkage=1
+
+
+end of trees
+"""
+
+
+@pytest.mark.parametrize("threshold", [-1, -2e-35, -1e-35, -1e-36, 0, 1e-36, 1e-35, 2e-35, 1])
+@pytest.mark.parametrize("kind", [0, 2, 4, 6, 8, 10])
+def test_thresholds_near_zero_compare_as_in_lightgbm(tmp_path, threshold, kind):
+    text = STUMP.format(threshold=threshold, kind=kind)
+    (tmp_path / "m.txt").write_text(text)
+    rows = np.zeros((len(NEAR_ZERO), 4), np.float32)
+    rows[:, 0] = NEAR_ZERO
+    expected = lightgbm.Booster(model_str=text).predict(rows).reshape(-1, 1)
+    assert np.array_equal(answer(LightgbmBackend(), tmp_path, "m.txt", rows), expected)

@@ -25,7 +25,7 @@ _BACKENDS = {
     "sklearn": "inferd.backends.onnx.sklearn:SklearnBackend",
     "fil": "inferd.backends.onnx.forest:FilBackend",
     "xgboost": "inferd.backends.onnx.trees:XgboostBackend",
-    "openvino": "inferd.backends.openvino:OpenvinoBackend",
+    "openvino": "inferd.backends.openvino.backend:OpenvinoBackend",
     "litert": "inferd.backends.litert.backend:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",

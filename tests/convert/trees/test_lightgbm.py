@@ -65,6 +65,29 @@ def test_nan_is_zero_or_goes_its_own_way(kinds, nan_left):
     assert read_lightgbm(text(kinds=kinds)).trees[0].nan_left[:2].tolist() == nan_left
 
 
+ZERO = np.float32(1e-35)
+BELOW = np.nextafter(-ZERO, np.float32(-1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold", "values"),
+    [
+        (6, "-7", [-7, BELOW, ZERO]),  # zeros go left, with what is at most -7
+        (6, "-1e-36", [ZERO]),
+        (6, "7", [7]),
+        (4, "-7", [-7]),
+        (4, "1e-36", [BELOW]),
+        (4, "7", [BELOW, ZERO, 7]),
+    ],
+)
+def test_zeros_that_are_missing_go_their_own_way(kind, threshold, values):
+    found = read_lightgbm(text(kinds=f"2 {kind}", tree=TREE.replace("=0.1 -7", f"=1 {threshold}")))
+    [tree] = found.trees
+    assert tree.value[0] == 1
+    assert np.array_equal(tree.bounds.get(1, tree.value[1:2]), values)
+    assert tree.nan_left[1] == (kind == 6)
+
+
 def test_a_set_of_categories_becomes_bounds():
     [tree] = read_lightgbm(text(tree=CATEGORIES)).trees
     assert np.nextafter(tree.bounds[0], np.float32(9)).round(6).tolist() == [-1, 1, 2, 4]
@@ -85,7 +108,6 @@ def test_scales_are_kept():
     [
         (text("magic"), "objective 'magic'"),
         (text("regression sqrt"), "objective 'regression sqrt'"),
-        (text(kinds="4 2"), "zeros that mean missing"),
         (text(tree=TREE.replace("is_linear=0", "is_linear=1")), "linear leaves"),
     ],
 )

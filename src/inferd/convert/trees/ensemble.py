@@ -31,8 +31,8 @@ class Tree:
 
     An inner node goes to `left` when its feature is less than `value` (or at most, as the
     ensemble says), or is NaN and `nan_left`. A leaf has no children (-1), `value` is what it adds
-    to `target`. An inner node in `bounds` has more than one value, an even number in ascending
-    order: it goes left before the first, right before the second, and so on; behind the last left.
+    to `target`. An inner node in `bounds` has more than one value, in ascending order: it goes left
+    before the first, right before the second, and so on; behind the last the other way than before.
     """
 
     feature: Array
@@ -205,7 +205,7 @@ def _with_chains(tree: Tree) -> Tree:
                     column.append(column[node])
             value[at], left[at] = bound, children[place % 2]
             nan_left[at] = bool(tree.nan_left[node]) == (place == 0)
-        right[at] = children[0]
+        right[at] = children[len(bounds) % 2]
     return Tree(
         *(np.array(feature), np.array(value), np.array(left), np.array(right)),
         np.array(nan_left),

@@ -19,6 +19,8 @@ from inferd.errors import InvalidConfig, Unsupported
 _CATEGORY, _DEFAULT_LEFT = 1, 2
 _SIDES = ("left", "right")
 _MISSING_SHIFT, _MISSING_NONE, _MISSING_ZERO = 2, 0, 1
+_ZERO = np.float32(1e-35)  # what is no farther from 0 is taken for it
+_BELOW_ZERO = np.nextafter(-_ZERO, np.float32(-np.inf))
 
 _TRANSFORMS = {
     "binary": "sigmoid", "multiclass": "softmax", "multiclassova": "sigmoid",
@@ -95,22 +97,49 @@ def _tree(tree: Section, target: int) -> Tree:
         raise ValueError(msg)
     missing = kinds >> _MISSING_SHIFT & 3
     by_category = np.append(kinds & _CATEGORY, np.zeros(count, np.int64)) != 0
-    if (missing[~by_category[:inner]] == _MISSING_ZERO).any():
-        msg = "zeros that mean missing are not supported"
-        raise Unsupported(msg)
     # Where nothing can be missing, NaN is taken for 0.
     nan_left = np.where(missing == _MISSING_NONE, thresholds >= 0, kinds & _DEFAULT_LEFT)
+    zero_goes_astray = (missing == _MISSING_ZERO) & ~by_category[:inner]
+    values, around_zero = _with_missing_zeros(
+        _around_zero(at_most(thresholds)),
+        kinds & _DEFAULT_LEFT != 0,
+        np.flatnonzero(zero_goes_astray).tolist(),
+    )
     left, right = (_children(tree.get(f"{side}_child", ""), inner, count) for side in _SIDES)
     return Tree(
         np.concatenate([features, np.zeros(count, np.int64)]),
-        np.concatenate([at_most(thresholds), leaves.astype(np.float32)]),
+        np.concatenate([values, leaves.astype(np.float32)]),
         # A category that is in the set goes left in this file; NaN is in none.
         np.where(by_category, right, left),
         np.where(by_category, left, right),
         np.concatenate([nan_left.astype(bool), np.zeros(count, bool)]) | by_category,
         target,
-        _category_sets(tree, thresholds, np.flatnonzero(by_category).tolist()),
+        _category_sets(tree, thresholds, np.flatnonzero(by_category).tolist()) | around_zero,
     )
+
+
+def _around_zero(values: Any) -> Any:
+    """Return `values` for features of which LightGBM takes those as near to 0 as _ZERO for 0."""
+    return np.where(np.abs(values) > _ZERO, values, np.where(values < 0, _BELOW_ZERO, _ZERO))
+
+
+def _with_missing_zeros(
+    values: Any, default_left: Any, nodes: list[int]
+) -> tuple[Any, dict[int, Any]]:
+    """Return thresholds, and bounds of nodes, where `nodes` send what is 0 their default way."""
+    values, bounds = values.copy(), {}
+    for node in nodes:
+        value = values[node]
+        if default_left[node]:
+            if value < _BELOW_ZERO:
+                bounds[node] = np.array([value, _BELOW_ZERO, _ZERO])
+            else:
+                values[node] = max(value, _ZERO)
+        elif value > _ZERO:
+            bounds[node] = np.array([_BELOW_ZERO, _ZERO, value])
+        else:
+            values[node] = min(value, _BELOW_ZERO)
+    return values, bounds
 
 
 def _category_sets(tree: Section, thresholds: Any, nodes: list[int]) -> dict[int, Any]:

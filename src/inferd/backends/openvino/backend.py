@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from inferd.backends.openvino.shapes import Shapes
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import is_on, whole_number
 from inferd.core.arrays import Array, ArrayInstance, Run
@@ -86,12 +87,13 @@ class OpenvinoBackend:
 
     def _compile(self, files: ModelFiles, config: ModelConfig) -> "Compiled":
         model = self._read(files, config)
-        ports = Ports(model, config)
+        ports, shapes = Ports(model, config), Shapes(model)
+        told = settings(config, is_safe=shapes.is_safe)
         try:
-            compiled = self._core.compile_model(model, "CPU", settings(config))
+            compiled = self._core.compile_model(model, "CPU", told)
         except RuntimeError as error:
             raise _failure(config, "compile it", error) from error
-        return Compiled(self._openvino, compiled, ports)
+        return Compiled(self._openvino, compiled, ports, shapes)
 
     def _read(self, files: ModelFiles, config: ModelConfig) -> Any:
         try:
@@ -118,26 +120,31 @@ class Ports:
 class Compiled:
     """A compiled model, and requests that threads take turns with."""
 
-    def __init__(self, openvino: Any, compiled: Any, ports: Ports) -> None:
+    def __init__(self, openvino: Any, compiled: Any, ports: Ports, shapes: Shapes) -> None:
         self.openvino = openvino
         self.ports = ports
+        self.shapes = shapes
         self.pool: Pool[Kept] = Pool(
             lambda: Kept(compiled.create_infer_request(), len(ports.inputs))
         )
 
 
-def settings(config: ModelConfig) -> dict[str, Any]:
+def settings(config: ModelConfig, *, is_safe: bool) -> dict[str, Any]:
     """Return what the CPU plug-in is told. Raises InvalidConfig for a value that is none.
 
     One thread for each execution, as requests already run in parallel, and float32 where the
-    model has float32: OpenVINO itself would take bfloat16 on CPUs that have it. Two threads at
-    least: with one thread in all, OpenVINO 2026.4 drops the error of shapes that do not fit each
-    other, and gives the outputs of the request before.
+    model has float32: OpenVINO itself would take bfloat16 on CPUs that have it.
+
+    With one thread in all a request runs in the thread that asks, which saves a wake-up there and
+    back, half of what a small model takes. But OpenVINO 2026.4 drops the error of a run then, and
+    gives the outputs of the request before. So that is for one instance of a model whose runs
+    cannot fail (`is_safe`); two threads at least are for others.
     """
-    count = max(2, sum(group.count for group in config.instance_group))
+    count = max(1, sum(group.count for group in config.instance_group))
     hint = config.parameters.get("PERFORMANCE_HINT")
-    streams = whole_number(config, "NUM_STREAMS", min(count, MAX_STREAMS), 1, _MOST)
-    threads = whole_number(config, "INFERENCE_NUM_THREADS", max(2, streams), 2, _MOST)
+    least = 1 if is_safe and count == 1 and not hint else 2
+    streams = whole_number(config, "NUM_STREAMS", min(max(least, count), MAX_STREAMS), 1, _MOST)
+    threads = whole_number(config, "INFERENCE_NUM_THREADS", max(least, streams), 2, _MOST)
     return {
         "INFERENCE_PRECISION_HINT": "bf16" if is_on(config, "HINT_BF16") else "f32",
         "NUM_STREAMS": streams,
@@ -156,7 +163,7 @@ class Kept:
 
 def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
     """Return how one request runs."""
-    openvino, ports, pool = loaded.openvino, loaded.ports, loaded.pool
+    openvino, ports, pool, shapes = loaded.openvino, loaded.ports, loaded.pool, loaded.shapes
     inputs = list(enumerate(ports.inputs))
     place_of = {name: number for number, name in enumerate(ports.outputs)}
     bits = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
@@ -175,9 +182,15 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
         kept = pool.take()  # not given back when it fails
+        views = kept.views
         try:
             for number, name in inputs:
-                array, view = feed[name], kept.views[number]
+                view = views[number]
+                if view is None or view.shape != feed[name].shape:
+                    shapes.check(tuple([feed[name].shape for _, name in inputs]))
+                    break
+            for number, name in inputs:
+                array, view = feed[name], views[number]
                 if view is not None and view.shape == array.shape:
                     view[...] = array
                 else:
@@ -251,7 +264,8 @@ def _failure(config: ModelConfig, doing: str, error: BaseException) -> Exception
     """Return what the client is told; of OpenVINO's lines the last says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = foreign_text(RuntimeError(lines[-1] if lines else "")).removeprefix("RuntimeError: ")
-    kind = InvalidRequest if "shape" in text and doing == "run it" else BackendFailed
+    is_fault = doing == "run it" and any(word in text for word in ("shape", "dimension"))
+    kind = InvalidRequest if is_fault else BackendFailed
     failed = kind(f"model '{config.name}': OpenVINO cannot {doing}: {text}")
     failed.__cause__ = error
     return failed
