@@ -14,7 +14,12 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NEEDED = ["mypy==2.4.1", "setuptools>=70", "msgspec", "numpy", "orjson"]  # the last for their types
+CONFIG = Path(__file__).with_name("compile.ini")
 MODULES = Path(__file__).with_name("compiled_modules.txt")
+BOOTSTRAP = "inferd/backends/worker/bootstrap/"
+TWIN = "inferd/backends/worker/bootstrap_compiled"
+"""What worker processes import, and a copy of it with compiled modules: an interpreter that has
+nothing of inferd's can have only the first (docs/decisions/0015-worker-processes.md)."""
 
 
 class CompileHook(BuildHookInterface):
@@ -34,7 +39,7 @@ class CompileHook(BuildHookInterface):
         compile_into(self._folder, Path(self.root))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        for made in self._folder.rglob("*.so"):
+        for made in [*self._folder.rglob("*.so"), *(self._folder / TWIN).rglob("*.py")]:
             build_data["force_include"][str(made)] = str(made.relative_to(self._folder))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -49,20 +54,29 @@ class CompileHook(BuildHookInterface):
 
 def compile_into(folder: Path, root: Path) -> None:
     """Compile the modules of the tree `root` into `folder`, laid out as the package is."""
+    modules = MODULES.read_text().split()
+    _compile([one for one in modules if not one.startswith(BOOTSTRAP)], root / "src", folder)
+    twin = folder / TWIN
+    unwanted = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(root / "src" / BOOTSTRAP, twin, ignore=unwanted)
+    (twin / "__init__.py").unlink()  # it is no package: workers have it on sys.path
+    _compile([one[len(BOOTSTRAP) :] for one in modules if one.startswith(BOOTSTRAP)], twin, twin)
+
+
+def _compile(modules: list[str], source: Path, folder: Path) -> None:
     from mypyc.build import mypycify
     from setuptools import Distribution
 
-    modules = MODULES.read_text().split()
-    with contextlib.chdir(root / "src"):
+    with tempfile.TemporaryDirectory() as work, contextlib.chdir(source):
         extensions = mypycify(
-            [f"--config-file={root / 'tools' / 'compile.ini'}", *modules],
+            [f"--config-file={CONFIG}", *modules],
             opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"),  # mypyc's own name for it
             debug_level="0",
-            target_dir=str(folder / "c"),
+            target_dir=f"{work}/c",
         )
         for extension in extensions:  # looking for what to warn of takes longer than compiling
             extension.extra_compile_args.append("-w")
         command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
-        command.build_lib, command.build_temp = str(folder), str(folder / "objects")
+        command.build_lib, command.build_temp = str(folder), f"{work}/objects"
         command.ensure_finalized()
         command.run()

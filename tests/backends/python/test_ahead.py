@@ -83,7 +83,7 @@ def test_what_is_cancelled_before_its_turn_is_cancelled_when_it_comes():
         for number in (1, 2, 3):
             worker._receive(packet.EXECUTE, [[], [request], []], None, (number, 0, 0))
         worker._receive(packet.CANCEL, [[], [2]], None, packet.NO_NUMBERS)
-        arrived = [worker._take()[1][0] for _ in range(3)]
+        arrived = [worker.take()[1][0] for _ in range(3)]
         assert [one.is_cancelled for one in arrived] == [False, True, False]
         for one in arrived:
             one.is_closed = True

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from serving import ONE_CONFIG
 
+from inferd.backends.worker.environment import Environment
+from inferd.backends.worker.process import BOOTSTRAP, bootstrap_of
 from inferd.backends.worker.uv import find_uv
 
 TELLS = """
@@ -65,6 +67,46 @@ def wheels(wheel):
     own = f"import sys\nsys.path.insert(0, {NUMPY!r})\ndel sys.modules['numpy']\nimport numpy\n"
     wheel("numpy", "9.0", own)
     return wheel("tiny", code="answer = 'fortytwo'\n")
+
+
+WHERE = """
+from pathlib import Path
+import inferd_worker.line, inferd_worker.loop
+import triton_python_backend_utils as pb_utils
+
+class Named(pb_utils.Tensor):
+    def name(self):
+        return "OUT"
+
+class Answer(pb_utils.InferenceResponse):
+    pass
+
+class TritonPythonModel:
+    def execute(self, requests):
+        said = " ".join([inferd_worker.line.__file__, inferd_worker.loop.__file__])
+        output = Named(b"OUT", np.array([said], object))
+        return [Answer(output_tensors=[output]) for request in requests]
+"""
+
+
+@pytest.mark.slow
+def test_on_this_interpreter_a_model_meets_what_is_compiled_if_anything_is(serve_with):
+    folder = bootstrap_of(Environment())
+    with serve_with(WHERE) as asked:
+        compiled, plain = map(Path, said(asked))
+    assert plain == folder / "inferd_worker" / "loop.py"
+    assert compiled.parent == plain.parent
+    assert (compiled.suffix == ".so") == (folder != BOOTSTRAP)
+
+
+@pytest.mark.slow
+def test_in_another_environment_a_model_meets_the_sources(serve_with, venv, tmp_path):
+    path = tmp_path / "env.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(venv(), ".")
+    with serve_with(WHERE, {"EXECUTION_ENV_PATH": path}) as asked:
+        folder = BOOTSTRAP / "inferd_worker"
+        assert said(asked) == [str(folder / "line.py"), str(folder / "loop.py")]
 
 
 @pytest.mark.slow

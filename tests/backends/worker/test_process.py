@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inferd.backends.worker.environment import Environment
-from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.process import BOOTSTRAP, Process, Sizes, bootstrap_of
 from inferd.errors import BackendFailed
 
 SMALL = Sizes(arena=1 << 16, most=1 << 16)
@@ -27,7 +27,7 @@ def test_a_python_that_is_not_there_has_ended_at_once():
 ALONE = """
 import contextlib, os, resource
 from inferd.backends.worker.environment import Environment
-from inferd.backends.worker.process import Process, Sizes
+from inferd.backends.worker.process import BOOTSTRAP, Process, Sizes, bootstrap_of
 
 def descriptors():
     with contextlib.suppress(OSError):
@@ -50,3 +50,12 @@ def test_a_process_that_finds_no_descriptors_takes_none():
     """In a process of its own: no other thread here is to find none."""
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["Too many open files", "3"], done.stderr
+
+
+def test_what_is_compiled_is_for_this_interpreter_alone(tmp_path):
+    assert bootstrap_of(Environment(), tmp_path) == tmp_path
+    assert bootstrap_of(Environment(Path("/other/bin/python")), tmp_path) == BOOTSTRAP
+
+
+def test_an_install_that_has_nothing_compiled_runs_the_sources(tmp_path):
+    assert bootstrap_of(Environment(), tmp_path / "no-such-folder") == BOOTSTRAP

@@ -30,6 +30,9 @@ from inferd.backends.worker.environment import Environment
 from inferd.errors import BackendFailed, Unsupported
 
 BOOTSTRAP = Path(__file__).parent / "bootstrap"
+_COMPILED = Path(__file__).parent / "bootstrap_compiled"
+"""The same for this interpreter alone; wheels that were built so have it."""
+
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main(sys.argv[2:9])"
 
 MAX_LINE = 8 << 10
@@ -142,7 +145,7 @@ class Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         environment, sizes = self._environment, self._sizes
         numbers = (*self._fds, sizes.arena, sizes.most, os.getpid(), sizes.memory)
-        path = [str(BOOTSTRAP), *environment.path]
+        path = [str(bootstrap_of(environment)), *environment.path]
         program = f"import sys; sys.path[:0] = {path[1:]!r}; " if environment.path else ""
         arguments = [
             "-c",
@@ -254,6 +257,12 @@ class _Lines:
         if self._dropped_count:
             self._told(f"{self._dropped_count} more lines were printed", self._is_error)
             self._dropped_count = 0
+
+
+def bootstrap_of(environment: Environment, compiled: Path = _COMPILED) -> Path:
+    """Return the folder from which a worker process imports what it runs."""
+    is_ours = environment.python == Path(sys.executable)
+    return compiled if is_ours and compiled.is_dir() else BOOTSTRAP
 
 
 def _ignore(_: str) -> None:

@@ -32,8 +32,14 @@ from .request import (
     InferenceRequest,
     InferenceTrace,
     PreferredMemory,
+    get_input_tensor_by_name,
 )
-from .response import FINAL, InferenceResponse, InferenceResponseSender
+from .response import (
+    FINAL,
+    InferenceResponse,
+    InferenceResponseSender,
+    get_output_tensor_by_name,
+)
 from .tensor import Tensor
 
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = SEQUENCE_START
@@ -43,23 +49,6 @@ TRITONSERVER_REQUEST_RELEASE_ALL = RELEASE_ALL
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = RELEASE_RESCHEDULE
 TRITONSERVER_MEMORY_CPU = MEMORY_CPU
 TRITONSERVER_MEMORY_GPU = MEMORY_GPU
-
-
-def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Tensor | None:
-    """Return the input called `name`, or None."""
-    tensor: Tensor
-    for tensor in inference_request._inputs:
-        if tensor._name == name:
-            return tensor
-    return None
-
-
-def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) -> Tensor | None:
-    """Return the output called `name`, or None."""
-    for tensor in inference_response._tensors:
-        if tensor._name == name:
-            return tensor
-    return None
 
 
 def serialize_byte_tensor(input_tensor: Any) -> Any:

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from .compiled import mypyc_attr
 from .packet import ALIGN
 
 _PAGE = mmap.ALLOCATIONGRANULARITY
@@ -33,6 +34,7 @@ class ArenaFull(Exception):
     """There is no room, and no more may be taken."""
 
 
+@mypyc_attr(native_class=False)  # which weakref.ref is not made for
 class _Loan(weakref.ref[Any]):
     """An array over a block that the other side has, too."""
 
@@ -164,6 +166,7 @@ class Arena:
             self._end = self.size
 
 
+@mypyc_attr(native_class=False)
 class Block(weakref.ref[Any]):
     """The array over a block that has come. One that is claimed is not told when it is gone."""
 

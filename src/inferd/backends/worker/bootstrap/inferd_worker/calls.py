@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from . import packet
+from .awaiting import Responses, begin_run
 from .error import TritonError, TritonModelException
 from .line import LineClosed, Payload
 from .response import InferenceResponse
 from .tensor import read_tensor, write_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .request import InferenceRequest
     from .worker import Worker
 
@@ -27,7 +25,7 @@ A call that is given no trace belongs to that of this request.
 """
 
 
-class _Slot:
+class Slot:
     """Where the replies to one call arrive."""
 
     __slots__ = ("is_over", "loop", "number", "replies", "waiter")
@@ -40,6 +38,7 @@ class _Slot:
         self.waiter: Any = None
 
     def put(self, reply: Any, *, is_last: bool) -> None:
+        """Take one."""
         self.is_over = is_last
         self.replies.append(reply)
         if self.loop is not None:
@@ -50,63 +49,49 @@ class _Slot:
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
-    async def next(self) -> Any:
-        while not self.replies:
-            self.waiter = self.loop.create_future()
-            await self.waiter
-        return self.replies.pop(0)
-
 
 class Calls:
     """The calls of one worker. `loop` is the event loop that reads the line, if one does."""
 
     def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+        self.worker = worker
         self._numbers = itertools.count(1)
-        self._slots: dict[int, _Slot] = {}
-        self._readers: dict[Any, int] = {}
+        self._slots: dict[int, Slot] = {}
+        self.readers: dict[Any, int] = {}
         self.loop: Any = None
 
     # --- requests to other models ---
 
     def run(self, request: InferenceRequest, *, decoupled: bool) -> Any:
         """See InferenceRequest.exec."""
-        slot = self._send(request, decoupled=decoupled)
+        slot = self.send(request, decoupled=decoupled)
         if decoupled:
-            return _Responses(self, slot)
+            return Responses(self, slot)
         return self.wait(slot)
 
     def run_async(self, request: InferenceRequest, *, decoupled: bool) -> Any:
         """See InferenceRequest.async_exec."""
-        return asyncio.ensure_future(self._run_async(request, decoupled=decoupled))
+        return begin_run(self, request, decoupled=decoupled)
 
-    async def _run_async(self, request: InferenceRequest, *, decoupled: bool) -> Any:
-        loop = asyncio.get_running_loop()
-        slot = self._send(request, decoupled=decoupled, loop=loop)
-        if decoupled:
-            return _Responses(self, slot)
-        with _Reading(self, loop):
-            try:
-                return await slot.next()
-            except BaseException:
-                self.hang_up(slot)
-                raise
-
-    def wait(self, slot: _Slot) -> Any:
+    def wait(self, slot: Slot) -> Any:
         """Return the next reply of a slot."""
         try:
-            self._worker.line.wait(lambda: slot.replies)
+            self.worker.line.wait(lambda: slot.replies)
         except LineClosed:
             return InferenceResponse(error=TritonError("the server has gone"))
         return slot.replies.pop(0)
 
-    def hang_up(self, slot: _Slot) -> None:
+    def hang_up(self, slot: Slot) -> None:
         """Want no more replies; a finalizer may call this."""
         if self._slots.pop(slot.number, None) is not None and not slot.is_over:
-            self._worker.line.send_unwaiting(packet.HANG_UP, [slot.number])
+            self.worker.line.send_unwaiting(packet.HANG_UP, [slot.number])
 
-    def _send(self, request: InferenceRequest, *, decoupled: bool, loop: Any = None) -> _Slot:
-        worker = self._worker
+    def send(self, request: InferenceRequest, *, decoupled: bool, loop: Any = None) -> Slot:
+        """Send a call and return where its replies come; `loop` is that which waits for them.
+
+        Raises TritonModelException.
+        """
+        worker = self.worker
         if worker.is_starting:
             raise TritonModelException("other models can be called only while execute runs")
         if request._open is not None:
@@ -119,7 +104,7 @@ class Calls:
             request._version,
             request._id,
             tuple([write_tensor(tensor, payload, lender) for tensor in request._inputs]),
-            tuple(request._outputs),
+            tuple(request._outputs or ()),
             request._parameters or None,
             request._correlation_id,
             request._flags,
@@ -143,18 +128,18 @@ class Calls:
 
     def command(self, verb: str, *arguments: Any) -> Any:
         """Have the server do something and return its answer. Raises TritonModelException."""
-        if self._worker.is_completing:
+        if self.worker.is_completing:
             raise TritonModelException("auto_complete_config cannot ask the server for anything")
         slot = self._slot(None)
-        self._worker.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
+        self.worker.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
         answer = self.wait(slot)
         if isinstance(answer, InferenceResponse):
             error = answer.error()
             raise TritonModelException(error.message() if error is not None else "no answer")
         return answer
 
-    def _slot(self, loop: Any) -> _Slot:
-        slot = _Slot(next(self._numbers))
+    def _slot(self, loop: Any) -> Slot:
+        slot = Slot(next(self._numbers))
         slot.loop = loop
         self._slots[slot.number] = slot
         return slot
@@ -169,78 +154,10 @@ class Calls:
             del self._slots[number]
         slot.put(_read(what, data), is_last=is_last)
 
-    def credit(self, slot: _Slot) -> None:
+    def credit(self, slot: Slot) -> None:
         """Tell the server that one more reply was taken."""
         if not slot.is_over:
-            self._worker.line.send(packet.CREDIT, [slot.number])
-
-
-class _Responses:
-    """The responses of a decoupled model, as they come; the last may be empty."""
-
-    def __init__(self, calls: Calls, slot: _Slot) -> None:
-        self._calls = calls
-        self._slot = slot
-        self._is_over = False
-
-    def __iter__(self) -> Iterator[InferenceResponse]:
-        return self
-
-    def __next__(self) -> InferenceResponse:
-        if self._is_over:
-            raise StopIteration
-        return self._taken(self._calls.wait(self._slot))
-
-    def __aiter__(self) -> _Responses:
-        return self
-
-    async def __anext__(self) -> InferenceResponse:
-        if self._is_over:
-            raise StopAsyncIteration
-        loop = self._slot.loop = asyncio.get_running_loop()
-        with _Reading(self._calls, loop):
-            return self._taken(await self._slot.next())
-
-    def _taken(self, response: InferenceResponse) -> InferenceResponse:
-        self._is_over = self._slot.is_over and not self._slot.replies
-        self._calls.credit(self._slot)
-        return response
-
-    def cancel(self) -> None:
-        """Want no more of them."""
-        self._is_over = True
-        self._calls.hang_up(self._slot)
-
-    def __del__(self) -> None:
-        if not self._is_over:
-            with contextlib.suppress(LineClosed):
-                self.cancel()
-
-
-class _Reading:
-    """While it lasts an event loop reads the line, unless that is the loop that always does."""
-
-    def __init__(self, calls: Calls, loop: Any) -> None:
-        self._calls = calls
-        self._loop = loop
-
-    def __enter__(self) -> None:
-        calls, loop = self._calls, self._loop
-        if loop is calls.loop:
-            return
-        count = calls._readers.get(loop, 0)
-        calls._readers[loop] = count + 1
-        if not count:
-            loop.add_reader(calls._worker.line.fileno(), calls._worker.line.look)
-
-    def __exit__(self, *_: object) -> None:
-        calls, loop = self._calls, self._loop
-        if loop is calls.loop:
-            return
-        calls._readers[loop] -= 1
-        if not calls._readers[loop]:
-            del calls._readers[loop]
-            loop.remove_reader(calls._worker.line.fileno())
+            self.worker.line.send(packet.CREDIT, [slot.number])
 
 
 def _read(what: list[Any], data: Any) -> Any:

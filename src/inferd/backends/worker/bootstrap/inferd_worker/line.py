@@ -68,6 +68,8 @@ class Line:
     one after another. A document may be that of a packet before, so nobody changes it.
     """
 
+    __deletable__ = ("_arena", "_received")  # by close
+
     def __init__(
         self,
         sock: socket.socket,

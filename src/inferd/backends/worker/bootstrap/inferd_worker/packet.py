@@ -18,9 +18,9 @@ same text as that of another one like it, and each side keeps what it has read o
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Final
 
-HEADER = struct.Struct("<BxxxIqQQQQ")
+HEADER: Final = struct.Struct("<BxxxIqQQQQ")
 """Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
 
 The first is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others are the
@@ -28,81 +28,81 @@ times of RESULT: when execute began and ended. The second of CALL is the request
 if that is not known.
 """
 
-NO_NUMBERS = (0, 0, 0)
+NO_NUMBERS: Final[tuple[int, int, int]] = (0, 0, 0)
 
-INLINE = -1
-INLINE_BYTES = 16 << 10
+INLINE: Final = -1
+INLINE_BYTES: Final = 16 << 10
 """The largest payload that goes over the socket itself: beyond this copying costs more."""
 
-NO_BLOCK = -1
+NO_BLOCK: Final = -1
 """Where a tensor lies that lies in the packet itself."""
 
-MAX_PACKET = HEADER.size + INLINE_BYTES
-ALIGN = 64
+MAX_PACKET: Final = HEADER.size + INLINE_BYTES
+ALIGN: Final = 64
 
-MAX_KEPT = 256
-KEPT_BYTES = 1 << 10
+MAX_KEPT: Final = 256
+KEPT_BYTES: Final = 1 << 10
 """So many documents are kept, none longer than that."""
 
 # --- from the server ---
 
-START = 1
+START: Final = 1
 """[released, settings]: the first packet."""
 
-EXECUTE = 2
+EXECUTE: Final = 2
 """[released, [request, ...], callers]; the last request has the batch's number, each before it one
 less."""
 
-RELEASE = 3
+RELEASE: Final = 3
 """[released]; both ways."""
 
-CANCEL = 4
+CANCEL: Final = 4
 """[released, [request number, ...]]: nobody waits for their answers any more."""
 
-CREDIT = 5
+CREDIT: Final = 5
 """[released, [[request number, count], ...]]: so many answers were taken."""
 
-REPLY = 6
+REPLY: Final = 6
 """[released, is last, what]: an answer to CALL or COMMAND."""
 
-FINALIZE = 7
+FINALIZE: Final = 7
 """[released]: end in order."""
 
-ASK = 8
+ASK: Final = 8
 """[released]: does the model call itself ready?"""
 
 # --- from the worker ---
 
-READY = 16
+READY: Final = 16
 """[released, what START asked for, whether the model has something to say to ASK, whether it
 executes one batch after another]"""
 
-FAILED = 17
+FAILED: Final = 17
 """[released, code, message]: START could not be done."""
 
-RESULT = 18
+RESULT: Final = 18
 """[released, [answer, ...]]: this batch has been executed. An answer says how much the number of
 its request is less than the batch's."""
 
-ANSWER = 19
+ANSWER: Final = 19
 """[released, [answer, ...]]: answers outside of an execution, by the numbers of their requests."""
 
-CALL = 20
+CALL: Final = 20
 """[released, request, is decoupled, callers]: run a request on another model."""
 
-COMMAND = 21
+COMMAND: Final = 21
 """[released, call, verb, arguments]: something else the server shall do."""
 
-HANG_UP = 22
+HANG_UP: Final = 22
 """[released, call]: no more answers to that CALL are wanted."""
 
-LOG = 23
+LOG: Final = 23
 """[released, level, text]"""
 
-METRIC = 24
+METRIC: Final = 24
 """[released, verb, arguments]"""
 
-SAID = 25
+SAID: Final = 25
 """[released, whether it is ready]: the answer to ASK."""
 
 

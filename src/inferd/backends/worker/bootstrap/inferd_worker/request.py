@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import current
+from .compiled import mypyc_attr
 from .error import TritonModelException, WrongType, kind_of
 from .given import number_given, text_given
-from .response import InferenceResponse, InferenceResponseSender, as_json, checked_parameters
+from .response import InferenceResponseSender, as_json, checked_parameters
 from .tensor import Tensor, read_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from .open import Open
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
@@ -20,12 +19,13 @@ RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
 MEMORY_CPU, MEMORY_GPU = 0, 1
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PreferredMemory:
     """Where the outputs of a called model should lie; here that is the CPU's memory."""
 
     __slots__ = ("_device_id", "_type")
 
-    def __init__(self, preferred_memory_type: int, preferred_device_id: int = 0) -> None:
+    def __init__(self, preferred_memory_type: Any, preferred_device_id: Any = 0) -> None:
         if preferred_memory_type not in (MEMORY_CPU, MEMORY_GPU):
             raise TritonModelException(
                 f"memory type {preferred_memory_type!r} is neither TRITONSERVER_MEMORY_CPU nor "
@@ -35,6 +35,7 @@ class PreferredMemory:
         self._device_id = preferred_device_id
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class InferenceTrace:
     """The trace a request belongs to; `context` is its OpenTelemetry context, if it has one.
 
@@ -43,15 +44,16 @@ class InferenceTrace:
 
     __slots__ = ("_context", "_number")
 
-    def __init__(self, context: str | None = None, number: int = 0) -> None:
+    def __init__(self, context: Any = None, number: int = 0) -> None:
         self._context = context
         self._number = number
 
-    def get_context(self) -> str | None:
+    def get_context(self) -> Any:
         """Return the context."""
         return self._context
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class InferenceRequest:
     """A request: one that has come to this model, or one to be sent to another by exec."""
 
@@ -75,21 +77,23 @@ class InferenceRequest:
 
     def __init__(
         self,
-        request_id: str = "",
-        correlation_id: int | str = 0,
-        inputs: Iterable[Tensor] = (),
-        requested_output_names: Iterable[str] = (),
-        model_name: str = "",
-        model_version: int = -1,
-        flags: int = 0,
-        timeout: int = 0,
-        preferred_memory: PreferredMemory | None = None,
-        trace: InferenceTrace | None = None,
-        parameters: dict[str, Any] | str | None = None,
+        request_id: Any = "",
+        correlation_id: Any = 0,
+        inputs: Any = (),
+        requested_output_names: Any = (),
+        model_name: Any = "",
+        model_version: Any = -1,
+        flags: Any = 0,
+        timeout: Any = 0,
+        preferred_memory: Any = None,
+        trace: Any = None,
+        parameters: Any = None,
     ) -> None:
-        self._inputs = _listed(inputs, Tensor, "inputs")
+        self._inputs: list[Tensor] = _listed(inputs, Tensor, "inputs")
         names = _listed(requested_output_names, object, "requested_output_names")
-        self._outputs = [text_given(name, "an item of requested_output_names") for name in names]
+        self._outputs: list[str] | None = [
+            text_given(name, "an item of requested_output_names") for name in names
+        ]
         if not model_name:
             raise TritonModelException("model_name of an InferenceRequest should not be empty")
         self._id = text_given(request_id, "request_id")
@@ -99,17 +103,17 @@ class InferenceRequest:
         self._flags = number_given(flags, "flags")
         self._timeout = number_given(timeout, "timeout")
         self._priority = 0
-        self._preferred = preferred_memory
+        self._preferred: PreferredMemory | None = preferred_memory
         self._trace: InferenceTrace | None = trace
-        self._parameters = checked_parameters(parameters) or {}
+        self._parameters: dict[str, Any] = checked_parameters(parameters) or {}
         self._open: Open | None = None
         self._sender: InferenceResponseSender | None = None
         self._release_flags = RELEASE_ALL
 
-    @classmethod
-    def _arrived(cls, one: Open, document: list[Any], data: Any) -> InferenceRequest:
+    @staticmethod
+    def _arrived(one: Open, document: list[Any], data: Any) -> InferenceRequest:
         """Return the request that a packet describes."""
-        request = cls.__new__(cls)
+        request = InferenceRequest.__new__(InferenceRequest)
         request._id, inputs, request._outputs, parameters, more = document
         request._inputs = [read_tensor(described, data) for described in inputs]
         request._parameters = parameters or {}
@@ -143,7 +147,7 @@ class InferenceRequest:
         """Return TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, added up."""
         return self._flags
 
-    def set_flags(self, flags: int) -> None:
+    def set_flags(self, flags: Any) -> None:
         """Set the flags."""
         self._flags = number_given(flags, "flags")
 
@@ -187,27 +191,34 @@ class InferenceRequest:
             self._open.has_sender = True
         return self._sender
 
-    def set_release_flags(self, flags: int) -> None:
+    def set_release_flags(self, flags: Any) -> None:
         """Set what becomes of the request after execute: RELEASE_ALL, or _RESCHEDULE."""
         if flags not in (RELEASE_ALL, RELEASE_RESCHEDULE):
             raise TritonModelException(f"release flags {flags!r} are not known")
         self._release_flags = flags
 
-    def exec(self, decoupled: bool = False) -> InferenceResponse | Iterator[InferenceResponse]:
+    def exec(self, decoupled: Any = False) -> Any:
         """Run it on the model it names and return the response; errors are in the response.
 
         `decoupled` returns an iterator over any number of responses.
         """
-        response: InferenceResponse | Iterator[InferenceResponse]
-        response = current.worker().calls.run(self, decoupled=decoupled)
-        return response
+        return current.worker().calls.run(self, decoupled=bool(decoupled))
 
-    def async_exec(self, decoupled: bool = False) -> Any:
+    def async_exec(self, decoupled: Any = False) -> Any:
         """Return an awaitable of what exec returns; several may run at once."""
-        return current.worker().calls.run_async(self, decoupled=decoupled)
+        return current.worker().calls.run_async(self, decoupled=bool(decoupled))
 
     def __repr__(self) -> str:
         return f"InferenceRequest(id={self._id!r}, inputs={self._inputs!r})"
+
+
+def get_input_tensor_by_name(inference_request: InferenceRequest, name: Any) -> Tensor | None:
+    """Return the input called `name`, or None."""
+    tensor: Tensor
+    for tensor in inference_request._inputs:
+        if tensor._name == name:
+            return tensor
+    return None
 
 
 def _correlation_id(given: Any) -> int | str:

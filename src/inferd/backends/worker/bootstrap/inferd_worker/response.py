@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from .compiled import mypyc_attr
 from .error import TritonError, TritonModelException, WrongType, kind_of
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .open import Open
 
 FINAL = 1
 """TRITONSERVER_RESPONSE_COMPLETE_FINAL."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class InferenceResponse:
     """One answer: tensors, or an error in their place."""
 
@@ -24,11 +24,11 @@ class InferenceResponse:
 
     def __init__(
         self,
-        output_tensors: Iterable[Tensor] = (),
-        error: TritonError | None = None,
-        parameters: dict[str, Any] | None = None,
+        output_tensors: Any = (),
+        error: Any = None,
+        parameters: Any = None,
     ) -> None:
-        self._tensors = list(output_tensors) if output_tensors is not None else []
+        self._tensors: list[Any] = list(output_tensors) if output_tensors is not None else []
         for tensor in self._tensors:
             if not isinstance(tensor, Tensor):
                 raise WrongType(
@@ -39,7 +39,7 @@ class InferenceResponse:
             raise WrongType(
                 f"error of an InferenceResponse is {kind_of(error)}, expected TritonError"
             )
-        self._error = error
+        self._error: TritonError | None = error
         self._parameters = checked_parameters(parameters) if parameters else None
         self.id = self.model_name = self.model_version = ""
 
@@ -65,6 +65,15 @@ def as_json(parameters: dict[str, Any]) -> str:
     return json.dumps(parameters, separators=(",", ":"))
 
 
+def get_output_tensor_by_name(inference_response: InferenceResponse, name: Any) -> Tensor | None:
+    """Return the output called `name`, or None."""
+    tensor: Tensor
+    for tensor in inference_response._tensors:
+        if tensor._name == name:
+            return tensor
+    return None
+
+
 def checked_parameters(parameters: Any) -> dict[str, Any] | None:
     """Return `parameters`, which may come as JSON. Raises TritonModelException for odd values."""
     if isinstance(parameters, str):
@@ -82,6 +91,7 @@ def checked_parameters(parameters: Any) -> dict[str, Any] | None:
     return dict(parameters)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class InferenceResponseSender:
     """Sends the answers of one request, from any thread."""
 
@@ -90,7 +100,7 @@ class InferenceResponseSender:
     def __init__(self, one: Open) -> None:
         self._open = one
 
-    def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
+    def send(self, response: Any = None, flags: Any = 0) -> None:
         """Send a response, the last one with TRITONSERVER_RESPONSE_COMPLETE_FINAL, or only that.
 
         Waits while the client is far behind. Raises TritonModelException when nothing may be sent

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .compiled import mypyc_attr
 from .datatype import NAMES, NUMBERS, NUMPY, decode_strings, encode_strings, name_of
 from .dlpack import CPU, from_capsule, to_capsule
 from .error import TritonModelException, WrongType, kind_of, text_of
@@ -34,6 +35,7 @@ def _name_given(name: Any) -> str:
     return text_given(name, "the name of a Tensor")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Tensor:
     """A named tensor in the memory of the CPU.
 
@@ -43,7 +45,7 @@ class Tensor:
 
     __slots__ = ("_array", "_data", "_datatype", "_name", "_offset", "_shape", "_size")
 
-    def __init__(self, name: str, numpy_array: Any) -> None:
+    def __init__(self, name: Any, numpy_array: Any) -> None:
         if type(name) is not str or not name:
             name = _name_given(name)
         if not isinstance(numpy_array, np.ndarray):
@@ -57,15 +59,15 @@ class Tensor:
             except TypeError as error:
                 raise TritonModelException(f"Tensor '{name}': {error}") from None
         self._datatype = datatype
-        self._name = name
+        self._name: str = name
         self._array: Any = numpy_array
         self._shape: tuple[int, ...] = numpy_array.shape
         self._data: Any = None
         self._offset = self._size = 0
 
-    @classmethod
-    def _of(cls, name: str, datatype: str, array: Any) -> Tensor:
-        tensor = cls.__new__(cls)
+    @staticmethod
+    def _of(name: str, datatype: str, array: Any) -> Tensor:
+        tensor = Tensor.__new__(Tensor)
         tensor._name, tensor._datatype, tensor._array = name, datatype, array
         tensor._shape, tensor._data = array.shape, None
         tensor._offset = tensor._size = 0
@@ -125,7 +127,7 @@ class Tensor:
         return to_capsule(self._array, self._datatype)
 
     @staticmethod
-    def from_dlpack(name: str, tensor: Any) -> Tensor:
+    def from_dlpack(name: Any, tensor: Any) -> Tensor:
         """Return a Tensor over the memory of `tensor`, a DLPack capsule or what has __dlpack__.
 
         What lies on a device and can be moved by `cpu()` is moved.

@@ -18,10 +18,11 @@ from .config import using_decoupled_model_transaction_policy
 from .error import TritonError, TritonModelException, kind_of
 from .handing import hand_over
 from .line import Line, LineClosed, Payload
+from .loop import serve
 from .model import ModelFailed, complete, full, import_class, shown, told
 from .open import WINDOW, WINDOW_BYTES, Open
 from .outcome import odd_item, wanted_again
-from .ready import Deputy, ask, ask_async
+from .ready import Deputy, ask
 from .request import RELEASE_ALL, InferenceRequest
 from .response import InferenceResponse
 from .tensor import write_tensor
@@ -63,11 +64,11 @@ class Worker:
         self.folder = ""
         self.callers: list[str] = []  # the models that wait for the latest batch
         self._opens: dict[int, Any] = {}
-        self._inbox: deque[tuple[list[Any], Any, int]] = deque()
+        self.inbox: deque[tuple[list[Any], Any, int]] = deque()
         self._cancelled: set[int] = set()  # those of the inbox
-        self._is_ending = False
-        self._is_asked = False
-        self._model: Any = None
+        self.is_ending = False
+        self.is_asked = False
+        self.model: Any = None
         self._place = ""
         self._name = ""
 
@@ -76,8 +77,8 @@ class Worker:
     def run(self) -> None:
         """Start, execute until the server says that it is enough, and finalize."""
         try:
-            self.line.wait(lambda: self._inbox)
-            settings = self._inbox.popleft()[0][1]
+            self.line.wait(lambda: self.inbox)
+            settings = self.inbox.popleft()[0][1]
             if not self._start(settings) or self.is_completing:
                 return
             self._serve()
@@ -108,7 +109,7 @@ class Worker:
             self._fail(told(error, self.folder), full(error))
             return False
         self.is_starting = False
-        can_say = callable(getattr(self._model, "is_ready", None))
+        can_say = callable(getattr(self.model, "is_ready", None))
         is_in_turn = not self.is_decoupled and not self._is_coroutine
         self.line.send(packet.READY, [done, can_say, is_in_turn])
         return True
@@ -126,31 +127,31 @@ class Worker:
         self.output_names = [output["name"] for output in config.get("output", ())]
         line = getattr(getattr(kind.execute, "__code__", None), "co_firstlineno", 0)
         self._place = f"execute in {shown(file, self.folder)}, line {line},"
-        self._model = kind()
-        if hasattr(self._model, "initialize"):
-            self._model.initialize(args)
-        self._is_coroutine = inspect.iscoroutinefunction(self._model.execute)
+        self.model = kind()
+        if hasattr(self.model, "initialize"):
+            self.model.initialize(args)
+        self._is_coroutine = inspect.iscoroutinefunction(self.model.execute)
 
     def _serve(self) -> None:
         if self._is_coroutine:
-            asyncio.run(self._serve_async())
+            asyncio.run(serve(self))
             return
         self._serve_until(lambda: False)
 
     def _serve_until(self, is_relieved: Callable[[], bool]) -> None:
         """Serve until the end, or until another thread is to: then what has come is left to it."""
-        line, inbox = self.line, self._inbox
+        line, inbox = self.line, self.inbox
 
         def is_due() -> Any:
-            return inbox or self._is_ending or self._is_asked
+            return inbox or self.is_ending or self.is_asked
 
         while True:
             if not inbox:
                 line.wait(is_due)
-            if self._is_asked:
-                self._is_asked = False
+            if self.is_asked:
+                self.is_asked = False
                 with Deputy(self._serve_meanwhile):
-                    self._say_ready(ask(self._model))
+                    self.say_ready(ask(self.model))
             elif inbox and not is_relieved():
                 self._execute()
                 line.release(lazily=True)
@@ -161,48 +162,18 @@ class Worker:
         with contextlib.suppress(LineClosed):  # who comes back finds out as well
             self._serve_until(is_relieved)
 
-    async def _serve_async(self) -> None:
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-        tasks: set[asyncio.Task[None]] = set()
-        self.calls.loop = loop
-
-        def begin(job: Coroutine[Any, Any, None]) -> None:
-            task = loop.create_task(job)
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-        def wake() -> None:
-            self.line.look()
-            while self._inbox:
-                begin(self._execute_async(*self._take()))
-            if self._is_asked:
-                self._is_asked = False
-                begin(self._say_ready_async())
-            if self._is_ending or self.line.is_closed:
-                ended.set()
-
-        loop.add_reader(self.line.fileno(), wake)
-        wake()  # a batch may have come with the first packet
-        await ended.wait()
-        loop.remove_reader(self.line.fileno())
-        for task in tasks:
-            task.cancel()
-
-    async def _say_ready_async(self) -> None:
-        self._say_ready(await ask_async(self._model))
-
-    def _say_ready(self, said: tuple[bool, str]) -> None:
+    def say_ready(self, said: tuple[bool, str]) -> None:
+        """Tell the server whether the model calls itself ready, and log the complaint, if any."""
         is_ready, complaint = said
         if complaint:
             self.log(ERROR_LEVEL, complaint)
         self.line.send(packet.SAID, [is_ready])
 
     def _finalize(self) -> None:
-        if self._model is None or not hasattr(self._model, "finalize"):
+        if self.model is None or not hasattr(self.model, "finalize"):
             return
         try:
-            self._model.finalize()
+            self.model.finalize()
         except BaseException as error:  # noqa: BLE001  the process ends anyway
             with contextlib.suppress(LineClosed):
                 self.log(ERROR_LEVEL, "finalize failed: " + full(error))
@@ -211,15 +182,15 @@ class Worker:
 
     def _receive(self, kind: int, document: list[Any], data: Any, numbers: tuple[int, ...]) -> None:
         if kind == packet.EXECUTE:
-            self._inbox.append((document, data, numbers[0]))
+            self.inbox.append((document, data, numbers[0]))
         elif kind == packet.REPLY:
             self.calls.reply(numbers[0], document, data)
         elif kind == packet.START:
-            self._inbox.append((document, data, 0))
+            self.inbox.append((document, data, 0))
         elif kind == packet.FINALIZE:
-            self._is_ending = True
+            self.is_ending = True
         elif kind == packet.ASK:
-            self._is_asked = True
+            self.is_asked = True
         elif kind == packet.CANCEL:
             self._cancel(document[1])
         elif kind == packet.CREDIT:
@@ -231,7 +202,7 @@ class Worker:
         for number in numbers:
             if (one := self._open(number)) is not None:
                 one.is_cancelled = True
-            elif self._inbox:
+            elif self.inbox:
                 self._cancelled.add(number)
 
     def _open(self, number: int) -> Open | None:
@@ -240,8 +211,9 @@ class Worker:
 
     # --- executions ---
 
-    def _take(self) -> tuple[int, list[Open], list[InferenceRequest]]:
-        (_, documents, self.callers), data, batch = self._inbox.popleft()
+    def take(self) -> tuple[int, list[Open], list[InferenceRequest]]:
+        """Return the next batch that has come: its number, and its requests."""
+        (_, documents, self.callers), data, batch = self.inbox.popleft()
         opens, requests = [], []
         number = batch - len(documents)
         for document in documents:
@@ -252,24 +224,24 @@ class Worker:
             self._opens[number] = weakref.ref(one)
             opens.append(one)
             requests.append(InferenceRequest._arrived(one, document, data))
-        if self._cancelled and not self._inbox:
+        if self._cancelled and not self.inbox:
             self._cancelled.clear()
         return batch, opens, requests
 
     def _execute(self) -> None:
-        batch, opens, requests = self._take()
+        batch, opens, requests = self.take()
         executing.set(batch if len(opens) == 1 else 0)
         began_ns = time.perf_counter_ns()
         returned: list[Any] = []
         failed = ""
         try:
-            returned.append(self._model.execute(requests))
+            returned.append(self.model.execute(requests))
             if type(returned[0]) is not list and inspect.iscoroutine(returned[0]):
                 returned.append(self._result_of(returned.pop()))
         except BaseException as error:  # noqa: BLE001  sys.exit() in a model ends nothing
-            failed = self._told(error)
+            failed = self.told(error)
         ended_ns = time.perf_counter_ns()
-        self._settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
+        self.settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
 
     def _result_of(self, job: Coroutine[Any, Any, Any]) -> Any:
         """Run what an `execute` gave that is no coroutine function, but wrapped around one."""
@@ -277,29 +249,13 @@ class Worker:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(job)
 
-    async def _execute_async(
-        self, batch: int, opens: list[Open], requests: list[InferenceRequest]
-    ) -> None:
-        executing.set(batch if len(opens) == 1 else 0)
-        began_ns = time.perf_counter_ns()
-        if self.is_decoupled:  # the next one may come
-            self.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))
-            batch = 0
-        returned: list[Any] = []
-        failed = ""
-        try:
-            returned.append(await self._model.execute(requests))
-        except BaseException as error:  # noqa: BLE001
-            failed = self._told(error)
-        ended_ns = time.perf_counter_ns()
-        self._settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
-
-    def _told(self, error: BaseException) -> str:
+    def told(self, error: BaseException) -> str:
+        """Return what a client is told of what the model raised, which is logged."""
         if not isinstance(error, TritonModelException):
             self.log(ERROR_LEVEL, full(error))
         return told(error, self.folder)
 
-    def _settle(
+    def settle(
         self,
         batch: int,
         times: tuple[int, int],

@@ -1,0 +1,73 @@
+"""Loop: serves a model whose execute is a coroutine function, on an event loop.
+
+This is not compiled: what is awaited has to be a coroutine of the interpreter's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import packet
+from .calls import executing
+from .ready import ask_async
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from .open import Open
+    from .request import InferenceRequest
+    from .worker import Worker
+
+
+async def serve(worker: Worker) -> None:
+    """Execute all that comes to `worker`, side by side, until the end."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    tasks: set[asyncio.Task[None]] = set()
+    worker.calls.loop = loop
+
+    def begin(job: Coroutine[Any, Any, None]) -> None:
+        task = loop.create_task(job)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def wake() -> None:
+        worker.line.look()
+        while worker.inbox:
+            begin(_execute(worker, *worker.take()))
+        if worker.is_asked:
+            worker.is_asked = False
+            begin(_say_ready(worker))
+        if worker.is_ending or worker.line.is_closed:
+            ended.set()
+
+    loop.add_reader(worker.line.fileno(), wake)
+    wake()  # a batch may have come with the first packet
+    await ended.wait()
+    loop.remove_reader(worker.line.fileno())
+    for task in tasks:
+        task.cancel()
+
+
+async def _say_ready(worker: Worker) -> None:
+    worker.say_ready(await ask_async(worker.model))
+
+
+async def _execute(
+    worker: Worker, batch: int, opens: list[Open], requests: list[InferenceRequest]
+) -> None:
+    executing.set(batch if len(opens) == 1 else 0)
+    began_ns = time.perf_counter_ns()
+    if worker.is_decoupled:  # the next one may come
+        worker.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))
+        batch = 0
+    returned: list[Any] = []
+    failed = ""
+    try:
+        returned.append(await worker.model.execute(requests))
+    except BaseException as error:  # noqa: BLE001
+        failed = worker.told(error)
+    ended_ns = time.perf_counter_ns()
+    worker.settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
