@@ -69,9 +69,12 @@ class _Rule:
         """Tell whether `shape`, batch dim included, is one the configuration allows."""
         if len(shape) != len(self.dims) + self.batch_dims:
             return False
-        for want, got in zip(self.dims, shape[self.batch_dims :], strict=True):
-            if got < 0 or want not in (got, -1):  # without all(), a call for each dim
+        dims, at = self.dims, self.batch_dims
+        for want in dims:  # compiled, without all() and zip(), which are calls
+            got = shape[at]
+            if got < 0 or (want != got and want != -1):
                 return False
+            at += 1
         return True
 
 

@@ -235,3 +235,25 @@ def test_a_block_that_somebody_has_kept_cannot_be_claimed(pair, keep):
     assert received.released() == []
     del kept
     assert received.released() == [0]
+
+
+@pytest.mark.parametrize("size", [100, SIZE + 100], ids=["mapped", "a region of its own"])
+def test_the_text_of_a_block_ends_with_the_block(pair, size):
+    arena, received = pair
+    write(arena, b"before".ljust(64))
+    offset = write(arena, b"text" * (size // 4))
+    write(arena, b"behind".ljust(64))
+    block = received.block(offset, size)
+    assert received.text(block, offset, 6) == b"textte"
+    assert received.text(block, offset, 1 << 30) == b"text" * (size // 4)
+
+
+@pytest.mark.parametrize("datatype", ["<M8[s]", "<f8"])
+def test_what_may_not_be_written_or_is_no_plain_number_is_found_as_well(pair, datatype):
+    arena, received = pair
+    block = received.block(write(arena, bytes(128)), 128)
+    view = block[64:].view(datatype)
+    view.flags.writeable = False
+    found, at = received.find(view)
+    assert found() is block
+    assert at == 64

@@ -27,6 +27,7 @@ from inferd.backends.worker.message import (
     Reading,
     describe_request,
     described,
+    placed,
     request_of,
     response_of,
     tensors_of,
@@ -156,8 +157,26 @@ def reading(answers):
 def test_a_usual_result_is_read_once_for_all_that_say_the_same():
     one = reading([[0, [OUTPUT], None, None, True, 1]])
     assert one.released == [7]
-    assert one.plain == [("Y", DataType.FP32, (2,), 64, 72)]
-    assert one.size == 72
+    assert one.plain == [("Y", DataType.FP32, (2,), 64, 72, -1)]
+    assert one.blocks == set()
+
+
+def test_a_result_that_names_a_block_is_read_once_as_well():
+    one = reading([[0, [[*OUTPUT, 4096]], None, None, True, 1]])
+    assert one.blocks == {4096}
+    assert one.plain == [("Y", DataType.FP32, (2,), 64, 72, 4096)]
+    block = np.zeros(128, np.uint8)
+    block[64:72] = 7
+    [tensor] = placed(one.plain, b"", {4096: block})
+    assert bytes(tensor.data) == b"\7" * 8
+
+
+@pytest.mark.parametrize(("data", "loans"), [(bytes(71), {}), (b"", {4096: bytes(71)})])
+@pytest.mark.parametrize("block", [-1, 4096])
+def test_what_is_read_once_has_to_be_there_each_time(data, loans, block):
+    one = reading([[0, [[*OUTPUT, block]], None, None, True, 1]])
+    with pytest.raises(ValueError, match=r"tensor 'Y' \[2\] has 8 bytes at 64"):
+        placed(one.plain, data, loans)
 
 
 @pytest.mark.parametrize(

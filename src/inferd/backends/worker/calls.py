@@ -28,7 +28,8 @@ from inferd.backends.worker.message import (
     SEQUENCE_START,
     blocks_of,
     described,
-    plain_places,
+    placed,
+    places_of,
     tensors_of,
 )
 from inferd.core.interfaces import Models, Surroundings
@@ -42,7 +43,6 @@ from inferd.errors import (
     Unsupported,
     foreign_text,
 )
-from inferd.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from inferd.backends.worker.plan import Plan
@@ -94,9 +94,8 @@ class Caller(Protocol):
 class Wish:
     """What a CALL of `model` says, read once for all that say the same.
 
-    `plain` are its inputs, where all lie in its own data, which has `size` bytes at least: the
-    name, datatype and shape of each, and where its bytes begin and end. None where it is otherwise,
-    or they do not fit their shapes.
+    `plain` is where its inputs lie, None where they are empty or do not fit their shapes; `blocks`
+    are those of our memory that it names.
     """
 
     __slots__ = (
@@ -109,7 +108,6 @@ class Wish:
         "model",
         "plain",
         "released",
-        "size",
     )
 
     def __init__(self, call: Call, model: str) -> None:
@@ -122,7 +120,7 @@ class Wish:
         self._version = "" if version == "-1" else version
         self._outputs = asked.outputs or []
         self.blocks = blocks_of(asked.inputs)
-        self.plain, self.size = plain_places(asked.inputs)
+        self.plain = places_of(asked.inputs)
 
     def request(self, data: Any, loans: Loans) -> InferRequest:
         """Return the request, its inputs views of `data` or `loans`.
@@ -136,13 +134,10 @@ class Wish:
             msg = f"more than {MAX_NESTING} models wait for each other: ... {way}"
             raise InvalidRequest(msg)
         plain = self.plain
-        if plain is None or self.size > len(data):
+        if plain is None:
             inputs = tensors_of(asked.inputs, data, loans)
         else:
-            inputs = [
-                Tensor(name, datatype, shape, data[begin:end])
-                for name, datatype, shape, begin, end in plain
-            ]
+            inputs = placed(plain, data, loans)
         return InferRequest(
             asked.model,
             self._version,

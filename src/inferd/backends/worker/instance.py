@@ -20,7 +20,7 @@ from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
 from inferd.backends.worker.document import Answer, Answers, Result, Said, Started
 from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
-from inferd.backends.worker.message import Reading, describe_request, response_of, tensors_of
+from inferd.backends.worker.message import Reading, describe_request, placed, response_of
 from inferd.backends.worker.plan import Plan
 from inferd.backends.worker.readiness import Readiness
 from inferd.backends.worker.supervisor import Supervisor
@@ -28,7 +28,6 @@ from inferd.backends.worker.under_way import Batch, Deliver, Stream, joined
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
-from inferd.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from inferd.observe.trace import Trace
@@ -307,18 +306,12 @@ class WorkerInstance(Supervisor):
     def _answer_plainly(
         self, number: int, batch: Batch, result: Reading, data: Any, loans: Loans
     ) -> None:
-        """Take the answer to the only request of a batch, which has come as one piece."""
+        """Take the answer to the only request of a batch, which has outputs and nothing else."""
         if self._places.pop(number, None) is None:
             return
         assert result.plain is not None
         request = batch.requests[0]
-        if result.size > len(data):
-            outputs = tensors_of(result.answers[0].outputs or (), data, loans)
-        else:
-            outputs = [
-                Tensor(name, datatype, shape, data[begin:end])
-                for name, datatype, shape, begin, end in result.plain
-            ]
+        outputs = placed(result.plain, data, loans)
         batch.answers[0] = InferResponse(request.model, self._version, request.id, outputs)
         batch.missing = 0
 

@@ -55,7 +55,7 @@ class Payload:
         self.parts: list[tuple[int, bytes | memoryview]] = []
         self.size = 0
 
-    def add(self, view: memoryview) -> tuple[int, int]:
+    def add(self, view: bytes | memoryview) -> tuple[int, int]:
         """Add a flat buffer; return its offset and size."""
         offset, size = self.size, len(view)
         if size:
@@ -200,13 +200,13 @@ class Link:
             at += packet.HEADER.size
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
             if offset == packet.INLINE:
-                view = self._view[at : min(at + payload_size, size)]
+                end = min(at + payload_size, size)
+                document = bytes(self._view[at : min(at + document_size, end)])
+                data: Any = bytes(self._view[at + start : end]) if start < payload_size else b""
                 at += payload_size
-                document = bytes(view[:document_size])
-                data: Any = bytes(view[start:]) if start < payload_size else b""
             else:
                 block: Any = self._received.block(offset, payload_size)
-                document = bytes(block[:document_size])
+                document = self._received.text(block, offset, document_size)
                 data = block[start:]
                 del block
             self._receive(kind, document, data, header[4:])
@@ -246,10 +246,12 @@ class Link:
         size = start + tensors if tensors else len(text)
         copying: Iterator[None] | None = None
         if size <= packet.INLINE_BYTES:
-            whole = packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers) + text
-            if tensors:
-                assert payload is not None
-                whole = b"".join((whole, _ZEROS[: start - len(text)], *payload.padded()))
+            whole = packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers)
+            if payload is not None and tensors:
+                zeros = _ZEROS[: start - len(text)]
+                whole = b"".join((whole, text, zeros, *payload.padded()))
+            else:
+                whole += text
         else:
             try:
                 at, block = self._arena.take(size)

@@ -24,8 +24,9 @@ from inferd.errors import (
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 
-Places = list[tuple[str, DataType, tuple[int, ...], int, int]]
-"""Of each tensor its name, datatype and shape, and where its bytes begin and end."""
+Places = list[tuple[str, DataType, tuple[int, ...], int, int, int]]
+"""Of each tensor its name, datatype and shape, where its bytes begin and end, and in which block:
+NO_BLOCK for the data of the packet."""
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
 
@@ -47,7 +48,8 @@ _NUMBERS = {kind.code: number for number, kind in enumerate(ERRORS)}
 
 def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     """Return how a packet describes `tensor`, whose bytes go into `payload`."""
-    offset, size = payload.add(tensor.view())
+    data = tensor.data
+    offset, size = payload.add(data if type(data) is bytes else tensor.view())
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
 
@@ -138,39 +140,49 @@ def blocks_of(outputs: Sequence[Described]) -> set[int]:
     return {one.block for one in outputs if one.block >= 0}
 
 
-def plain_places(tensors: Sequence[Described]) -> tuple[Places | None, int]:
-    """Return where each of `tensors` lies in the data of its packet, and how much that has to be.
+def places_of(tensors: Sequence[Described]) -> Places | None:
+    """Return where each of `tensors` lies; None where one is empty or does not fit its shape."""
+    places: Places = []
+    for one in tensors:
+        end = one.offset + one.size
+        try:
+            check_place(one, end)
+        except ValueError:  # who reads it is told
+            return None
+        if not one.size:
+            return None
+        places.append((one.name, one.datatype, one.shape, one.offset, end, one.block))
+    return places
 
-    None where one lies elsewhere, is empty, or does not fit its shape, which who reads it is told.
+
+def placed(places: Places, data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
+    """Return the tensors at `places`: views of `data`, or of the blocks that they name.
+
+    Raises ValueError for bytes that are not there.
     """
-    size = max([one.offset + one.size for one in tensors], default=0)
-    if not all(one.size and one.block < 0 for one in tensors):
-        return None, size
-    try:
-        for one in tensors:
-            check_place(one, size)
-    except ValueError:
-        return None, size
-    return [
-        (one.name, one.datatype, one.shape, one.offset, one.offset + one.size) for one in tensors
-    ], size
+    tensors = []
+    for name, datatype, shape, begin, end, block in places:
+        there = data if block < 0 else loans.get(block, b"")
+        if end > len(there):
+            msg = f"tensor '{name}' {list(shape)} has {end - begin} bytes at {begin}"
+            raise ValueError(msg)
+        tensors.append(Tensor(name, datatype, shape, there[begin:end]))
+    return tensors
 
 
 class Reading:
     """What a RESULT says, read once for all that say the same.
 
-    `plain` is its answer's outputs, where that is the only one and has nothing else: the name,
-    datatype and shape of each, and where its bytes begin and end. None where it is otherwise, and
-    where it names `blocks` of our memory. They take `size` bytes of data.
+    `plain` is where its answer's outputs lie, if that is the only one and has nothing else, else
+    None. `blocks` are those of our memory that it names.
     """
 
-    __slots__ = ("answers", "blocks", "plain", "released", "size")
+    __slots__ = ("answers", "blocks", "plain", "released")
 
     def __init__(self, result: Result) -> None:
         self.released = result.released
         self.answers = result.answers
         self.plain: Places | None = None
-        self.size = 0
         self.blocks = {
             block for answer in self.answers for block in blocks_of(answer.outputs or ())
         }
@@ -180,7 +192,7 @@ class Reading:
         outputs = answer.outputs
         is_more = answer.number or answer.parameters or answer.error is not None
         if outputs and not is_more and answer.is_final:
-            self.plain, self.size = plain_places(outputs)
+            self.plain = places_of(outputs)
 
 
 def response_of(

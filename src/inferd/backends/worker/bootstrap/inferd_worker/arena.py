@@ -16,6 +16,7 @@ have let go of it.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import weakref
@@ -28,6 +29,7 @@ from .compiled import mypyc_attr
 from .packet import ALIGN
 
 _PAGE = mmap.ALLOCATIONGRANULARITY
+_BYTE = np.dtype(np.uint8)
 
 
 class ArenaFull(Exception):
@@ -197,16 +199,25 @@ class Received:
         if offset < 0 or size <= 0 or offset in self._alive:
             raise ValueError(f"there is no block of {size} bytes at {offset}")
         if offset + size <= self._size:
-            array = np.ndarray((size,), np.uint8, self._map, offset)
+            array = np.ndarray((size,), _BYTE, self._map, offset)
         else:
             if offset % _PAGE or offset + size > os.fstat(self._fd).st_size:
                 raise ValueError(f"there is no block of {size} bytes at {offset}")
             region = mmap.mmap(self._fd, size, access=self._access, offset=offset)
-            array = np.ndarray((size,), np.uint8, region)
+            array = np.ndarray((size,), _BYTE, region)
         block = Block(array, self._release)
         block.offset, block.size, block.is_claimed = offset, size, False
         self._alive[offset] = block
         return array
+
+    def text(self, array: np.ndarray[Any, Any], offset: int, size: int) -> bytes:
+        """Return the first bytes of the block at `offset`, of which `array` was returned."""
+        place: Any = array.base
+        start = offset if place is self._map else 0
+        text: bytes = place[
+            start : start + min(size, array.size)
+        ]  # many times faster than through the array
+        return text
 
     @property
     def has_blocks(self) -> bool:
@@ -269,6 +280,9 @@ class Received:
             self.fresh.append(block.offset)  # in whatever thread let go of it last
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+def _address(array: Any) -> int:
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # it is read-only, or of what buffers do not know
+        address: int = array.__array_interface__["data"][0]  # takes four times as long
+        return address

@@ -158,7 +158,7 @@ class Line:
                 text = bytes(self._view[at : at + document_size])
             else:
                 block = self._received.block(offset, payload_size)
-                text = bytes(block[:document_size])
+                text = self._received.text(block, offset, document_size)
             document = self._read_before.get(text)
             if document is None:
                 document = json.loads(text)
