@@ -111,6 +111,12 @@ def test_columns_that_are_known_come_in_any_order():
         assert text.endswith("the model takes 'a', 'b', each once")
 
 
+def test_names_may_have_lost_their_spaces():
+    served = model(2, '["fixed_acidity", "pH"]')
+    columns = tensor("pH", [1, 2]), tensor("fixed acidity", [3, 4])
+    assert taken(served, *columns) == [[3, 1], [4, 2]]
+
+
 def test_one_column_may_come_flat():
     assert taken(model(1), tensor("x", [1, 2, 3])) == [[1], [2], [3]]
     assert "has shape [4]" in complaint(model(4), tensor("x", [1, 2, 3, 4]))

@@ -1,5 +1,7 @@
 """Models of XGBoost and LightGBM, against what these libraries themselves predict."""
 
+import json
+
 import lightgbm
 import numpy as np
 import pytest
@@ -232,3 +234,37 @@ def test_thresholds_near_zero_compare_as_in_lightgbm(tmp_path, threshold, kind):
     rows[:, 0] = NEAR_ZERO
     expected = lightgbm.Booster(model_str=text).predict(rows).reshape(-1, 1)
     assert np.array_equal(answer(LightgbmBackend(), tmp_path, "m.txt", rows), expected)
+
+
+NAMES = [f"column {i}" for i in range(ROWS.shape[1])]
+TABULAR = {"inferd_table": "true"}
+
+
+def columns_of(backend, folder, name, parameters=TABULAR):
+    """Return what the configuration says of the columns of the model's rows."""
+    files = ModelFiles(folder, 1, folder, folder / name)
+    config = backend.complete(files, ModelConfig("m", parameters=parameters))
+    backend.open(files, config, Placement("m_0"))
+    return config.parameters.get("inferd_table")
+
+
+@pytest.mark.parametrize("suffix", ["ubj", "json"])
+def test_xgboosts_features_name_the_columns_of_tables(tmp_path, suffix):
+    for names, expected in ((NAMES, json.dumps(NAMES, separators=(",", ":"))), (None, "true")):
+        data = xgboost.DMatrix(ROWS, BINARY, feature_names=names)
+        xgboost.train({"nthread": 1}, data, 2).save_model(tmp_path / f"model.{suffix}")
+        backend = XgboostBackend()
+        assert columns_of(backend, tmp_path, f"model.{suffix}") == expected
+        given = {"inferd_table": '["a"]'}
+        assert columns_of(backend, tmp_path, f"model.{suffix}", given) == '["a"]'
+        assert columns_of(backend, tmp_path, f"model.{suffix}", {}) is None
+
+
+@pytest.mark.parametrize("names", [NAMES, "auto"])
+def test_lightgbms_features_name_the_columns_of_tables(tmp_path, names):
+    data = lightgbm.Dataset(ROWS, BINARY, feature_name=names)
+    settings = {"verbose": -1, "num_threads": 1}
+    lightgbm.train(settings, data, 2).save_model(tmp_path / "model.txt")
+    plain = [name.replace(" ", "_") for name in NAMES]
+    expected = "true" if names == "auto" else json.dumps(plain, separators=(",", ":"))
+    assert columns_of(LightgbmBackend(), tmp_path, "model.txt") == expected

@@ -82,15 +82,14 @@ class Table:
         """Return `given` in the order of the model's columns, where their names are known."""
         if not self._columns:
             return given
-        by_name = {tensor.name: tensor for tensor in given}
-        unknown = sorted(by_name.keys() - set(self._columns))
-        missing = [name for name in self._columns if name not in by_name]
-        if unknown or missing or len(by_name) != len(given):
+        by_name = {_plain(tensor.name): tensor for tensor in given}
+        names = [_plain(name) for name in self._columns]
+        if by_name.keys() != set(names) or len(given) != len(names):
             has = ", ".join(f"'{one.name}'" for one in given[:_SHOWN])
             takes = ", ".join(f"'{name}'" for name in self._columns[:_SHOWN])
             msg = f"the request has the columns {has}, the model takes {takes}, each once"
             raise InvalidRequest(msg)
-        return [by_name[name] for name in self._columns]
+        return [by_name[name] for name in names]
 
 
 def table_of(config: ModelConfig) -> Table | None:
@@ -108,6 +107,11 @@ def table_of(config: ModelConfig) -> Table | None:
         msg = f"model '{config.name}': parameter {TABLE} is no list of columns: {error}"
         raise InvalidConfig(msg) from error
     return Table(one.name, one.datatype, width, names)
+
+
+def _plain(name: str) -> str:
+    """Return `name` as LightGBM keeps it, which has no spaces in names."""
+    return name.replace(" ", "_")
 
 
 def _numbers(tensor: Tensor) -> Array:

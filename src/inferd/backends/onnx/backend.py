@@ -11,6 +11,7 @@ from inferd.backends.onnx.instance import OnnxInstance, error_text, failures
 from inferd.backends.onnx.loaded import Loaded
 from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
 from inferd.config.model import ModelConfig
+from inferd.config.parameter import TABLE
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings
 from inferd.core.signature import check_config, complete_config, default_max_batch_size
 from inferd.errors import BackendFailed, InvalidConfig
@@ -64,7 +65,8 @@ class OnnxBackend:
     def _load(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Loaded:
         available = onnxruntime().get_available_providers()
         chosen = providers(config, placement, available)
-        key = repr((self._key(files, config), chosen, config.parameters, config.optimization))
+        parameters = {k: v for k, v in config.parameters.items() if k != TABLE}  # of requests alone
+        key = repr((self._key(files, config), chosen, parameters, config.optimization))
         with self._lock:
             loaded = self._loaded.get(key)
         if loaded is None:

@@ -1,11 +1,15 @@
 """ConvertedBackend: models of other formats, rewritten as ONNX models when they load."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from inferd.backends.onnx.backend import OnnxBackend, fingerprint
 from inferd.config.model import ModelConfig, ModelInput
+from inferd.config.parameter import TABLE
 from inferd.convert.onnx_model import Port
 from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError, InvalidConfig
@@ -21,8 +25,29 @@ _CONTROL_TYPES = {
 class ConvertedBackend(OnnxBackend):
     """What backends have in common that convert: the configuration is part of the model.
 
-    Most formats do not tell types and dims of inputs, so that they come from it.
+    Most formats do not tell types and dims of inputs, so that they come from it. Some tell what the
+    columns of their rows are called.
     """
+
+    def __init__(self, default_max_batch_size: int = 4) -> None:
+        super().__init__(default_max_batch_size)
+        self._columns: dict[Path, list[str]] = {}
+
+    def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """See Backend.complete."""
+        return self._with_columns(files, super().complete(files, config))
+
+    def _note_columns(self, files: ModelFiles, names: list[str]) -> None:
+        """Remember what the columns of a model's rows are called, [] for nothing in particular."""
+        self._columns[files.file] = names
+
+    def _with_columns(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
+        """Return `config` with the columns that a table has, where nobody has said so yet."""
+        names = self._columns.get(files.file)
+        if not names or config.parameters.get(TABLE) != "true":
+            return config
+        listed = msgspec.json.encode(names).decode()
+        return replace(config, parameters={**config.parameters, TABLE: listed})
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
         configured = (config.input, config.output, config.max_batch_size, config.batch_input)

@@ -6,18 +6,15 @@ or does not come out the same on a few rows, is run by scikit-learn itself.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from inferd.backends.onnx.converted import ConvertedBackend
 from inferd.backends.onnx.estimator import column_names, feature_count, load_estimator
 from inferd.backends.onnx.settings import onnxruntime
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import TABLE
 from inferd.core.arrays import Array, ArrayInstance
 from inferd.core.interfaces import Instance, ModelFiles, Placement
 from inferd.core.signature import Declared, Signature, check_config, complete_config
@@ -44,18 +41,13 @@ class SklearnBackend(ConvertedBackend):
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete. The input is FP32 [features], or BYTES [1] where it is texts."""
-        if config.parameters.get(TABLE) == "true":
-            names = column_names(load_estimator(files.file, config))
-            if names:
-                listed = {TABLE: msgspec.json.encode(names).decode()}
-                config = replace(config, parameters={**config.parameters, **listed})
         try:
             return super().complete(files, config)
         except NotConvertible:
             signature = Native(load_estimator(files.file, config), config).signature
             completed = complete_config(config, signature, self._default_max_batch_size)
             check_config(completed, signature)
-            return completed
+            return self._with_columns(files, completed)
 
     def open(  # type: ignore[override]
         self, files: ModelFiles, config: ModelConfig, placement: Placement
@@ -70,6 +62,7 @@ class SklearnBackend(ConvertedBackend):
 
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
         estimator = load_estimator(files.file, config)
+        self._note_columns(files, column_names(estimator))
         native = Native(estimator, config)
         if native.count is None:
             msg = "it does not tell how many features it takes"

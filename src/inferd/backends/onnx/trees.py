@@ -24,6 +24,7 @@ class TreesBackend(ConvertedBackend):
         name = str(files.file.relative_to(files.folder))
         try:
             ensemble = self._reader(config)(content)
+            self._note_columns(files, ensemble.names)
             self._settle(ensemble, config)
             inputs = [tensor.name for tensor in config.input] or [INPUT]
             outputs = [tensor.name for tensor in config.output] or [OUTPUT]

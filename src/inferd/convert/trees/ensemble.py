@@ -50,6 +50,7 @@ class Ensemble:
 
     `transform` is none, or the name of what is done with the sums; `scale` multiplies them before.
     `answer` is one of VALUES, CLASS and PAIR; a single value above `threshold` is of class 1.
+    `names` are those of the features, if the file has any.
     """
 
     feature_count: int
@@ -60,6 +61,7 @@ class Ensemble:
     trees: list[Tree] = field(default_factory=list)
     answer: str = VALUES
     threshold: float = 0.5
+    names: list[str] = field(default_factory=list)
 
     @property
     def columns(self) -> int:

@@ -74,6 +74,9 @@ def _ensemble(head: Section, trees: list[dict[str, str]]) -> Ensemble:
     ensemble = Ensemble(
         int(head["max_feature_idx"]) + 1, [0.0] * per_iteration, AT_MOST, _TRANSFORMS[name]
     )
+    names = head.get("feature_names", "").split()
+    if names != [f"Column_{number}" for number in range(len(names))]:  # so it calls those of arrays
+        ensemble.names = names
     ensemble.scale = float(options.get("sigmoid", 1)) if _TRANSFORMS[name] == "sigmoid" else 1.0
     if "average_output" in head:
         ensemble.scale /= max(1, len(trees) // per_iteration)

@@ -59,6 +59,7 @@ def _ensemble(learner: Mapping[str, Any]) -> Ensemble:
         max(int(params.get("num_class", 0)), int(params.get("num_target", 1)), 1),
         scores,
     )
+    ensemble.names = [str(name) for name in learner.get("feature_names") or ()]
     booster = learner["gradient_booster"]
     weights = None
     if booster["name"] == "dart":
