@@ -16,6 +16,7 @@ import pytest
 import skops.io
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -268,9 +269,31 @@ def test_another_file_is_refused(tmp_path, content):
         opened(found)
 
 
-def test_what_cannot_predict_is_refused(tmp_path):
-    with pytest.raises(InvalidConfig, match="holds a StandardScaler, which cannot predict"):
-        opened(saved(tmp_path, StandardScaler().fit(ROWS)))
+def test_what_can_neither_predict_nor_transform_is_refused(tmp_path):
+    with pytest.raises(InvalidConfig, match="a dict, which can neither predict nor transform"):
+        opened(pickled(tmp_path, {"a": 1}), inferd_allow_pickle="true")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [StandardScaler(), PCA(3), make_pipeline(StandardScaler(), PCA(2))],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_transforms_transforms_the_same(tmp_path, estimator):
+    estimator.fit(ROWS)
+    got = answer(opened(saved(tmp_path, estimator)))
+    assert list(got) == ["transform"]
+    np.testing.assert_allclose(got["transform"], estimator.transform(ROWS), atol=1e-3)
+
+
+def test_texts_are_transformed(tmp_path):
+    texts = ["good day", "bad day"]
+    estimator = TfidfVectorizer().fit(texts)
+    [got] = asked_texts(
+        opened(pickled(tmp_path, estimator), inferd_allow_pickle="true"), [*texts, "day"]
+    )
+    expected = estimator.transform([*texts, "day"]).toarray()
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 class Sums:

@@ -84,8 +84,8 @@ def _loaded(load: Callable[[], Any], what: str) -> Any:
     except Exception as error:
         msg = f"{what} cannot be loaded: {foreign_text(error)}"
         raise BackendFailed(msg) from error
-    if not callable(getattr(estimator, "predict", None)):
-        msg = f"{what} holds a {type(estimator).__name__}, which cannot predict"
+    if not any(callable(getattr(estimator, call, None)) for call in ("predict", "transform")):
+        msg = f"{what} holds a {type(estimator).__name__}, which can neither predict nor transform"
         raise InvalidConfig(msg)
     return estimator
 

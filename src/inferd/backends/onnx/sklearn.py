@@ -21,10 +21,11 @@ from inferd.core.signature import Declared, Signature, check_config, complete_co
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
-INPUT, PREDICT, PROBABILITY = "input", "predict", "predict_proba"
-"""What the tensors are called; the input as the configuration names it."""
+INPUT, PREDICT, PROBABILITY, TRANSFORM = "input", "predict", "predict_proba", "transform"
+"""What the tensors are called, outputs as the estimator's methods; the input as the configuration
+names it."""
 
-_RENAMED = {"label": PREDICT, "variable": PREDICT, "probabilities": PROBABILITY}
+_RENAMED = {"label": PREDICT, "probabilities": PROBABILITY}
 _TOLERANCE = 1e-4
 _MAX_KNOWN = 1000
 _MOST_TRIED = 64
@@ -68,7 +69,7 @@ class SklearnBackend(ConvertedBackend):
             msg = "it does not tell how many features it takes"
             raise NotConvertible(msg)
         try:
-            content = _onnx(estimator, native.input_name, native.count)
+            content = _onnx(native, native.count)
             _check_same(native, native.count, content)
         except NotConvertible:
             raise
@@ -94,8 +95,10 @@ class Native:
         self.count = feature_count(estimator)
         self.takes_texts = False
         self.input_name = config.input[0].name if config.input else INPUT
+        # What transforms and does not predict, such as a scaler, is a model, too.
+        self._main = PREDICT if callable(getattr(estimator, PREDICT, None)) else TRANSFORM
         rows = self._tried(config) if self.count is None else _zeros(self.count)
-        self.outputs = [PREDICT, *([PROBABILITY] if _has_probabilities(estimator, rows) else [])]
+        self.outputs = [self._main, *([PROBABILITY] if _has_probabilities(estimator, rows) else [])]
         found = self._run(rows, self.outputs)
         datatype = DataType.BYTES if self.takes_texts else DataType.FP32
         width = 1 if self.takes_texts else self.count or -1
@@ -116,8 +119,8 @@ class Native:
     def _run(self, rows: Array, names: Sequence[str]) -> Sequence[Array]:
         arrays = []
         for name in names:
-            if name == PREDICT:
-                told = np.asarray(self.estimator.predict(rows))
+            if name == self._main:
+                told = _dense(getattr(self.estimator, name)(rows))
                 single = told.dtype == np.float64
                 arrays.append(told.astype(np.float32) if single else _texts(told))
             else:
@@ -132,7 +135,7 @@ class Native:
         numbers = [] if is_text else [_zeros(count) for count in counts]
         for row in (*numbers, np.array(["a"], object)):
             with suppress(Exception):  # whatever it raises, it does not take that
-                self.estimator.predict(row)
+                getattr(self.estimator, self._main)(row)
                 self.takes_texts = row.ndim == 1
                 return row
         msg = (
@@ -153,21 +156,28 @@ def _has_probabilities(estimator: Any, rows: Array) -> bool:
     return not isinstance(estimator.predict_proba(rows), list)
 
 
+def _dense(told: Any) -> Array:
+    """Return what an estimator says as an array; many transform to sparse ones of SciPy."""
+    return np.asarray(told.toarray() if hasattr(told, "toarray") else told)
+
+
 def _texts(array: Array) -> Array:
     return array.astype(object) if array.dtype.kind in "US" else array
 
 
-def _onnx(estimator: Any, input_name: str, count: int) -> bytes:
+def _onnx(native: Native, count: int) -> bytes:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType
 
+    estimator = native.estimator
     model = convert_sklearn(
         estimator,
-        initial_types=[(input_name, FloatTensorType([None, count]))],
+        initial_types=[(native.input_name, FloatTensorType([None, count]))],
         options={id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None,
         target_opset={"": 18, "ai.onnx.ml": 3},
     )
-    names = {output.name: _RENAMED.get(output.name, "") for output in model.graph.output}
+    renamed = {**_RENAMED, "variable": native.outputs[0]}
+    names = {output.name: renamed.get(output.name, "") for output in model.graph.output}
     if not all(names.values()):
         msg = f"it has outputs {', '.join(names)}"
         raise NotConvertible(msg)
