@@ -8,6 +8,7 @@ from inferd.config.model import ModelInput, ModelOutput
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.layout import files_of
 from inferd.repository.local import find_model, is_model
+from inferd.repository.repositories import Repositories
 from inferd.tensor.dtype import DataType
 
 MLFLOW = """\
@@ -109,6 +110,41 @@ def test_the_environment_says_the_runtime_of_settings_that_do_not(folder, monkey
     assert found(folder({}, "model.txt")).config.backend == "lightgbm"
     stated = {"implementation": "mlserver_xgboost.XGBoostModel"}
     assert found(folder(stated, "model.ubj")).config.backend == "xgboost"
+
+
+def test_variables_say_what_a_folder_with_nothing_but_a_file_is(tmp_path, monkeypatch):
+    where = tmp_path / "models"
+    where.mkdir()
+    (where / "model.joblib").touch()
+    assert not is_model(where)
+    monkeypatch.setenv("MLSERVER_MODEL_IMPLEMENTATION", "mlserver_sklearn.SKLearnModel")
+    [model] = Repositories([where]).find_all()
+    assert (model.name, model.file, model.error) == ("models", where / "model.joblib", None)
+    for name, value in (
+        ("NAME", "iris"),
+        ("URI", str(where)),
+        ("VERSION", "3"),
+        ("EXTRA", '{"inferd_allow_pickle": true}'),
+    ):
+        monkeypatch.setenv(f"MLSERVER_MODEL_{name}", value)
+    [model] = Repositories([where]).find_all()
+    assert (model.name, model.versions, model.file) == ("iris", (3,), where / "model.joblib")
+    assert model.config.backend == "sklearn"
+    assert model.config.parameters["inferd_allow_pickle"] == "true"
+    monkeypatch.setenv("MLSERVER_MODEL_EXTRA", "{")
+    [model] = Repositories([where]).find_all()
+    assert "the variable MLSERVER_MODEL_EXTRA is not JSON" in model.error.message
+
+
+def test_version_folders_stay_what_they_are_whatever_variables_say(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLSERVER_MODEL_IMPLEMENTATION", "mlserver_xgboost.XGBoostModel")
+    where = tmp_path / "m"
+    (where / "1").mkdir(parents=True)
+    (where / "1" / "model.json").touch()
+    (where / "config.pbtxt").write_text('backend: "xgboost" default_model_filename: "model.json"')
+    assert is_model(where)
+    assert not is_model(where / "1")
+    assert found(where).file is None
 
 
 def test_settings_tell_tensors_batches_and_parameters(folder):

@@ -1,5 +1,8 @@
 """Model folders of other servers: MLServer's model-settings.json, and MLflow's MLmodel.
 
+A folder with nothing but a model's file is one where variables say what settings would, which is
+how KServe starts MLServer.
+
 They have no version folders, so what lies there is version 1, or the one that MLServer's settings
 say, if that is a number. Their files say which runtime a model is for and which file it is; a
 config.pbtxt beside them adds what they cannot say. No code of either project is needed, and none of
@@ -27,6 +30,10 @@ MLFLOW_FILE = "MLmodel"
 
 IMPLEMENTATION_VARIABLE = "MLSERVER_MODEL_IMPLEMENTATION"
 """The environment variable that says the implementation for settings that say none."""
+
+NAME_VARIABLE, URI_VARIABLE = "MLSERVER_MODEL_NAME", "MLSERVER_MODEL_URI"
+VERSION_VARIABLE, EXTRA_VARIABLE = "MLSERVER_MODEL_VERSION", "MLSERVER_MODEL_EXTRA"
+"""Those that say the rest where a folder has no settings at all."""
 
 MAX_BYTES = 1 << 20
 """A larger file is refused unread."""
@@ -61,7 +68,12 @@ _LINE = re.compile(r"( *)([\w.-]+):(?: +(.*))?")
 
 def is_foreign(folder: Path) -> bool:
     """Tell whether `folder` is a model of another server."""
-    return any((folder / name).is_file() for name in (SETTINGS_FILE, MLFLOW_FILE))
+    if any((folder / name).is_file() for name in (SETTINGS_FILE, MLFLOW_FILE)):
+        return True
+    package = os.environ.get(IMPLEMENTATION_VARIABLE, "").partition(".")[0]
+    if package not in _RUNTIMES or is_version(folder.name):
+        return False
+    return any(name and (folder / name).is_file() for name in _RUNTIMES[package][1])
 
 
 def foreign_name(folder: Path) -> str:
@@ -103,8 +115,10 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
     version = 1
     if (folder / SETTINGS_FILE).is_file():
         told, filename, version = _read_settings(folder)
-    else:
+    elif (folder / MLFLOW_FILE).is_file():
         told, filename = _read_mlflow(folder)
+    else:
+        told, filename, version = _read_variables(folder)
     if not is_inside(filename):
         msg = f"model '{folder.name}': its file '{filename}' lies outside of its folder"
         raise InvalidConfig(msg)
@@ -151,6 +165,25 @@ def _read_settings(folder: Path) -> tuple[ModelConfig, str, int]:
     except orjson.JSONDecodeError as error:
         msg = f"{place} is not JSON: {error}"
         raise InvalidConfig(msg) from error
+    return _understood(folder, settings, place)
+
+
+def _read_variables(folder: Path) -> tuple[ModelConfig, str, int]:
+    try:
+        extra = orjson.loads(os.environ.get(EXTRA_VARIABLE) or "{}")
+    except orjson.JSONDecodeError as error:
+        msg = f"the variable {EXTRA_VARIABLE} is not JSON: {error}"
+        raise InvalidConfig(msg) from error
+    parameters = {
+        "uri": os.environ.get(URI_VARIABLE, ""),
+        "version": os.environ.get(VERSION_VARIABLE, ""),
+        "extra": extra,
+    }
+    settings = {"name": os.environ.get(NAME_VARIABLE, ""), "parameters": parameters}
+    return _understood(folder, settings, f"what MLSERVER_MODEL_... say of '{folder.name}'")
+
+
+def _understood(folder: Path, settings: dict[str, Any], place: str) -> tuple[ModelConfig, str, int]:
     try:
         return *_settings(folder, settings), _version(settings)
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
