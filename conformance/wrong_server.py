@@ -193,7 +193,7 @@ class Http:
         close = request.headers.get("connection", "").lower() == "close" and not self._has(
             "never closes"
         )
-        answer = self._handler(request)
+        answer = await asyncio.to_thread(self._handler, request)  # model late waits
         write(writer, request, answer)
         if self._has("drops the pipeline"):
             await reader.read(65536)

@@ -47,14 +47,14 @@ def test_a_request_times_out_in_the_queue_over_grpc(rpc: Rpc):
 FULL = point("S234", "SHOULD", "a request that finds the queue full: 503 at once")
 
 
-WAIT_S = 1.9
-"""Hardly less than the queue of model late lets wait."""
+WAIT_S = 0.4
+"""Less than a server lets wait in the queue of model late: ours 2 s, the reference 0.5 s."""
 
 
 def check_one_is_refused_at_once(ask: Callable[[], object]) -> None:
-    """Check that of two requests to model late one is refused before it can have waited too long.
+    """Check that of two requests to model late one waits, and one is told in half of that time.
 
-    Where neither is, the machine may have held one of them up for as long: then two more are sent.
+    Where both take as long, the machine may have held one of them up: then two more are sent.
     """
 
     def seconds(_: int) -> float:
@@ -66,7 +66,7 @@ def check_one_is_refused_at_once(ask: Callable[[], object]) -> None:
         for _ in range(3):
             first_s, last_s = sorted(pool.map(seconds, range(2)))
             assert last_s >= WAIT_S, "neither of two has waited in a queue that holds one"
-            if first_s < WAIT_S:
+            if first_s < last_s / 2:
                 return
     pytest.fail("both of two wait in a queue that holds one")
 

@@ -29,6 +29,10 @@ def test_what_comes_after_the_body_is_given_back():
     assert read(GOOD + b"GET /") == (BODY, b"GET /")
 
 
+def test_a_size_may_have_any_number_of_leading_zeros():
+    assert read(b"0" * 900 + b"5\r\nhello\r\n" + b"0" * 900 + b"\r\n\r\n") == (b"hello", b"")
+
+
 def test_an_empty_body_has_no_chunks():
     assert read(b"0\r\n\r\n") == (b"", b"")
 
@@ -68,11 +72,13 @@ def test_the_size_so_far_is_known():
         (b"5\r\nhello\r\r", 400),
         (b"5\r\nhello\n\n", 400),
         (b"0\r\nA: b\n\r\n", 400),
-        (b"1" * 16 + b"\r\n", 400),
+        (b"1" * 16 + b"\r\n", 413),
         (b"5;" + b"x" * 1100, 400),
         (b"5;" + b"x" * 1100 + b"\r\n", 400),
         (b"0\r\n" + b"x" * 1100, 400),
         (b"3E9\r\n", 413),
+        (b"FFFFFFFFFFFFFFFF\r\n", 413),
+        (b"F" * 1000 + b"\r\n", 413),
         (b"3E8\r\n" + b"x" * 1000 + b"\r\n1\r\n", 413),
         (b"0\r\n" + (b"A: " + b"x" * 1000 + b"\r\n") * 9, 431),
     ],

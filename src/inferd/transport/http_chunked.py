@@ -9,7 +9,7 @@ MAX_CHUNKS = 65536
 
 _MAX_LINE = 1024
 _MAX_TRAILER_BYTES = 8192
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\Z")
+_SIZE = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n]*)?\Z")
 
 
 class ChunkedBody:
@@ -79,8 +79,10 @@ class ChunkedBody:
             if self._trailer_bytes > _MAX_TRAILER_BYTES:
                 raise HttpError(431, "the trailer of the chunked body is too large")
             return not line
+        if len(line) > _MAX_LINE:
+            raise HttpError(400, "a chunk's size line is too long")
         match = _SIZE.match(line)
-        if match is None or len(line) > _MAX_LINE:
+        if match is None:
             raise HttpError(400, "a chunk does not begin with its size in hexadecimal digits")
         size = int(match[1], 16)
         if size == 0:
