@@ -8,7 +8,7 @@ import numpy as np
 
 from inferd.convert.onnx_model import Attribute, Node, Port, encode_model, onnx_type
 from inferd.errors import InvalidConfig
-from inferd.tensor.dtype import DataType
+from inferd.tensor.dtype import DataType, datatype_of
 
 Array = np.ndarray[Any, Any]
 
@@ -27,6 +27,14 @@ _KEEP_TYPE = frozenset(
         *("Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
     )
 )
+_HAVE_OWN_TYPE = frozenset(
+    (
+        *("ArgMax", "ArgMin", "Cast", "ConstantOfShape", "DequantizeLinear", "EyeLike", "If"),
+        *("Loop", "NonMaxSuppression", "NonZero", "OneHot", "QuantizeLinear", "Range", "Scan"),
+        *("Shape", "Size", "TopK", "Unique", "Where"),
+    )
+)
+"""Operators whose outputs are not all of the type of their first input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,12 +42,14 @@ class Value:
     """A tensor of the graph. `rank` is None when only a run tells; constants have an `array`.
 
     `is_bool` is True where it is known to be BOOL, of which some operators take no tensors.
+    `datatype` is None where nothing tells it.
     """
 
     name: str
     rank: int | None
     array: Array | None = None
     is_bool: bool = False
+    datatype: DataType | None = None
 
     @property
     def size(self) -> int | None:
@@ -66,7 +76,8 @@ class Graph:
         """Return the value of an input of the model."""
         self._inputs.append(port)
         rank = None if port.shape is None else len(port.shape)
-        return Value(port.name, rank, is_bool=port.datatype is DataType.BOOL)
+        is_bool = port.datatype is DataType.BOOL
+        return Value(port.name, rank, is_bool=is_bool, datatype=port.datatype)
 
     def constant(self, array: Array) -> Value:
         """Return a constant; small ones that are equal share one."""
@@ -77,7 +88,8 @@ class Graph:
             if key in self._small:
                 return self._small[key]
         is_bool = array.dtype == np.bool_
-        value = Value(f"constant:{len(self._constants)}", array.ndim, array, is_bool)
+        name = f"constant:{len(self._constants)}"
+        value = Value(name, array.ndim, array, is_bool, _datatype(array))
         self._constants[value.name] = array
         if is_small:
             self._small[key] = value
@@ -129,8 +141,10 @@ class Graph:
         number = len(self._nodes)
         first = inputs[0] if inputs else None
         is_bool = op in _GIVE_BOOL or (op in _KEEP_TYPE and first is not None and first.is_bool)
+        told = _told_type(op, inputs)
         outputs = tuple(
-            Value(f"{op}:{number}.{index}", rank, is_bool=is_bool) for index in range(count)
+            Value(f"{op}:{number}.{index}", rank, is_bool=is_bool, datatype=told)
+            for index in range(count)
         )
         self._nodes.append(
             Node(
@@ -198,7 +212,7 @@ class Graph:
     def cast(self, value: Value, datatype: DataType) -> Value:
         """Return `value` converted to `datatype`."""
         made = self.add("Cast", value, to=onnx_type(datatype))
-        return replace(made, is_bool=datatype is DataType.BOOL)
+        return replace(made, is_bool=datatype is DataType.BOOL, datatype=datatype)
 
     # --- the end ---
 
@@ -235,3 +249,18 @@ class Graph:
                 wanted.update(node.inputs)
                 kept.append(node)
         return kept[::-1]
+
+
+def _told_type(op: str, inputs: Sequence[Value | None]) -> DataType | None:
+    """Return the type of what `op` gives, where its inputs tell it."""
+    if op in _GIVE_BOOL:
+        return DataType.BOOL
+    place = 1 if op in ("CastLike", "Where") else 0
+    source = inputs[place] if len(inputs) > place else None
+    if source is None or (op in _HAVE_OWN_TYPE and op != "Where"):
+        return None
+    return source.datatype
+
+
+def _datatype(array: Array) -> DataType | None:
+    return None if array.dtype == object else datatype_of(array.dtype)

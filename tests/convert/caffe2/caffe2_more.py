@@ -100,6 +100,24 @@ def roi_pool(dice, arrays):
     return args | {"spatial_scale": scale}, [reals(arrays, 2, 2, height, width), regions], 1
 
 
+def box_transform(dice, arrays):
+    images, classes = dice.randint(1, 3), dice.randint(1, 3)
+    numbers = np.sort(arrays.integers(0, images, dice.randint(1, 6)))
+    boxes = np.sort(arrays.random((len(numbers), 2, 2)) * 40, axis=1).reshape(-1, 4)
+    if images > 1 or maybe(dice):
+        boxes = np.concatenate([numbers[:, None], boxes], axis=1)
+    args = {"legacy_plus_one": dice.randint(0, 1)}
+    if maybe(dice):
+        args = {"correct_transform_coords": 1}
+    if maybe(dice):
+        args["weights"] = [10.0, 5.0, 2.5, 1.25]
+    if maybe(dice):
+        args["apply_scale"] = dice.randint(0, 1)
+    deltas = arrays.normal(size=(len(numbers), 4 * classes)) * 3
+    info = [[dice.randint(10, 50), dice.randint(10, 50), dice.choice((0.5, 1, 1.7))]] * images
+    return args, [boxes.astype(np.float32), deltas.astype(np.float32), np.float32(info)], 2
+
+
 def range_of(dice, arrays):
     dtype = dice.choice((np.int32, np.int64, np.float32))
     start, step = dice.randint(-5, 5), dice.choice((-2, -1, 1, 2, 3))
@@ -163,6 +181,7 @@ CASES = {
     "Moments": moments,
     "BooleanMask": masked,
     "RoIPool": roi_pool,
+    "BBoxTransform": box_transform,
     **dict.fromkeys(("LengthsToSegmentIds", "LengthsToRanges", "LengthsRangeFill"), of_lengths),
     "ThresholdedRelu": unary(alpha=(0.0, 0.5)),
     "Logit": unary(on_unit, eps=(1e-6, 0.2)),
@@ -247,6 +266,30 @@ def round_away(x):
     return int(np.floor(x + 0.5))
 
 
+def box_transform_of(args, boxes, deltas, info):
+    pixel = args.get("legacy_plus_one", 1)
+    weights = args.get("weights", [1.0] * 4)
+    made, counts = np.zeros_like(deltas), np.zeros(len(info), np.float32)
+    for row, box in enumerate(boxes):
+        image = int(box[0]) if len(box) == 5 else 0
+        counts[image] += 1
+        height, width, scale = info[image]
+        left, top, right, bottom = box[-4:] / scale
+        wide, tall = right - left + pixel, bottom - top + pixel
+        x, y = left + wide / 2, top + tall / 2
+        most_x, most_y = int(width / scale + 0.5) - pixel, int(height / scale + 0.5) - pixel
+        for column in range(0, deltas.shape[1], 4):
+            right_by, down_by, wider, taller = deltas[row, column : column + 4] / weights
+            new_x, new_y = x + right_by * wide, y + down_by * tall
+            new_wide = wide * min(np.exp(wider), 62.5)
+            new_tall = tall * min(np.exp(taller), 62.5)
+            corners = [new_x - new_wide / 2, new_y - new_tall / 2]
+            corners += [new_x + new_wide / 2 - pixel, new_y + new_tall / 2 - pixel]
+            limited = np.clip(corners, 0, [most_x, most_y] * 2)
+            made[row, column : column + 4] = limited * (scale if args.get("apply_scale", 1) else 1)
+    return made, counts
+
+
 def roi_pool_of(args, x, regions):
     height, width, scale = args["pooled_h"], args["pooled_w"], args["spatial_scale"]
     y = np.zeros((len(regions), x.shape[1], height, width), np.float32)
@@ -300,6 +343,7 @@ REFERENCES = {
     "Moments": moments_of,
     "BooleanMask": lambda args, x, mask: (x[mask], np.flatnonzero(mask)),
     "RoIPool": roi_pool_of,
+    "BBoxTransform": box_transform_of,
     "LengthsToSegmentIds": lambda args, n: np.repeat(np.arange(len(n)), n),
     "LengthsToRanges": ranges_of,
     "LengthsRangeFill": lambda args, n: np.concatenate([[], *map(np.arange, n)]),

@@ -89,22 +89,34 @@ def test_weights_tell_the_dims_of_the_input(netdef):
     assert network.told_inputs(["x"])["x"] == Port("x", DataType.FP32, (-1, 7))
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("GenerateProposals", "BoxWithNMSLimit", "CollectAndDistributeFpnRpnProposals"),
+        *("RecurrentNetwork", "LSTMUnit", "Int8Conv", "Int8FC", "Int8Quantize", "Int8Relu"),
+    ],
+)
+def test_an_operator_that_is_known_not_to_be_converted_is_named(netdef, kind):
+    with pytest.raises(Unsupported, match=rf"converted to ONNX: 'p', operator 1 of 1 \('{kind}'"):
+        read(netdef([]), netdef([(kind, ["x"], ["y"], {})], ["x"], ["y"]))
+
+
 def test_operators_that_cannot_be_converted_are_named_with_their_places(netdef):
     operators = [
         ("Relu", ["x"], ["y"], {}),
-        ("BBoxTransform", ["y"], ["z"], {}),
+        ("BoxWithNMSLimit", ["y"], ["z"], {}),
         ("LSTMUnit", ["z"], ["h"], {}),
     ]
     with pytest.raises(Unsupported) as raised:
         read(netdef([("XavierFill", [], ["w"], {})]), netdef(operators, ["x"], ["h"]))
     assert raised.value.message == (
         "operators that cannot be converted to ONNX: 'i', operator 1 of 1 ('XavierFill' → 'w'); "
-        "'p', operator 2 of 3 ('BBoxTransform' → 'z'); 'p', operator 3 of 3 ('LSTMUnit' → 'h')"
+        "'p', operator 2 of 3 ('BoxWithNMSLimit' → 'z'); 'p', operator 3 of 3 ('LSTMUnit' → 'h')"
     )
 
 
 def test_many_such_operators_are_counted(netdef):
-    net = netdef([("BBoxTransform", ["x"], ["x"], {})] * 30, ["x"], ["x"])
+    net = netdef([("LSTMUnit", ["x"], ["x"], {})] * 30, ["x"], ["x"])
     with pytest.raises(Unsupported, match=r"operator 5 of 30 .*; and 25 more$"):
         read(INIT, net)
 

@@ -93,6 +93,76 @@ def test_integers_stay_exact(run):
     assert np.array_equal(found, given)
 
 
+WHOLE = [-64, -27, -9, -8, -1, 0, 5, 8, 64]
+BYTES = [4, 5, 64, 100]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "given", "wanted"),
+    [  # as MXNet 1.9.1 computed them
+        (
+            "degrees",
+            {},
+            np.int32(WHOLE),
+            np.int32([-3666, -1546, -515, -458, -57, 0, 286, 458, 3666]),
+        ),
+        ("degrees", {}, np.int8([-64, -8, 5]), np.int8([-82, 54, 30])),
+        ("degrees", {}, np.uint8(BYTES), np.uint8([229, 30, 82, 97])),
+        ("radians", {}, np.int32([-64, -8, 64, 100]), np.int32([-1, 0, 1, 1])),
+        ("radians", {}, np.uint8(BYTES), np.uint8([0, 0, 1, 1])),
+        ("cbrt", {}, np.int32(WHOLE), np.int32([-4, -3, -2, -2, -1, 0, 1, 2, 4])),
+        ("clip", {"a_min": "-3", "a_max": "4.5"}, np.uint8(BYTES), np.uint8([4, 4, 4, 4])),
+        ("clip", {"a_min": "-3", "a_max": "999"}, np.uint8(BYTES), np.uint8(BYTES)),
+        ("amp_cast", {"dtype": "float16"}, np.int32([-7]), np.int32([-7])),
+        ("amp_cast", {"dtype": "float16"}, np.float32([-7]), np.float16([-7])),
+        ("_mul_scalar", {"scalar": "0.5"}, np.int32([-9, 5]), np.int32([0, 0])),
+        (
+            "_mul_scalar",
+            {"scalar": "0.5", "is_int": "0"},
+            np.int32([-9, 5]),
+            np.float64([-4.5, 2.5]),
+        ),
+        ("_mul_scalar", {"scalar": "0.5", "is_int": "0"}, np.float32([-9]), np.float32([-4.5])),
+        ("_rpower_scalar", {"scalar": "2", "is_int": "0"}, np.int32([-3]), np.float64([0.125])),
+        ("_mod_scalar", {"scalar": "2", "is_int": "0"}, np.int32([-27]), np.float64([1])),
+        ("_equal_scalar", {"scalar": "5", "is_int": "0"}, np.int32([5, 4]), np.float64([1, 0])),
+        (
+            "_logical_xor_scalar",
+            {"scalar": "0.5", "is_int": "0"},
+            np.int32([5, 0]),
+            np.float64([0, 1]),
+        ),
+    ],
+)
+def test_functions_of_reals_take_whole_numbers_as_mxnet_does(
+    network, run, op, attributes, given, wanted
+):
+    made = network([("null", "x", [], {}), (op, "y", [0], attributes)])
+    [found] = run(made.convert([Port("x", datatype_of(given.dtype), (-1,))]), {"x": given}).values()
+    assert found.dtype == wanted.dtype
+    assert np.array_equal(found, wanted)
+
+
+def test_a_type_is_known_behind_other_operators(network, run):
+    nodes = [
+        ("null", "x", [], {}),
+        ("cast", "c", [0], {"dtype": "int32"}),
+        ("tile", "t", [1], {"reps": "2"}),
+    ]
+    made = network([*nodes, ("degrees", "y", [2], {})])
+    [found] = run(
+        made.convert([Port("x", DataType.FP32, (-1,))]), {"x": np.float32([5.9])}
+    ).values()
+    assert found.tolist() == [286, 286]
+
+
+@pytest.mark.parametrize("op", ["smooth_l1", "rcbrt"])
+def test_what_whole_numbers_come_to_only_in_mxnet_is_unsupported(network, op):
+    made = network([("null", "x", [], {}), (op, "y", [0], {"scalar": "1"})])
+    with pytest.raises(Unsupported, match=rf"node 1 of 2 \('{op}' 'y'\): .*whole numbers"):
+        made.convert([Port("x", DataType.INT32, (-1,))])
+
+
 def test_labels_are_no_inputs():
     assert load("cnn").input_names() == ["data"]
     assert load("addsub").input_names() == ["INPUT0", "INPUT1"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from inferd.convert.caffe2 import (
+    box,
     elementwise,
     fill,
     linear,
@@ -21,6 +22,7 @@ from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    **box.OPERATORS,
     **elementwise.OPERATORS,
     **fill.OPERATORS,
     **linear.OPERATORS,

@@ -182,7 +182,7 @@ def _roi_align(call: Call) -> Converted:
         "RoiAlign",
         graph.with_places(x),
         corners,
-        _image_numbers(graph, regions),
+        image_numbers(graph, regions),
         rank=4,
         coordinate_transformation_mode="half_pixel"
         if call.flag("aligned")
@@ -195,7 +195,7 @@ def _roi_align(call: Call) -> Converted:
     return channels_last(graph, y, 4) if call.is_nhwc else y
 
 
-def _image_numbers(graph: Graph, regions: Value) -> Value:
+def image_numbers(graph: Graph, regions: Value) -> Value:
     """Return which image each region is of: its first of five numbers, 0 where it has four."""
     first = graph.add("Slice", regions, graph.ints(0), graph.ints(-4), graph.ints(1))
     column = graph.join(graph.shape(regions, 0, 1), graph.ints(1))

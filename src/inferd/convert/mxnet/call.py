@@ -109,6 +109,10 @@ class Call:
         """Return the attribute `axis`, not negative where `rank` is known."""
         return self.checked(self.integer(name, default), rank)
 
+    def is_whole(self, x: Value) -> bool:
+        """Tell whether `x` is known to be of whole numbers."""
+        return x.datatype is not None and x.datatype.numpy.kind in "iu"
+
     def like(self, x: Value, number: float) -> Value:
         """Return `number` as a scalar of the type of `x`."""
         is_whole = abs(number) < 2**63 and number % 1 == 0

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from inferd.convert.graph import Value
 from inferd.convert.mxnet.call import Call, Converted
 from inferd.tensor.dtype import DataType
@@ -65,8 +67,11 @@ def _hard_sigmoid(call: Call) -> Converted:
 
 def _clip(call: Call) -> Converted:
     x = call.input(0)
-    low, high = call.like(x, call.number("a_min")), call.like(x, call.number("a_max"))
-    return call.graph.add("Clip", x, low, high)
+    low, high = call.number("a_min"), call.number("a_max")
+    if x.datatype is not None and call.is_whole(x):
+        limits = np.iinfo(x.datatype.numpy.str)  # which -1 would be beyond, of bytes
+        low, high = (min(max(one, limits.min), limits.max) for one in (low, high))
+    return call.graph.add("Clip", x, call.like(x, low), call.like(x, high))
 
 
 def _same(call: Call) -> Converted:
@@ -81,6 +86,11 @@ def _dropout(call: Call) -> Converted:
 
 def _cast(call: Call) -> Converted:
     return call.graph.cast(call.input(0), call.element_type())
+
+
+def _cast_of_reals(call: Call) -> Converted:
+    """Convert amp_cast, which leaves whole numbers as they are."""
+    return call.input(0) if call.is_whole(call.input(0)) else _cast(call)
 
 
 def _filled(number: float) -> Callable[[Call], Converted]:
@@ -100,11 +110,18 @@ def _pair(op: str) -> Callable[[Call], Converted]:
 
 def _scalar(op: str, *, reverse: bool = False) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
-        x = call.input(0)
+        x = _before_scalar(call)
         number = call.like(x, call.number("scalar"))
         return _applied(call, op, number, x) if reverse else _applied(call, op, x, number)
 
     return convert
+
+
+def _before_scalar(call: Call) -> Value:
+    """Return what meets the scalar: whole numbers become reals for one that says it is real."""
+    x = call.input(0)
+    is_real = not call.flag("is_int", default=True) and call.is_whole(x)
+    return call.graph.cast(x, DataType.FP64) if is_real else x
 
 
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -166,7 +183,7 @@ def _pair_modulo(call: Call) -> Converted:
 
 def _scalar_modulo(*, reverse: bool = False) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
-        x = call.input(0)
+        x = _before_scalar(call)
         number = call.like(x, call.number("scalar"))
         return _modulo(call, number, x) if reverse else _modulo(call, x, number)
 
@@ -174,34 +191,50 @@ def _scalar_modulo(*, reverse: bool = False) -> Callable[[Call], Converted]:
 
 
 def _scalar_hypotenuse(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+    graph, x = call.graph, _before_scalar(call)
     square = call.like(x, call.number("scalar") ** 2)
     return graph.add("Sqrt", graph.add("Add", graph.add("Mul", x, x), square))
 
 
-def _cube_root(call: Call) -> Converted:
-    graph, x = call.graph, call.input(0)
+def _of_reals(convert: Callable[[Call, Value], Value]) -> Callable[[Call], Converted]:
+    """Return a converter that computes whole numbers as reals, and cuts what comes out."""
+
+    def converted(call: Call) -> Converted:
+        x = call.input(0)
+        if not call.is_whole(x):
+            return convert(call, x)
+        made = convert(call, call.graph.cast(x, DataType.FP64))
+        # Through the widest: what is too large keeps its last bits, as in C.
+        return call.graph.add("CastLike", call.graph.cast(made, DataType.INT64), x)
+
+    return converted
+
+
+def _cube_root(call: Call, x: Value) -> Value:
+    graph = call.graph
     root = graph.add("Pow", graph.add("Abs", x), call.like(x, 1 / 3))
+    if call.is_whole(call.input(0)):  # 27 has a root that is just below 3 else
+        nearest = graph.add("Round", root)
+        cube = graph.add("Mul", graph.add("Mul", nearest, nearest), nearest)
+        root = graph.add("Where", graph.add("Equal", cube, graph.add("Abs", x)), nearest, root)
     return graph.add("Mul", graph.add("Sign", x), root)
 
 
 def _inverse_cube_root(call: Call) -> Converted:
-    root = _cube_root(call)
-    assert isinstance(root, Value)
-    return call.graph.add("Reciprocal", root)
+    if call.is_whole(call.input(0)):
+        call.cannot("it is of whole numbers, of which it is 1 or nothing")
+    return call.graph.add("Reciprocal", _cube_root(call, call.input(0)))
 
 
 def _times(factor: float) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        x = call.input(0)
-        return call.graph.add("Mul", x, call.like(x, factor))
-
-    return convert
+    return _of_reals(lambda call, x: call.graph.add("Mul", x, call.like(x, factor)))
 
 
 def _smooth_l1(call: Call) -> Converted:
     """Convert smooth_l1: a parabola that goes over into lines."""
     graph, x = call.graph, call.input(0)
+    if call.is_whole(x):
+        call.cannot("it is of whole numbers, and what MXNet cuts off on its way is not known")
     square = call.number("scalar") ** 2
     if not 0 < square < 1e30:
         call.refuse("its scalar should not be 0")
@@ -278,7 +311,8 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(("LinearRegressionOutput", "MAERegressionOutput"), _same),
     "LogisticRegressionOutput": _named("Sigmoid"),
     "Dropout": _dropout,
-    **dict.fromkeys(("Cast", "cast", "amp_cast"), _cast),
+    **dict.fromkeys(("Cast", "cast"), _cast),
+    "amp_cast": _cast_of_reals,
     "square": _square,
     "rsqrt": _inverse_root,
     "log1p": _log1p,
@@ -295,7 +329,7 @@ OPERATORS: dict[str, Callable[[Call], Converted]] = {
     "broadcast_hypot": _hypotenuse,
     "where": _where,
     "logical_not": _not,
-    "cbrt": _cube_root,
+    "cbrt": _of_reals(_cube_root),
     "rcbrt": _inverse_cube_root,
     "degrees": _times(180 / math.pi),
     "radians": _times(math.pi / 180),
