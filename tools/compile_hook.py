@@ -17,9 +17,12 @@ NEEDED = ["mypy==2.4.1", "setuptools>=70", "msgspec", "numpy", "orjson"]  # the 
 CONFIG = Path(__file__).with_name("compile.ini")
 MODULES = Path(__file__).with_name("compiled_modules.txt")
 BOOTSTRAP = "inferd/backends/worker/bootstrap/"
+SHARED = (f"{BOOTSTRAP}inferd_worker/packet.py", f"{BOOTSTRAP}inferd_worker/arena.py")
+SOURCES = "inferd/backends/worker/bootstrap_sources"
 TWIN = "inferd/backends/worker/bootstrap_compiled"
-"""What worker processes import, and a copy of it with compiled modules: an interpreter that has
-nothing of inferd's can have only the first (docs/decisions/0015-worker-processes.md)."""
+"""What worker processes import: of it the server imports what is SHARED. Beside it, copies for the
+workers: the SOURCES alone for any interpreter, and a TWIN with compiled modules for the server's
+own (docs/decisions/0015-worker-processes.md)."""
 
 
 class CompileHook(BuildHookInterface):
@@ -39,7 +42,7 @@ class CompileHook(BuildHookInterface):
         compile_into(self._folder, Path(self.root))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        for made in [*self._folder.rglob("*.so"), *(self._folder / TWIN).rglob("*.py")]:
+        for made in [*self._folder.rglob("*.so"), *self._folder.rglob("*.py")]:
             build_data["force_include"][str(made)] = str(made.relative_to(self._folder))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -55,12 +58,15 @@ class CompileHook(BuildHookInterface):
 def compile_into(folder: Path, root: Path) -> None:
     """Compile the modules of the tree `root` into `folder`, laid out as the package is."""
     modules = MODULES.read_text().split()
-    _compile([one for one in modules if not one.startswith(BOOTSTRAP)], root / "src", folder)
+    theirs = [one for one in modules if one.startswith(BOOTSTRAP)]
+    ours = [one for one in modules if one in SHARED or one not in theirs]
+    _compile(ours, root / "src", folder)
     twin = folder / TWIN
-    unwanted = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(root / "src" / BOOTSTRAP, twin, ignore=unwanted)
-    (twin / "__init__.py").unlink()  # it is no package: workers have it on sys.path
-    _compile([one[len(BOOTSTRAP) :] for one in modules if one.startswith(BOOTSTRAP)], twin, twin)
+    for copy in (twin, folder / SOURCES):
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(root / "src" / BOOTSTRAP, copy, ignore=unwanted)
+        (copy / "__init__.py").unlink()  # it is no package: workers have it on sys.path
+    _compile([one[len(BOOTSTRAP) :] for one in theirs], twin, twin)
 
 
 def _compile(modules: list[str], source: Path, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Models in Python whose executions are so short that several requests are on their way to them."""
 
+import os
 import socket
 import threading
 
@@ -12,6 +13,7 @@ from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 from inferd.backends.worker.bootstrap.inferd_worker.worker import Worker
 
+SIZE = 1 << 16
 NUMBERS = """
     import os
     class TritonPythonModel:
@@ -76,10 +78,12 @@ def test_a_crash_costs_only_the_request_that_was_executed(serve, tmp_path, retri
 
 def test_what_is_cancelled_before_its_turn_is_cancelled_when_it_comes():
     request = ["", [], None, None, None]
-    with_memory = Arena.__new__(Arena), Received.__new__(Received)  # nothing here needs any
+    fd = os.memfd_create("test-inferd-ahead")
+    os.ftruncate(fd, SIZE)
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        worker = Worker(theirs, *with_memory)
+    with ours, theirs, open(fd, "rb"):
+        memory = Arena(fd, SIZE, most=0), Received(fd, SIZE, writable=True)
+        worker = Worker(theirs, *memory)
         for number in (1, 2, 3):
             worker._receive(packet.EXECUTE, [[], [request], []], None, (number, 0, 0))
         worker._receive(packet.CANCEL, [[], [2]], None, packet.NO_NUMBERS)

@@ -29,9 +29,12 @@ from inferd.backends.worker.descendants import VARIABLE, end_descendants
 from inferd.backends.worker.environment import Environment
 from inferd.errors import BackendFailed, Unsupported
 
-BOOTSTRAP = Path(__file__).parent / "bootstrap"
-_COMPILED = Path(__file__).parent / "bootstrap_compiled"
-"""The same for this interpreter alone; wheels that were built so have it."""
+_HERE = Path(__file__).parent
+_COMPILED = _HERE / "bootstrap_compiled"
+_SOURCES = _HERE / "bootstrap_sources"
+BOOTSTRAP = _SOURCES if _SOURCES.is_dir() else _HERE / "bootstrap"
+"""What a worker process imports, on any interpreter. Wheels that are built compiled have copies of
+the folder: one with the sources, and one compiled, for this interpreter alone."""
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main(sys.argv[2:9])"
 
