@@ -50,7 +50,7 @@ STREAM = MODEL.replace(
     "for request in requests: self.step(request)",
 ).replace(
     """        if left > 0:
-            request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+            request.set_release_flags(np.int32(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE))
             return None
         return self.response(rounds)
 """,

@@ -193,9 +193,10 @@ class InferenceRequest:
 
     def set_release_flags(self, flags: Any) -> None:
         """Set what becomes of the request after execute: RELEASE_ALL, or _RESCHEDULE."""
-        if flags not in (RELEASE_ALL, RELEASE_RESCHEDULE):
-            raise TritonModelException(f"release flags {flags!r} are not known")
-        self._release_flags = flags
+        number = number_given(flags, "flags")
+        if number not in (RELEASE_ALL, RELEASE_RESCHEDULE):
+            raise TritonModelException(f"release flags {number} are not known")
+        self._release_flags = number
 
     def exec(self, decoupled: Any = False) -> Any:
         """Run it on the model it names and return the response; errors are in the response.
