@@ -18,6 +18,8 @@ DECOUPLED = ROUNDS + "model_transaction_policy { decoupled: true }\n"
 MODEL = (
     HEAD
     + """
+RESCHEDULE = np.int32(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+
 class TritonPythonModel:
     def initialize(self, args):
         self.left = {}
@@ -37,7 +39,7 @@ class TritonPythonModel:
 
     def answer(self, request, left, rounds):
         if left > 0:
-            request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+            request.set_release_flags(RESCHEDULE)
             return None
         return self.response(rounds)
 
@@ -50,7 +52,7 @@ STREAM = MODEL.replace(
     "for request in requests: self.step(request)",
 ).replace(
     """        if left > 0:
-            request.set_release_flags(np.int32(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE))
+            request.set_release_flags(RESCHEDULE)
             return None
         return self.response(rounds)
 """,
@@ -58,7 +60,7 @@ STREAM = MODEL.replace(
         for _ in range(rounds):  # in the first round one, in the second two, ...
             sender.send(self.response(rounds))
         if left > 0:
-            request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+            request.set_release_flags(RESCHEDULE)
         else:
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """,
