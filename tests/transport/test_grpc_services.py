@@ -15,7 +15,7 @@ from inferd.core.metadata import ModelState
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
 from inferd.engine.served import Served
-from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound
+from inferd.errors import InvalidRequest, ModelNotFound, ServiceNotFound, Unavailable
 from inferd.server.options import grpc_options
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -88,6 +88,18 @@ def test_every_method_belongs_to_an_api_group_and_every_group_has_methods(engine
     methods = grpc_methods(engine, no_pause, typed_answers=False)
     assert {path.rpartition("/")[2] for path in methods} == set(API_OF)
     assert set(API_OF.values()) == set(API_GROUPS)
+
+
+def test_mlservers_own_service_for_repositories_is_answered_as_v2s(engine):
+    service = "inference.model_repository.ModelRepositoryService"
+    request = pb.RepositoryIndexRequest(ready=True)
+    answer = called(engine, "RepositoryIndex", request, service)
+    assert answer == called(engine, "RepositoryIndex", request)
+    rows = pb.RepositoryIndexResponse.FromString(answer).models
+    assert {row.name for row in rows} == {"m"}
+    for rpc in ("RepositoryModelLoad", "RepositoryModelUnload"):
+        with pytest.raises(Unavailable, match="--model-control-mode"):
+            called(engine, rpc, pb.RepositoryModelLoadRequest(model_name="m"), service)
 
 
 def test_the_server_is_live_and_ready(engine):

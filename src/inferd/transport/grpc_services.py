@@ -31,6 +31,12 @@ from inferd.wire.grpc_health import Serving
 V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
+MLSERVER_REPOSITORY_SERVICE = "inference.model_repository.ModelRepositoryService"
+"""MLServer's own service for the Model Repository extension, whose messages are those of V2.
+
+It is kept for old clients, such as ModelMesh's adapter; reflection does not tell of it.
+"""
+
 Pause = Callable[[], Awaitable[None]]
 
 
@@ -84,6 +90,8 @@ def grpc_methods(
     services = sorted({path.split("/")[1] for path in methods} | set(reflection))
     for service, version in zip(reflection, _REFLECTION, strict=True):
         methods[f"/{service}/ServerReflectionInfo"] = Stream(_reflect(version, services))
+    for rpc in _RPCS["model-repository"].split():
+        methods[f"/{MLSERVER_REPOSITORY_SERVICE}/{rpc}"] = v2[rpc]
     return methods
 
 
