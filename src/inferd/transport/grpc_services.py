@@ -32,9 +32,10 @@ V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
 MLSERVER_REPOSITORY_SERVICE = "inference.model_repository.ModelRepositoryService"
-"""MLServer's own service for the Model Repository extension, whose messages are V2's.
+"""MLServer's own service for the Model Repository extension, whose messages are those of V2.
 
-It is kept for old clients, such as ModelMesh's adapter; reflection does not tell of it."""
+It is kept for old clients, such as ModelMesh's adapter; reflection does not tell of it.
+"""
 
 Pause = Callable[[], Awaitable[None]]
 
