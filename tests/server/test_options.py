@@ -199,6 +199,7 @@ def test_every_option_acted_on_is_mapped_or_used_by_the_server_itself():
         "vertex_ai_health_route",
         "vertex_ai_predict_route",
         "vertex_ai_default_model",
+        "http_health_port",
         "allow_metrics",
         "allow_cpu_metrics",
         "allow_gpu_metrics",
