@@ -235,6 +235,12 @@ UNSOUND = {
     "sequence_batching: state 'i': initial_state has data_type TYPE_INT8, the state": sequence(
         state=(state(initial=(initial(datatype=DataType.INT8),)),)
     ),
+    "sequence_batching: state 'i' has 64 dims, expected at most 63": sequence(
+        state=(state(dims=(1,) * 64),)
+    ),
+    "sequence_batching: state 'i': initial_state has 64 dims, expected at most 63": sequence(
+        state=(state(initial=(initial(dims=(1,) * 64),)),)
+    ),
     "sequence_batching: state 'i': initial_state has dims [2], the state has [1]": sequence(
         state=(state(initial=(initial(dims=(2,)),)),)
     ),
@@ -364,6 +370,8 @@ UNSOUND_IO = {
     "input 'x' has no dims": given(()),
     "output 'y' has no dims": made(()),
     "input 'x' has dim 0, expected 1 or more, or -1 for one that varies": given((3, 0)),
+    "input 'x' has 64 dims, expected at most 63": given((1,) * 64),
+    "input 'x': reshape has 64 dims, expected at most 63": given((1,), reshape=(1,) * 64),
     "output 'y' has dim -2": made((-2,)),
     "input 'x' has dim 0, expected": given((1,), reshape=(0,)),
     "input 'x': is_shape_tensor is for TensorRT models only": given(is_shape_tensor=True),

@@ -34,6 +34,9 @@ CONFIG_FILE = "config.pbtxt"
 MAX_INSTANCES = 1024
 """Each instance may need a thread and a copy of the model; more is a slip, or meant badly."""
 
+MAX_DIMS = 63
+"""numpy's arrays have at most 64 dims, and one may be for the batch."""
+
 MAX_DELAY_US = 3_600_000_000
 """An hour: a request that nobody joins waits for the whole queue delay."""
 
@@ -272,6 +275,7 @@ def _state_complaints(state: SequenceState) -> Iterator[str]:
         yield f"{place} needs an input_name and an output_name"
     if state.datatype is None:
         yield f"{place} has no data_type"
+    yield from _rank_complaints(place, state.dims)
     if any(dim == 0 or dim < -1 for dim in state.dims):
         yield f"{place} has dims {list(state.dims)}, expected positive numbers, or -1"
     if len(state.initial_state) > 1:
@@ -282,6 +286,7 @@ def _state_complaints(state: SequenceState) -> Iterator[str]:
 
 def _initial_complaints(place: str, state: SequenceState, initial: InitialState) -> Iterator[str]:
     place += ": initial_state"
+    yield from _rank_complaints(place, initial.dims)
     if not initial.name:
         yield f"{place} has no name"
     if initial.datatype is not state.datatype:
@@ -367,6 +372,8 @@ def _tensor_complaints(config: ModelConfig, tensor: ModelInput | ModelOutput) ->
     if not tensor.name:
         yield f"an {kind} has no name"
     place = f"{kind} '{tensor.name}'"
+    yield from _rank_complaints(place, tensor.dims)
+    yield from _rank_complaints(f"{place}: reshape", tensor.reshape or ())
     if not tensor.dims:
         yield f"{place} has no dims; write 1 for a scalar, with an empty reshape"
     for dim in chain(tensor.dims, tensor.reshape or ()):
@@ -381,6 +388,11 @@ def _tensor_complaints(config: ModelConfig, tensor: ModelInput | ModelOutput) ->
         yield f"{place}: label_filename '{tensor.label_filename}' leads out of the model's folder"
     if tensor.reshape is not None:
         yield from _reshape_complaints(config, place, tensor.dims, tensor.reshape)
+
+
+def _rank_complaints(place: str, dims: tuple[int, ...]) -> Iterator[str]:
+    if len(dims) > MAX_DIMS:
+        yield f"{place} has {len(dims)} dims, expected at most {MAX_DIMS}"
 
 
 def _reshape_complaints(
