@@ -48,6 +48,40 @@ input [ { name: "IN" data_type: TYPE_INT32 dims: -1 },
 output [ { name: "OUT" data_type: TYPE_INT32 dims: 1 },
          { name: "IDX" data_type: TYPE_UINT32 dims: 1 } ]
 """
+# A folder of MLServer's: one tree of LightGBM's, which says 1 where "a" is at most 0.5, else 2.
+SETTINGS = {"name": "forest", "implementation": "mlserver_lightgbm.LightGBMModel"}
+FOREST = """tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+label_index=0
+max_feature_idx=1
+objective=regression
+feature_names=a b
+feature_infos=[0:1] [0:1]
+tree_sizes=300
+
+Tree=0
+num_leaves=2
+num_cat=0
+split_feature=0
+split_gain=1
+threshold=0.5
+decision_type=2
+left_child=-1
+right_child=-2
+leaf_value=1 2
+leaf_weight=1 1
+leaf_count=1 1
+internal_value=0
+internal_weight=0
+internal_count=2
+is_linear=0
+shrinkage=1
+
+
+end of trees
+"""
 DATATYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"]
 DATATYPES += ["FP16", "FP32", "FP64", "STRING"]
 
@@ -62,6 +96,9 @@ def write_repository(folder: Path) -> None:
     (folder / "rows" / "1").mkdir(parents=True)
     (folder / "rows" / "config.pbtxt").write_text(ROWS)
     (folder / "rows" / "labels.txt").write_text("red\ngreen\nblue\n")
+    (folder / "forest").mkdir()
+    (folder / "forest" / "model-settings.json").write_text(json.dumps(SETTINGS))
+    (folder / "forest" / "model.txt").write_text(FOREST)
     (folder / "repeat" / "1").mkdir(parents=True)
     (folder / "repeat" / "config.pbtxt").write_text(REPEAT)
     shutil.copytree(ROOT / "conformance" / "repos" / "v2" / "seq", folder / "seq")

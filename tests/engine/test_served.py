@@ -94,6 +94,26 @@ def test_the_one_input_of_a_model_that_says_so_has_any_name():
     assert "input 'A' has datatype INT32" in complaint(served, ask(tensor("x", (3, 4), INT32)))
 
 
+@pytest.mark.parametrize("named", ["DIFF", "DIFF,nothing", "predict,DIFF"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_who_asks_for_no_output_gets_the_default_ones(named, binary):
+    served = model(A, parameters={"inferd_default_outputs": named})
+    for _ in range(2):
+        request = ask(tensor("A"))
+        request.likeness, request.binary_output = "the same", binary
+        served.check_request(request)
+        assert request.outputs == [WantedOutput("DIFF", binary)]
+    asked = ask(tensor("A"), wanted=["SUM"])
+    served.check_request(asked)
+    assert [one.name for one in asked.outputs] == ["SUM"]
+
+
+def test_defaults_that_are_not_there_are_all_outputs():
+    request = ask(tensor("A"))
+    model(A, parameters={"inferd_default_outputs": "predict"}).check_request(request)
+    assert request.outputs == []
+
+
 def test_otherwise_names_are_compared():
     assert "has no input 'x'" in complaint(model(A, B, parameters=ANY_NAME), ask(tensor("x")))
     two = ask(tensor("x"), tensor("y"))

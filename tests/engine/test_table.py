@@ -65,9 +65,11 @@ def test_bf16_is_a_number_too():
 def test_rows_of_the_models_own_type_are_not_copied():
     request = InferRequest("m", inputs=[tensor("x", [[1, 2, 3, 4]])])
     data, request.likeness = request.inputs[0].data, (likeness := object())
+    outputs = request.outputs
     model().check_request(request)
     assert request.inputs[0].data is data
     assert request.likeness is likeness
+    assert request.outputs is outputs  # so that the next one like it is not looked at again
 
 
 def test_what_was_made_anew_is_like_no_other():

@@ -73,7 +73,8 @@ def test_settings_name_the_runtime_and_the_file(folder, implementation, file, ba
     where = folder({"implementation": implementation, "parameters": parameters}, file)
     model = found(where)
     assert (model.config.backend, model.versions, model.file) == (backend, (1,), where / file)
-    assert model.config.parameters == {
+    given = {"inferd_default_outputs": "predict"} if backend == "sklearn" else {}
+    assert model.config.parameters == given | {
         "inferd_any_input_name": "true",
         "inferd_table": "true",
         "inferd_version_name": "v0.1.0",

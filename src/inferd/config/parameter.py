@@ -20,6 +20,9 @@ TABLE = "inferd_table"
 number of them, of any type of numbers, a column in each input. It may also list the columns'
 names, as JSON."""
 
+DEFAULT_OUTPUTS = "inferd_default_outputs"
+"""The parameter that names, separated by commas, the outputs of a request that asks for none."""
+
 VERSION_NAME = "inferd_version_name"
 """The parameter that gives a model's version a name beside its number, such as v0.1.0."""
 

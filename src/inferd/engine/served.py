@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
-from inferd.config.parameter import ANY_INPUT_NAME
+from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
@@ -130,9 +130,12 @@ class Served:
         }
         self._outputs = {o.name: _Rule(o, batch_dims) for o in config.output}
         self._all_outputs = list(self._outputs.values())
+        named = config.parameters.get(DEFAULT_OUTPUTS, "").split(",")
+        self._default_outputs = [name for name in self._outputs if name in named]
         self._names = frozenset(self._inputs)
         self._only = _only_input(config, self._inputs)
         self._table = table_of(config)
+        self._is_obliging = self._table is not None or bool(self._default_outputs)
         if self._table is not None:
             self._most_rows = MOST_ROWS  # more than max_batch_size run by themselves
         self._all_bits = (1 << len(self._inputs)) - 1
@@ -202,8 +205,8 @@ class Served:
             self._sound[likeness] = request.batch_size
 
     def _check_anew(self, request: InferRequest) -> None:
-        if request.raw or self._table is not None:
-            self._make_input(request)
+        if request.raw or self._is_obliging:
+            self._complete(request)
         rules = self._inputs
         batch_dims = self._batch_dims
         seen_bits = 0
@@ -370,9 +373,15 @@ class Served:
         request.likeness = None  # its name is another now
         return rule
 
-    def _make_input(self, request: InferRequest) -> None:
-        """Make one input of the bytes of a raw request, or of columns. Raises InvalidRequest."""
+    def _complete(self, request: InferRequest) -> None:
+        """Make one input of the bytes of a raw request, or of columns, and choose the outputs.
+
+        Raises InvalidRequest.
+        """
         given = request.inputs
+        if self._default_outputs and not request.outputs:
+            binary = request.binary_output
+            request.outputs = [WantedOutput(name, binary) for name in self._default_outputs]
         if request.raw:
             request.inputs = [self._deduced(given[0].data)]
             return

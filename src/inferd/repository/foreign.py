@@ -19,7 +19,7 @@ import orjson
 
 from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import DynamicBatching, ModelConfig, ModelInput, ModelOutput
-from inferd.config.parameter import ANY_INPUT_NAME, TABLE, VERSION_NAME
+from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS, TABLE, VERSION_NAME
 from inferd.errors import InvalidConfig, Unsupported
 from inferd.repository.layout import is_version
 from inferd.repository.tree import is_noise
@@ -141,9 +141,13 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
 
 
 def _defaults(backend: str) -> dict[str, str]:
-    """Return what the models of a backend take that those servers let them."""
+    """Return what the models of a backend take, and give, that they do with those servers."""
     taken = {ANY_INPUT_NAME: "true"}
-    return taken | {TABLE: "true"} if backend in _TABULAR else taken
+    if backend in _TABULAR:
+        taken[TABLE] = "true"
+    if backend == "sklearn":
+        taken[DEFAULT_OUTPUTS] = "predict"  # MLServer's clients decode one output
+    return taken
 
 
 def _content(file: Path) -> bytes:
