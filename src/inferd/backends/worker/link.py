@@ -17,6 +17,7 @@ from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, Received
 log = logging.getLogger("inferd.model")
 
 _encode = msgspec.json.Encoder().encode
+_pack, _unpack = packet.HEADER.pack, packet.HEADER.unpack_from
 _ZEROS = bytes(packet.ALIGN)
 
 _AT_END = object()
@@ -192,12 +193,11 @@ class Link:
     def _dispatch(self, size: int) -> None:
         at = 0
         while at < size and not self._is_closed:
-            if at + packet.HEADER.size > size:  # beyond stands what came before
+            if at + packet.HEADER_SIZE > size:  # beyond stands what came before
                 msg = f"a packet ends after {size - at} bytes"
                 raise ValueError(msg)
-            header = packet.HEADER.unpack_from(self._buffer, at)
-            kind, document_size, offset, payload_size = header[:4]
-            at += packet.HEADER.size
+            kind, document_size, offset, payload_size, one, two, three = _unpack(self._buffer, at)
+            at += packet.HEADER_SIZE
             start = (document_size + packet.ALIGN - 1) & -packet.ALIGN  # packet.aligned, inline
             if offset == packet.INLINE:
                 end = min(at + payload_size, size)
@@ -209,7 +209,7 @@ class Link:
                 document = self._received.text(block, offset, document_size)
                 data = block[start:]
                 del block
-            self._receive(kind, document, data, header[4:])
+            self._receive(kind, document, data, (one, two, three))
 
     def lend(self, offsets: Collection[int]) -> Loans:
         """Return the blocks of our memory that a packet names. Raises ValueError."""
@@ -235,6 +235,7 @@ class Link:
         does not wait, the end of this turn of the event loop, or a call of `flush`. Many bytes are
         copied in pieces, between which others on the event loop have their turns.
         """
+        one, two, three = numbers
         released = self._received.released() if self._received.fresh else []
         try:
             text = _encode([released, *document])
@@ -246,7 +247,7 @@ class Link:
         size = start + tensors if tensors else len(text)
         copying: Iterator[None] | None = None
         if size <= packet.INLINE_BYTES:
-            whole = packet.HEADER.pack(kind, len(text), packet.INLINE, size, *numbers)
+            whole = _pack(kind, len(text), packet.INLINE, size, one, two, three)
             if payload is not None and tensors:
                 zeros = _ZEROS[: start - len(text)]
                 whole = b"".join((whole, text, zeros, *payload.padded()))
@@ -258,7 +259,7 @@ class Link:
             except BaseException:
                 self._received.put_back(released)
                 raise
-            whole = packet.HEADER.pack(kind, len(text), at, size, *numbers)
+            whole = _pack(kind, len(text), at, size, one, two, three)
             block[: len(text)] = text
             if payload is not None:
                 copying = self._copy(payload, block[start:])

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 import select
-import threading
 import time
 from collections import deque
+from threading import Condition, Lock, get_ident
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 _ZEROS = bytes(packet.ALIGN)
+_pack, _unpack = packet.HEADER.pack, packet.HEADER.unpack_from
 _REPEATED = (packet.EXECUTE, packet.REPLY)
 
 
@@ -81,11 +82,11 @@ class Line:
         self._arena = arena
         self._received = received
         self._receive = receive
-        self._sending = threading.Lock()
+        self._sending = Lock()
         self._sender = 0  # the thread that has this lock
         self._unsaid: deque[tuple[int, Sequence[Any]]] = deque()
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
         self._sleepers = 0
         self._is_reading = False
         self._read_before: dict[bytes, list[Any]] = {}
@@ -106,7 +107,8 @@ class Line:
     def wait(self, is_done: Callable[[], Any], timeout_s: float | None = None) -> bool:
         """Read until `is_done()`; tell whether it is. Raises LineClosed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._lock:
+        self._lock.acquire()
+        try:  # compiled, `with` takes longer
             while not is_done():
                 if self.is_closed:
                     raise LineClosed
@@ -120,6 +122,8 @@ class Line:
                 else:
                     self._read(left_s)
             return True
+        finally:
+            self._lock.release()
 
     def look(self) -> None:
         """Read what has come, without waiting."""
@@ -151,9 +155,8 @@ class Line:
     def _dispatch(self, size: int) -> None:
         at = 0
         while at < size:
-            header = packet.HEADER.unpack_from(self._buffer, at)
-            kind, document_size, offset, payload_size = header[:4]
-            at += packet.HEADER.size
+            kind, document_size, offset, payload_size, one, two, three = _unpack(self._buffer, at)
+            at += packet.HEADER_SIZE
             if offset == packet.INLINE:
                 text = bytes(self._view[at : at + document_size])
             else:
@@ -176,11 +179,11 @@ class Line:
                 if start < payload_size:  # the next datagram is written there
                     data = bytearray(self._view[at + start : at + payload_size])
                 at += payload_size
-            self._receive(kind, document, data, header[4:])
+            self._receive(kind, document, data, (one, two, three))
 
     def _take_back(self, offsets: list[int]) -> None:
         with self._sending:
-            self._sender = threading.get_ident()
+            self._sender = get_ident()
             for offset in offsets:
                 self._arena.give(offset)
             self._sender = 0
@@ -198,14 +201,14 @@ class Line:
         A tuple, which then can be hashed, is one whose like is sent again and again. Blocks that
         were `claimed` are told to be released; they are so, too, when the packet cannot be sent.
         """
-        if not self._sending.acquire(blocking=False):
-            if self._sender == threading.get_ident():
+        if not self._sending.acquire(False):
+            if self._sender == get_ident():
                 # The garbage collector, which runs where it likes, has called what sends.
                 self._unsaid.append((kind, document))
                 return
             self._sending.acquire()
         try:
-            self._sender = threading.get_ident()
+            self._sender = get_ident()
             if self._is_over:
                 raise LineClosed
             released = self._received.released() if self._received.fresh else []
@@ -269,6 +272,7 @@ class Line:
     ) -> bytes:
         """Return the datagram of a packet, what is large put into a block. Raises ArenaFull."""
         text_size, text = written
+        one, two, three = numbers
         if payload is not None and payload.size:
             size = len(text) + payload.size
             parts = (text, *payload.parts)
@@ -277,8 +281,8 @@ class Line:
             parts = (text[:size],)
         if size > packet.INLINE_BYTES:
             offset = self._in_block(size, parts)
-            return packet.HEADER.pack(kind, text_size, offset, size, *numbers)
-        return packet.HEADER.pack(kind, text_size, packet.INLINE, size, *numbers) + b"".join(parts)
+            return _pack(kind, text_size, offset, size, one, two, three)
+        return _pack(kind, text_size, packet.INLINE, size, one, two, three) + b"".join(parts)
 
     def _in_block(self, size: int, parts: Sequence[Any]) -> int:
         offset, block = self._arena.take(size)

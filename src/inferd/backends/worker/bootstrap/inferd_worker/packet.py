@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-HEADER: Final = struct.Struct("<BxxxIqQQQQ")
+HEADER: Final[struct.Struct] = struct.Struct("<BxxxIqQQQQ")
 """Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
 
 The first is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others are the
@@ -28,6 +28,7 @@ times of RESULT: when execute began and ended. The second of CALL is the request
 if that is not known.
 """
 
+HEADER_SIZE: Final[int] = HEADER.size
 NO_NUMBERS: Final[tuple[int, int, int]] = (0, 0, 0)
 
 INLINE: Final = -1
