@@ -118,6 +118,23 @@ def box_transform(dice, arrays):
     return args, [boxes.astype(np.float32), deltas.astype(np.float32), np.float32(info)], 2
 
 
+def box_limit(dice, arrays):
+    count, classes = dice.randint(1, 12), dice.randint(2, 4)
+    corners = np.sort(arrays.random((count, classes, 2, 2)) * 20, axis=2)
+    scores = np.round(arrays.random((count, classes)), 1).astype(np.float32)  # some are equal
+    args = {"legacy_plus_one": dice.randint(0, 1)} if maybe(dice) else {}
+    if maybe(dice):
+        args |= {"nms": dice.choice((0.0, 0.5, 1.0)), "score_thresh": 0.35}
+    if maybe(dice):
+        args["detections_per_im"] = dice.randint(-1, 9)
+    if maybe(dice):
+        args["output_classes_include_bg_cls"] = dice.randint(0, 1)
+    inputs = [scores, corners.reshape(count, -1).astype(np.float32)]
+    if maybe(dice):
+        inputs.append(np.float32([count]))
+    return args, inputs, 6
+
+
 def range_of(dice, arrays):
     dtype = dice.choice((np.int32, np.int64, np.float32))
     start, step = dice.randint(-5, 5), dice.choice((-2, -1, 1, 2, 3))
@@ -182,6 +199,7 @@ CASES = {
     "BooleanMask": masked,
     "RoIPool": roi_pool,
     "BBoxTransform": box_transform,
+    "BoxWithNMSLimit": box_limit,
     **dict.fromkeys(("LengthsToSegmentIds", "LengthsToRanges", "LengthsRangeFill"), of_lengths),
     "ThresholdedRelu": unary(alpha=(0.0, 0.5)),
     "Logit": unary(on_unit, eps=(1e-6, 0.2)),
@@ -290,6 +308,35 @@ def box_transform_of(args, boxes, deltas, info):
     return made, counts
 
 
+def overlap_of(a, b, pixel):
+    both = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]) + pixel
+    shared = both.prod() if both.min() > 0 else 0.0
+    areas = [(one[2:] - one[:2] + pixel).prod() for one in (a, b)]
+    return shared / (sum(areas) - shared)
+
+
+def box_limit_of(args, scores, boxes, splits=None):
+    pixel, most = args.get("legacy_plus_one", 1), args.get("detections_per_im", 100)
+    found = []
+    for kind in range(1, scores.shape[1]):
+        places, kept = boxes[:, 4 * kind : 4 * kind + 4], []
+        for row in np.argsort(-scores[:, kind], kind="stable"):
+            apart = (overlap_of(places[row], places[one], pixel) for one in kept)
+            if scores[row, kind] > np.float32(args.get("score_thresh", 0.05)) and all(
+                one <= args.get("nms", 0.3) for one in apart
+            ):
+                kept.append(row)
+        found += [(kind, row) for row in (kept[:most] if most > 0 else kept)]
+    if most > 0:
+        best = sorted(range(len(found)), key=lambda n: -scores[found[n][1], found[n][0]])
+        found = [found[n] for n in sorted(best[:most])]
+    kinds, rows = np.array(found, int).reshape(-1, 2).T
+    sizes = [(kinds == kind).sum() for kind in range(scores.shape[1])]
+    shown = kinds - 1 + args.get("output_classes_include_bg_cls", 1)
+    chosen = boxes.reshape(len(boxes), -1, 4)[rows, kinds]
+    return scores[rows, kinds], chosen, shown, np.array([len(rows)]), rows, np.array([sizes])
+
+
 def roi_pool_of(args, x, regions):
     height, width, scale = args["pooled_h"], args["pooled_w"], args["spatial_scale"]
     y = np.zeros((len(regions), x.shape[1], height, width), np.float32)
@@ -344,6 +391,7 @@ REFERENCES = {
     "BooleanMask": lambda args, x, mask: (x[mask], np.flatnonzero(mask)),
     "RoIPool": roi_pool_of,
     "BBoxTransform": box_transform_of,
+    "BoxWithNMSLimit": box_limit_of,
     "LengthsToSegmentIds": lambda args, n: np.repeat(np.arange(len(n)), n),
     "LengthsToRanges": ranges_of,
     "LengthsRangeFill": lambda args, n: np.concatenate([[], *map(np.arange, n)]),

@@ -92,7 +92,7 @@ def test_weights_tell_the_dims_of_the_input(netdef):
 @pytest.mark.parametrize(
     "kind",
     [
-        *("GenerateProposals", "BoxWithNMSLimit", "CollectAndDistributeFpnRpnProposals"),
+        *("GenerateProposals", "CollectAndDistributeFpnRpnProposals"),
         *("RecurrentNetwork", "LSTMUnit", "Int8Conv", "Int8FC", "Int8Quantize", "Int8Relu"),
     ],
 )
@@ -104,14 +104,14 @@ def test_an_operator_that_is_known_not_to_be_converted_is_named(netdef, kind):
 def test_operators_that_cannot_be_converted_are_named_with_their_places(netdef):
     operators = [
         ("Relu", ["x"], ["y"], {}),
-        ("BoxWithNMSLimit", ["y"], ["z"], {}),
+        ("GenerateProposals", ["y"], ["z"], {}),
         ("LSTMUnit", ["z"], ["h"], {}),
     ]
     with pytest.raises(Unsupported) as raised:
         read(netdef([("XavierFill", [], ["w"], {})]), netdef(operators, ["x"], ["h"]))
     assert raised.value.message == (
         "operators that cannot be converted to ONNX: 'i', operator 1 of 1 ('XavierFill' → 'w'); "
-        "'p', operator 2 of 3 ('BoxWithNMSLimit' → 'z'); 'p', operator 3 of 3 ('LSTMUnit' → 'h')"
+        "'p', operator 2 of 3 ('GenerateProposals' → 'z'); 'p', operator 3 of 3 ('LSTMUnit' → 'h')"
     )
 
 

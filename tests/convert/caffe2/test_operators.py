@@ -101,6 +101,19 @@ def test_an_image_of_no_pixels_is_an_error_and_no_crash(apply, kind, args, other
         apply(kind, args | {"order": "NHWC"}, [image, *others], dims="rank")
 
 
+def test_boxes_of_several_images_are_an_error_where_the_best_of_one_are_wanted(apply):
+    scores, boxes = np.ones((3, 2), np.float32), np.ones((3, 8), np.float32)
+    with pytest.raises(Fail, match="Reshape"):
+        apply("BoxWithNMSLimit", {}, [scores, boxes, np.float32([1, 2])], 3, dims="rank")
+
+
+def test_where_no_box_is_good_enough_none_is_given(apply):
+    scores, boxes = np.zeros((3, 2), np.float32), np.ones((3, 8), np.float32)
+    found = apply("BoxWithNMSLimit", {}, [scores, boxes], 6)
+    assert [one.shape for one in found] == [(0,), (0, 4), (0,), (1,), (0,), (1, 2)]
+    assert [one.dtype.name for one in found] == ["float32"] * 4 + ["int32"] * 2
+
+
 def test_the_order_of_an_upsample_bilinear_means_nothing(apply):
     image = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
     args = {"height_scale": 2.0, "width_scale": 3.0}
@@ -177,6 +190,10 @@ def test_texts_and_bytes_are_filled_in(run, kind, values, wanted):
         ("BBoxTransform", {"correct_transform_coords": 0}, 3, "differ by a pixel"),
         ("BBoxTransform", {"legacy_plus_one": 1, "weights": [1.0, 0.0, 1.0, 1.0]}, 3, "'weights'"),
         ("BBoxTransform", {"legacy_plus_one": 1, "weights": [1.0, 2.0]}, 3, "'weights'"),
+        ("BoxWithNMSLimit", {"soft_nms_enabled": 1}, 2, "soft_nms_enabled: 1 cannot"),
+        ("BoxWithNMSLimit", {"rotated": 1}, 2, "rotated: 1 cannot"),
+        ("BoxWithNMSLimit", {"input_boxes_include_bg_cls": 0}, 2, "bg_cls: 0 cannot"),
+        ("BoxWithNMSLimit", {"nms": 1.5}, 2, "'nms' is 1.5, expected 0 to 1"),
         ("Float16ConstantFill", {"shape": [-5]}, 0, "or none"),
         ("UpsampleNearest", {"scale": 0}, 1, "'scale' should be at least 1"),
         ("WeightedSum", {}, 3, "it has 3 inputs, expected pairs"),

@@ -78,7 +78,78 @@ def _counts(graph: Graph, numbers: Value, info: Value) -> Value:
     """Return how many boxes each image has."""
     count = graph.reshape(graph.shape(info, 0, 1), graph.ints())
     images = graph.add("Range", graph.whole(0), count, graph.whole(1), rank=1)
-    rows, columns = graph.unsqueeze(images, (1,)), graph.unsqueeze(numbers, (0,))
+    return _occurrences(graph, images, numbers)
+
+
+def _with_limit(call: Call) -> Converted:
+    """Convert BoxWithNMSLimit: the best boxes of each class but the first, of one image."""
+    graph, scores, boxes = call.graph, call.input(0), call.input(1)
+    for name, usual in _ONLY.items():
+        if call.integer(name, usual) != usual:
+            call.refuse(f"{name}: {1 - usual} cannot be converted")
+    overlap, most = call.number("nms", 0.3), call.integer("detections_per_im", 100)
+    if not 0 <= overlap <= 1:
+        call.refuse(f"its argument 'nms' is {overlap:g}, expected 0 to 1")
+    scores, boxes = graph.flatten(scores, 1), graph.flatten(boxes, 1)
+    count = graph.shape(scores, 0, 1)
+    if len(call.inputs) > 2:  # a run fails where there are the boxes of several images
+        count = graph.reshape(graph.cast(call.input(2), DataType.INT64), graph.ints(1))
+    classes = graph.shape(scores, 1, 2)
+    by_row = graph.reshape(boxes, graph.join(count, classes, graph.ints(4)), 3)
+    first, end, axis = graph.ints(1), graph.ints(_ENDLESS), graph.ints(1)
+    scores = graph.transpose(graph.add("Slice", scores, first, end, axis), (1, 0))
+    boxes = graph.transpose(graph.add("Slice", by_row, first, end, axis), (1, 0, 2))
+
+    wider = boxes
+    if call.integer("legacy_plus_one", 1):
+        wider = graph.add("Add", boxes, graph.constant(np.array([0, 0, 1, 1], np.float32)))
+    found = graph.add(
+        "NonMaxSuppression",
+        *(wider, graph.unsqueeze(scores, (1,)), graph.ints(most if most > 0 else _ENDLESS)),
+        graph.constant(np.array([overlap], np.float32)),
+        graph.constant(np.array([call.number("score_thresh", 0.05)], np.float32)),
+        rank=2,
+    )
+    places = graph.add("Gather", found, graph.ints(0, 2), rank=2, axis=1)  # class, row
+    if most > 0:
+        values = graph.add("GatherND", scores, places, rank=1)
+        kept = graph.add("Min", graph.shape(values), graph.ints(most))
+        _, best = graph.add_several(2, "TopK", values, kept, rank=1)
+        in_order, _ = graph.add_several(2, "TopK", best, kept, rank=1, largest=0)
+        places = graph.add("Gather", places, in_order, rank=2, axis=0)
+
+    kinds, rows = (graph.add("Gather", places, graph.whole(n), rank=1, axis=1) for n in (0, 1))
+    shown = graph.cast(kinds, DataType.FP32)
+    if call.integer("output_classes_include_bg_cls", 1):
+        shown = graph.add("Add", shown, graph.real(1.0))
+    numbers = graph.add(
+        "Range",
+        *(graph.whole(-1), graph.reshape(graph.add("Sub", classes, graph.ints(1)), graph.ints())),
+        graph.whole(1),
+        rank=1,
+    )
+    return (
+        graph.add("GatherND", scores, places, rank=1),
+        graph.add("GatherND", boxes, places, rank=2),
+        shown,
+        graph.cast(graph.shape(kinds), DataType.FP32),
+        graph.cast(rows, DataType.INT32),
+        graph.cast(graph.unsqueeze(_occurrences(graph, numbers, kinds), (0,)), DataType.INT32),
+    )
+
+
+_ONLY = {
+    "rotated": 0,
+    "soft_nms_enabled": 0,
+    "cls_agnostic_bbox_reg": 0,
+    "input_boxes_include_bg_cls": 1,
+}
+"""Arguments of BoxWithNMSLimit that can have only one value here."""
+
+
+def _occurrences(graph: Graph, numbers: Value, among: Value) -> Value:
+    """Return how often each of `numbers` is in a vector, as FP32."""
+    rows, columns = graph.unsqueeze(numbers, (1,)), graph.unsqueeze(among, (0,))
     is_there = graph.cast(graph.add("Equal", rows, columns, rank=2), DataType.FP32)
     return graph.add("ReduceSum", is_there, graph.ints(1), rank=1, keepdims=0)
 
@@ -87,4 +158,7 @@ def _columns(graph: Graph, value: Value, start: int, end: int) -> Value:
     return graph.add("Slice", value, graph.ints(start), graph.ints(end), graph.ints(-1))
 
 
-OPERATORS: dict[str, Callable[[Call], Converted]] = {"BBoxTransform": _transform}
+OPERATORS: dict[str, Callable[[Call], Converted]] = {
+    "BBoxTransform": _transform,
+    "BoxWithNMSLimit": _with_limit,
+}
