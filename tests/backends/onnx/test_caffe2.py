@@ -79,8 +79,8 @@ def test_an_input_the_net_has_not_is_named(files):
 
 
 def test_an_operator_that_cannot_be_converted_is_named(files, netdef):
-    (files.version_folder / "model.netdef").write_bytes(netdef("BBoxTransform", "data", "y"))
-    text = "model 'cnn': operators .*: '1/model.netdef', operator 1 of 1 .'BBoxTransform' → 'y'.$"
+    (files.version_folder / "model.netdef").write_bytes(netdef("Int8Conv", "data", "y"))
+    text = "model 'cnn': operators .*: '1/model.netdef', operator 1 of 1 .'Int8Conv' → 'y'.$"
     with pytest.raises(Unsupported, match=text):
         Caffe2Backend().complete(files, CONFIG)
 
