@@ -111,8 +111,8 @@ def test_an_index_message_may_ask_for_ready_models_only():
 def test_an_index_that_is_none_is_the_servers_fault():
     with pytest.raises(InferdError, match="malformed"):
         wire.decode_index(b'{"error": "no"}')
-    with pytest.raises(InferdError, match="maximum recursion"):
-        wire.decode_index(b'[{"a":' + b"[" * 5000)
+    with pytest.raises(InferdError, match="malformed"):
+        wire.decode_index(b'[{"a":' + b"[" * 200_000)
 
 
 # --- load over REST ---
@@ -166,9 +166,7 @@ BAD_LOADS = {
     "the body is no load reques": view('{"parameters": {"config": "\\x"'),
     "parameter 'config' is \"": view(b'{"parameters": {"config": "\xff"}}'),
     "the body is no load request, a": view(b'{"parameters": {"\xff": 1}}'),
-    "the body is no load request, a JSON object with 'parameters': maximum recursion": view(
-        '{"a":' * 5000
-    ),
+    "the body is no load request, a JSON object": view('{"a":' * 200_000),
     "the load has 2097153 bytes of JSON, the limit is 2097152": view(b" " * ((1 << 21) + 1)),
     "a load may have at most 1000 parameters": load_body(**{f"file:{n}": "" for n in range(1001)}),
     "a load may have at most 1000 parameters ": view(
