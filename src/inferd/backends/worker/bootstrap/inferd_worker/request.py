@@ -9,7 +9,7 @@ from .compiled import mypyc_attr
 from .error import TritonModelException, WrongType, kind_of
 from .given import number_given, text_given
 from .response import InferenceResponseSender, as_json, checked_parameters
-from .tensor import Tensor, read_tensor
+from .tensor import Tensor, named, read_tensor
 
 if TYPE_CHECKING:
     from .open import Open
@@ -215,11 +215,7 @@ class InferenceRequest:
 
 def get_input_tensor_by_name(inference_request: InferenceRequest, name: Any) -> Tensor | None:
     """Return the input called `name`, or None."""
-    tensor: Tensor
-    for tensor in inference_request._inputs:
-        if tensor._name == name:
-            return tensor
-    return None
+    return named(inference_request._inputs, name)
 
 
 def _correlation_id(given: Any) -> int | str:

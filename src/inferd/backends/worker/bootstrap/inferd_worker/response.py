@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .compiled import mypyc_attr
 from .error import TritonError, TritonModelException, WrongType, kind_of
-from .tensor import Tensor
+from .tensor import Tensor, named
 
 if TYPE_CHECKING:
     from .open import Open
@@ -67,11 +67,7 @@ def as_json(parameters: dict[str, Any]) -> str:
 
 def get_output_tensor_by_name(inference_response: InferenceResponse, name: Any) -> Tensor | None:
     """Return the output called `name`, or None."""
-    tensor: Tensor
-    for tensor in inference_response._tensors:
-        if tensor._name == name:
-            return tensor
-    return None
+    return named(inference_response._tensors, name)
 
 
 def checked_parameters(parameters: Any) -> dict[str, Any] | None:

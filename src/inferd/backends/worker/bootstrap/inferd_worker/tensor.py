@@ -162,6 +162,14 @@ def read_tensor(described: list[Any], data: Any) -> Tensor:
     return tensor
 
 
+def named(tensors: list[Tensor], name: Any) -> Tensor | None:
+    """Return the one of `tensors` called `name`, or None."""
+    for tensor in tensors:
+        if tensor._name == name:
+            return tensor
+    return None
+
+
 def write_tensor(tensor: Tensor, payload: Payload, lender: Line | None = None) -> tuple[Any, ...]:
     """Return how a packet describes `tensor`, whose bytes are added to `payload`.
 
