@@ -24,15 +24,15 @@ from inferd.backends.worker.document import (
 from inferd.backends.worker.link import Payload
 from inferd.backends.worker.message import (
     ERRORS,
+    Asking,
     Reading,
     describe_request,
     described,
     placed,
-    request_of,
     response_of,
     tensors_of,
 )
-from inferd.core.request import InferRequest
+from inferd.core.request import InferRequest, WantedOutput
 from inferd.errors import BackendFailed, Code, InferdError
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
@@ -58,9 +58,38 @@ def test_a_parameter_that_json_cannot_say_spoils_no_request():
     odd = {"none": math.nan, "far": -math.inf, "half": 0.5}
     request = InferRequest("m", parameters=odd)
     asked = describe_request(request, Payload())
-    batch = msgspec.json.decode(msgspec.json.encode([[], [asked], []]), type=Batch)
-    assert request_of(batch.requests[0], b"", "m").parameters == {"half": 0.5}
+    [got] = asking(asked).requests(b"", "m")
+    assert got.parameters == {"half": 0.5}
     assert request.parameters is odd
+
+
+def asking(*asked):
+    """Return what a packet asks for whose requests are described so."""
+    return Asking(msgspec.json.decode(msgspec.json.encode([[7], asked, []]), type=Batch))
+
+
+def test_what_is_asked_again_is_read_from_other_data():
+    wanted = [WantedOutput("y")]
+    tensors = [
+        Tensor("x", DataType.INT8, (2,), b"\1\2"),
+        Tensor("none", DataType.FP32, (0, 3), b""),
+    ]
+    request = InferRequest("m", "", "7", tensors, wanted, {"p": 1})
+    read_once = asking(describe_request(request, Payload()))
+    assert read_once.released == [7]
+    for data in b"\1\2", b"\3\4":
+        [got] = read_once.requests(data, "m")
+        assert (got.id, got.model, got.parameters) == ("7", "m", {"p": 1})
+        assert [one.name for one in got.outputs] == ["y"]
+        assert got.inputs[0].numpy().tolist() == list(data)
+        assert got.inputs[1].numpy().shape == (0, 3)
+        got.parameters.clear()  # those of the next are its own
+
+
+def test_inputs_that_are_not_there_are_not_read():
+    request = InferRequest("m", inputs=[Tensor("x", DataType.INT8, (2,), b"\1\2")])
+    with pytest.raises(ValueError, match=r"tensor 'x' \[2\] has 2 bytes at 0"):
+        asking(describe_request(request, Payload())).requests(b"\1", "m")
 
 
 def test_tensors_are_read_as_they_were_written():

@@ -22,8 +22,8 @@ from inferd.backends.pytorch.script import (
     check_arguments,
     load_script,
     possible_scalars,
-    script_run,
 )
+from inferd.backends.pytorch.script_run import script_run
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import is_on
 from inferd.core.arrays import ArrayInstance

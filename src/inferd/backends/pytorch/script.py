@@ -1,6 +1,5 @@
 """Script: a TorchScript model (.pt), whose file tells names, but no datatypes or shapes."""
 
-from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -8,34 +7,10 @@ from typing import Any
 
 from inferd.backends.pytorch.archive import check_script
 from inferd.backends.pytorch.naming import Binding, binding, outputs_in_order
-from inferd.backends.pytorch.runtime import (
-    DATATYPES,
-    Context,
-    failure,
-    thread_count,
-    to_array,
-    to_tensor,
-)
-from inferd.backends.pytorch.structure import (
-    BY_NAME,
-    TENSOR,
-    TEXTS,
-    Argument,
-    Convert,
-    assembled,
-    flattened,
-    leaves,
-    plain_array,
-    texts,
-)
+from inferd.backends.pytorch.runtime import DATATYPES, failure
+from inferd.backends.pytorch.structure import TENSOR, TEXTS, Argument, leaves
 from inferd.config.model import ModelConfig
-from inferd.config.parameter import is_on
-from inferd.core.arrays import Array, Run
-from inferd.errors import BackendFailed, InvalidConfig
-from inferd.tensor.dtype import DataType
-
-_PLAIN = frozenset(DataType) - {DataType.BYTES, DataType.BF16}
-"""Datatypes whose arrays are tensors as they are."""
+from inferd.errors import InvalidConfig
 
 
 class Script:
@@ -115,142 +90,3 @@ def possible_scalars(config: ModelConfig) -> frozenset[str]:
         for tensor in config.output
         if tensor.dims == (1,) and tensor.reshape is None and tensor.name not in inputs
     )
-
-
-def script_run(script: Script, config: ModelConfig) -> Run:
-    """Return how one request runs through `script`."""
-    torch, device = script.torch, script.device
-    context = _context(torch, config)
-    call = _caller(script, config)
-    outputs = outputs_in_order(config)
-    guard = torch._C._InferenceMode  # the public one costs five times as much
-    infers = is_on(config, "INFERENCE_MODE", default=True)
-    optimises = not is_on(config, "DISABLE_OPTIMIZED_EXECUTION")
-    if not infers:
-        guard = torch.set_grad_enabled
-
-    def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        context()
-        try:
-            with guard(infers):
-                if optimises:
-                    result = call(feed)
-                else:
-                    with torch.jit.optimized_execution(False):
-                        result = call(feed)
-                if device.type == "cuda":
-                    torch.cuda.current_stream(device).synchronize()
-                return _picked(script, config, result, outputs, names)
-        except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            raise failure(config, "run it", error) from error
-
-    return run
-
-
-def _context(torch: ModuleType, config: ModelConfig) -> Callable[[], object]:
-    local = Context(torch, thread_count(config))
-    return lambda: local.__dict__
-
-
-def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]], Any]:
-    """Return what calls the module with a request's arrays."""
-    torch, module = script.torch, script.call
-    datatypes = {tensor.name: tensor.datatype for tensor in config.input}
-    bound = binding(config, script.arguments)
-    moves, copies = script.device.type != "cpu", script.writes
-
-    def tensor_of(name: str, array: Array) -> Any:
-        tensor = to_tensor(torch, array, datatypes[name])
-        if moves:
-            return tensor.to(script.device)
-        return tensor.clone() if copies else tensor
-
-    def value(name: str, array: Array) -> Any:
-        return texts(name, array) if datatypes[name] is DataType.BYTES else tensor_of(name, array)
-
-    kinds = {argument.plain_kind for argument in bound.arguments}
-    if bound.many is not None or not kinds <= {TENSOR, TEXTS}:
-        return lambda feed: module(**_arguments(bound, feed, tensor_of))
-    places = [
-        (one.name, bound.names[one.name]) for one in bound.arguments if one.name in bound.names
-    ]
-    order = [name for _, name in places]
-    first = script.arguments[: len(places)]
-    if [to for to, _ in places] != [argument.name for argument in first]:
-        return lambda feed: module(**{to: value(name, feed[name]) for to, name in places})
-    is_plain = not moves and not copies and _PLAIN.issuperset(datatypes.values())
-    if is_plain:  # the usual model: nothing to decide for each tensor
-        wrap = torch.from_numpy
-        return lambda feed: module(*[wrap(feed[name]) for name in order])
-    return lambda feed: module(*[value(name, feed[name]) for name in order])
-
-
-def _arguments(bound: Binding, feed: dict[str, Array], convert: Convert) -> dict[str, Any]:
-    """Return what forward is called with, where that is more than tensors and texts."""
-    given: dict[str, Any] = {}
-    for argument in bound.arguments:
-        if argument is bound.many:
-            many = {name: convert(name, feed[name]) for name in bound.rest if name in feed}
-            given[argument.name] = many if argument.plain_kind == BY_NAME else list(many.values())
-            continue
-        value = assembled(argument, bound.names, feed, convert)
-        if value is not None:
-            given[argument.name] = value
-    return given
-
-
-def _picked(
-    script: Script, config: ModelConfig, result: Any, outputs: Sequence[str], names: Sequence[str]
-) -> list[Array]:
-    """Return the arrays of the outputs `names` in what the model gave. Raises BackendFailed."""
-    tensor = script.torch.Tensor
-    if type(result) is tensor:
-        values = {outputs[0]: result}
-    elif isinstance(result, dict) and all(type(one) is tensor for one in result.values()):
-        values = result
-    elif isinstance(result, tuple) and all(type(one) is tensor for one in result):
-        values = dict(zip(outputs, result, strict=False))
-    else:
-        values = _named(flattened(result), outputs)
-    arrays = []
-    for name in names:
-        if name not in values:
-            gave = sorted(values) if isinstance(result, dict) else _count(result)
-            msg = f"model '{config.name}' gave no output '{name}', it gave {gave}"
-            raise BackendFailed(msg)
-        arrays.append(_array(script, config, name, values[name]))
-    return arrays
-
-
-def _named(found: Sequence[tuple[str, Any]], outputs: Sequence[str]) -> dict[str, Any]:
-    """Return what a nested result holds, by the keys it has in a dict, or else in order."""
-    by_key = dict(found)
-    if len(by_key) == len(found) and not by_key.keys().isdisjoint(outputs):
-        return by_key
-    return dict(zip(outputs, (value for _, value in found), strict=False))
-
-
-def _count(result: Any) -> str:
-    return f"{len(flattened(result))} of type {type(result).__name__}"
-
-
-def _array(script: Script, config: ModelConfig, name: str, value: Any) -> Array:
-    torch = script.torch
-    # A tensor is asked for its type by `is`: isinstance of it is a call of Python.
-    if type(value) is not torch.Tensor:
-        plain = plain_array(value, _datatype(config, name))
-        if plain is not None:
-            return plain
-        msg = f"model '{config.name}' gave output '{name}' as {type(value).__name__}, not a tensor"
-        raise BackendFailed(msg)
-    if value.dtype not in script.dtypes or value.layout is not torch.strided:
-        msg = f"model '{config.name}' gave output '{name}' as {value.dtype}, {value.layout}"
-        raise BackendFailed(msg)
-    array = to_array(torch, value)
-    if script.state and value.untyped_storage().data_ptr() in script.state:
-        return array.copy()  # a later run may change what the module keeps
-    return array
-
-
-def _datatype(config: ModelConfig, name: str) -> DataType:
-    return next(tensor.datatype for tensor in config.output if tensor.name == name)

@@ -11,9 +11,9 @@ from inferd.backends.tensorflow.session import (
     Loaded,
     load_graph,
     load_saved_model,
-    session_run,
     tensorflow,
 )
+from inferd.backends.tensorflow.session_run import session_run
 from inferd.config.model import ModelConfig
 from inferd.core.arrays import ArrayInstance
 from inferd.core.interfaces import ModelFiles, Placement, Surroundings

@@ -6,24 +6,15 @@ a request against the configuration, by the engine, and the configuration agains
 """
 
 import os
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from inferd.backends.tensorflow.files import Interface
 from inferd.backends.tensorflow.graph import has_loops
 from inferd.config.model import ModelConfig
 from inferd.config.parameter import whole_number
-from inferd.core.arrays import Array, Run
 from inferd.errors import BackendFailed, InferdError, InvalidConfig, InvalidRequest, foreign_text
 from inferd.tensor.dtype import DataType
-
-MAX_CALLABLES = 32
-"""So many different choices of outputs get a callable of their own; others compute all of them."""
-
-_TO_VIEW = frozenset((DataType.BF16, DataType.BYTES))
 
 
 def tensorflow() -> ModuleType:
@@ -85,51 +76,6 @@ def load_graph(tf: ModuleType, content: bytes, config: ModelConfig, known: Inter
     except Exception as error:
         session.close()
         raise failure(tf, config, "load it", error) from error
-
-
-def session_run(loaded: Loaded, config: ModelConfig) -> Run:
-    """Return how one request runs through `loaded`."""
-    tf, known = loaded.tf, loaded.interface
-    inputs = [tensor.name for tensor in config.input]
-    names = [tensor.name for tensor in config.output]
-    halves = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
-    # Of these the result is an array as it should be; a text alone is given as bytes.
-    is_plain = _TO_VIEW.isdisjoint(t.datatype for t in config.output)
-    bfloat16 = tf.bfloat16.as_numpy_dtype
-    feeds = [known.feeds[name] for name in inputs]
-    callables = {tuple(names): _callable(loaded, feeds, [known.fetches[n] for n in names])}
-
-    def run(feed: dict[str, Array], wanted: Sequence[str]) -> Sequence[Array]:
-        key = tuple(wanted)
-        call = callables.get(key)
-        if call is None:
-            if len(callables) >= MAX_CALLABLES:
-                everything = run(feed, names)
-                return [everything[names.index(name)] for name in wanted]
-            fetches = [known.fetches[name] for name in wanted]
-            call = callables[key] = _callable(loaded, feeds, fetches)
-        if halves:
-            feed = {name: a.view(bfloat16) if name in halves else a for name, a in feed.items()}
-        try:
-            arrays: Sequence[Array] = call(*[feed[name] for name in inputs])
-        except Exception as error:
-            raise failure(tf, config, "run it", error) from error
-        if is_plain:
-            return arrays
-        return [
-            np.asarray(array).view(np.uint16) if array.dtype == bfloat16 else np.asarray(array)
-            for array in arrays
-        ]
-
-    return run
-
-
-def _callable(loaded: Loaded, feeds: list[str], fetches: list[str]) -> Any:
-    from tensorflow.core.protobuf import config_pb2
-
-    made = config_pb2.CallableOptions(feed=feeds, fetch=fetches)
-    made.run_options.inter_op_thread_pool = -1  # in the caller's thread
-    return loaded.session._make_callable_from_options(made)
 
 
 def _checked(loaded: Loaded, config: ModelConfig) -> Loaded:

@@ -21,7 +21,7 @@ from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, ArenaFul
 from inferd.backends.worker.bootstrap.inferd_worker.main import end_process, inherit
 from inferd.backends.worker.document import Batch
 from inferd.backends.worker.link import Link, LinkClosed, Payload
-from inferd.backends.worker.message import described_answer, request_of
+from inferd.backends.worker.message import Asking, described_answer
 from inferd.core.interfaces import Answer, Opened
 from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InferdError, foreign_text
@@ -42,7 +42,7 @@ class Host:
         self._link = Link(sock, arena, received, self._receive, self._end)
         sock.setblocking(True)  # in a thread of its own the link may wait
         self._decode = msgspec.json.Decoder(Batch).decode
-        self._batches: dict[bytes, Batch] = {}  # those before, by their documents
+        self._askings: dict[bytes, Asking] = {}  # those before, by their documents
         self._model = ""
         self._opened: Opened | None = None
         self._flushed_ns = 0
@@ -61,11 +61,11 @@ class Host:
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         if kind == packet.EXECUTE:
-            batch = self._batches.get(document)
-            if batch is None:
-                batch = self._decode(document)
-                packet.keep(self._batches, document, batch, len(document))
-            self._execute(batch, data, numbers[0])
+            asking = self._askings.get(document)
+            if asking is None:
+                asking = Asking(self._decode(document))
+                packet.keep(self._askings, document, asking, len(document))
+            self._execute(asking, data, numbers[0])
             return
         released, *told = msgspec.json.decode(document)
         self._link.give(released)
@@ -97,16 +97,17 @@ class Host:
             said = done if isinstance(done, str) else None
             self._link.send(packet.READY, [said, False, True])
 
-    def _execute(self, batch: Batch, data: Any, number: int) -> None:
-        self._link.give(batch.released)
-        requests = [request_of(asked, data, self._model) for asked in batch.requests]
+    def _execute(self, asking: Asking, data: Any, number: int) -> None:
+        if asking.released:
+            self._link.give(asking.released)
+        requests = asking.requests(data, self._model)
         began_ns = perf_counter_ns()
         answers = self._answers(requests)
         ended_ns = perf_counter_ns()
-        first = requests[0]
+        first, count = requests[0], len(requests)
         times = first.computing_ns or began_ns, first.computed_ns or ended_ns
         del first, requests, data  # what they hold is released, but for what an answer shows
-        numbers = range(len(batch.requests) - 1, -1, -1)  # how much less than the batch's they are
+        numbers = range(count - 1, -1, -1)  # how much less than the batch's they are
         payload = Payload()
         documents = [
             described_answer(less, answer, payload)

@@ -5,7 +5,7 @@ from math import isfinite, prod
 from typing import Any
 
 from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN
-from inferd.backends.worker.document import Answer, Asked, Described, Result
+from inferd.backends.worker.document import Answer, Batch, Described, Result
 from inferd.backends.worker.failure import UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
 from inferd.backends.worker.reshapes import Reshapes
@@ -48,8 +48,7 @@ _NUMBERS = {kind.code: number for number, kind in enumerate(ERRORS)}
 
 def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
     """Return how a packet describes `tensor`, whose bytes go into `payload`."""
-    data = tensor.data
-    offset, size = payload.add(data if type(data) is bytes else tensor.view())
+    offset, size = payload.add(tensor.packed())
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
 
@@ -221,12 +220,27 @@ def response_of(
     )
 
 
-def request_of(asked: Asked, data: Any, model: str) -> InferRequest:
-    """Return the request that a packet describes, its inputs views of the packet's data."""
-    wanted = [WantedOutput(name) for name in asked.outputs] if asked.outputs else []
-    inputs = tensors_of(asked.inputs, data)
-    parameters = dict(asked.parameters) if asked.parameters else {}
-    return InferRequest(model, "", asked.id, inputs, wanted, parameters)
+class Asking:
+    """What an EXECUTE asks for, read once for all that ask the same."""
+
+    __slots__ = ("_asked", "released")
+
+    def __init__(self, batch: Batch) -> None:
+        self.released = batch.released
+        self._asked = [(asked, places_of(asked.inputs)) for asked in batch.requests]
+
+    def requests(self, data: Any, model: str) -> list[InferRequest]:
+        """Return the requests to `model`, their inputs views of the packet's data.
+
+        Raises ValueError for inputs that are not there.
+        """
+        requests = []
+        for asked, places in self._asked:
+            inputs = tensors_of(asked.inputs, data) if places is None else placed(places, data)
+            wanted = [WantedOutput(name) for name in asked.outputs] if asked.outputs else []
+            parameters = dict(asked.parameters) if asked.parameters else {}
+            requests.append(InferRequest(model, "", asked.id, inputs, wanted, parameters))
+        return requests
 
 
 def described_answer(
