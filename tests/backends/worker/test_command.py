@@ -53,7 +53,7 @@ def test_a_line_without_an_end_counts_and_so_does_what_is_no_utf_8(run):
 
 def test_what_fails_is_told_with_its_last_lines(run):
     with pytest.raises(InvalidConfig) as caught:
-        run("for n in range(100): print(n)\nraise SystemExit('why')")
+        run("for n in range(100): print(n, flush=True)\nraise SystemExit('why')")
     assert caught.value.message.startswith("here failed: 8")
     assert caught.value.message.endswith("; 99; why")
     assert caught.value.message.count(";") == MAX_TOLD - 1
