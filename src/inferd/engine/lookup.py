@@ -29,6 +29,7 @@ _BACKENDS = {
     "litert": "inferd.backends.litert.backend:LitertBackend",
     "identity": "inferd.backends.identity:IdentityBackend",
     "repeat": "inferd.backends.repeat:RepeatBackend",
+    "square": "inferd.backends.square:SquareBackend",
     "python": "inferd.backends.python.backend:PythonBackend",
     "faulty": "inferd.backends.faulty:FaultyBackend",
 }
@@ -94,7 +95,6 @@ _COMPILED_OF_TRITON = (
     "paddle",
     "paddlepaddle",
     "rapids",
-    "square",
     "stateful",
     "tensorrtllm",
 )
