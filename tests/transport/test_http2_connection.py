@@ -191,6 +191,20 @@ async def test_a_handler_hears_of_a_client_that_cancels_in_the_same_breath(bench
     await bench.cancelled.wait()
 
 
+@timed()
+async def test_what_a_client_says_in_the_midst_of_a_large_message_is_heard(bench):
+    await bench.greet()
+    bench.head(1, b"/t.T/Wait", ())
+    message = b"\0" + (1 << 20).to_bytes(4, "big") + bytes(300_000)
+    for start in range(0, len(message), 16384):
+        bench.send(encode_frame(DATA, 0, 1, message[start : start + 16384]))
+    bench.send(encode_frame(PING, 0, 0, bytes(8)))
+    await bench.until(PING, ACK)
+    bench.call(3, b"/t.T/Tell")
+    bench.send(encode_frame(RST_STREAM, 0, 3, ErrorCode.CANCEL.to_bytes(4, "big")))
+    await bench.cancelled.wait()
+
+
 @timed(keepalive_time_ms=60_000, keepalive_timeout_ms=10_000, max_pings_without_data=2)
 async def test_a_quiet_client_with_a_call_is_pinged_and_given_up(bench):
     await bench.greet()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from inferd.compiled import mypyc_attr
 from inferd.transport.grpc_call import LEVELS, QUEUED_BYTES, GrpcCall, prepare
 from inferd.transport.grpc_input import SMALL_BYTES
+from inferd.transport.low_water import LowWater
 from inferd.wire.grpc_messages import PREFIX_BYTES
 from inferd.wire.h2_connection import H2Connection
 from inferd.wire.h2_frames import DEFAULT_FRAME_BYTES, ErrorCode
@@ -54,6 +55,7 @@ class Http2Connection:
         self.loop = asyncio.get_running_loop()
         self.level = LEVELS[server.options.compression_level]
         self.peer = ""
+        self._low_water: LowWater | None = None
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._h2 = H2Connection(
             self._open_stream,
@@ -97,6 +99,7 @@ class Http2Connection:
         """See asyncio.BufferedProtocol."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._low_water = LowWater(transport, self.loop)
         self.peer = _peer(transport.get_extra_info("peername"))
         server = self.server
         server.connections.add(self)
@@ -148,6 +151,8 @@ class Http2Connection:
             self._h2.receive(self._scratch[:nbytes])
             if self.hurried:
                 self._watch_deadlines()
+        if self._low_water is not None:
+            self._low_water.note_read(self._h2.data_stream_id, self._h2.missing_bytes())
         self.flush()
 
     def eof_received(self) -> bool:

@@ -28,7 +28,9 @@ from inferd.wire.h2_stream import H2Stream
 SWEEP_S = 1.0
 """How often timeouts are looked at, at least; they are exact to about this much."""
 
-READ_BYTES = 1 << 18
+READ_BYTES = 3 << 18
+"""How much is read at once; more than the highest mark of LowWater."""
+
 WATCH_INTERVAL_S = 1.0
 
 _LAST_WAIT_S = 0.5

@@ -39,6 +39,7 @@ class H2Receiver(H2Sender):
         self._skip_left = 0  # padding, or a frame that nobody is to have
         self._data_stream: H2Stream | None = None
         self._data_ends = False
+        self.data_stream_id = 0  # of the last DATA
         self._receive_window = CONNECTION_WINDOW
         self._budget = FloodBudget()
 
@@ -62,6 +63,11 @@ class H2Receiver(H2Sender):
             stream.on_filled(count, ends=is_last and self._data_ends)
         if is_last:
             self._data_stream = None
+
+    def missing_bytes(self) -> int:
+        """Return how much the message still lacks that the last DATA belong to, 0 if unknown."""
+        stream = self.streams.get(self.data_stream_id)
+        return 0 if stream is None or stream.is_local_done else stream.missing_bytes()
 
     def _data(self, header: Header, data: Buffer, start: int, stop: int) -> int:
         """Take a whole DATA frame, its payload data[start:stop]; return where the next one begins.
@@ -189,6 +195,7 @@ class H2Receiver(H2Sender):
 
         The whole payload counts, padding included (section 6.9.1).
         """
+        self.data_stream_id = stream_id
         self._receive_window -= length
         if self._receive_window < CONNECTION_WINDOW // 2:
             if self._receive_window < 0:
