@@ -16,13 +16,13 @@ _TOP = """\
 
     inferd serve PATH... [options]
 
-Each option can be set in three ways. A flag overrides a variable, a variable overrides the file, and
-the file overrides the default.
+Each option can be set in three ways. A flag overrides a variable, a variable overrides the file,
+and the file overrides the default.
 
 | way | example | |
 | --- | --- | --- |
 | flag | `--http-port 8080`, `--http-port=8080` | booleans may stand alone: `--exit-on-error` |
-| variable | `INFERD_HTTP_PORT=8080` | `;` separates the items of a list; an empty variable counts as not set |
+| variable | `INFERD_HTTP_PORT=8080` | `;` separates items of a list; an empty variable is not set |
 | TOML file | `http-port = 8080` | named with `--config FILE` or `INFERD_CONFIG` |
 
 Booleans are true, on, 1, false, off or 0, in upper or lower case. Options that may be repeated are
