@@ -714,7 +714,7 @@ class ServerConfig:
         "Model that /invocations calls.",
         group="Cloud platforms",
         word="NAME",
-        shown="the only one there is",
+        shown="the only model",
         also="SAGEMAKER_TRITON_DEFAULT_MODEL_NAME",
     )
     sagemaker_inference_type: str = option(
@@ -773,7 +773,7 @@ class ServerConfig:
         "Model that Vertex AI's calls use if they name none.",
         group="Cloud platforms",
         word="NAME",
-        shown="the only one there is",
+        shown="the only model",
     )
     vertex_ai_thread_count: int = option(
         8, "Threads of Vertex AI's calls.", group="Cloud platforms", **_COUNT, acted_on=False
