@@ -16,19 +16,19 @@ _TOP = """\
 
     inferd serve PATH... [options]
 
-Each option can be set three ways. A flag goes before a variable, a variable before the file, the
-file before the default.
+Each option can be set in three ways. A flag overrides a variable, a variable overrides the file,
+and the file overrides the default.
 
 | way | example | |
 | --- | --- | --- |
 | flag | `--http-port 8080`, `--http-port=8080` | booleans may stand alone: `--exit-on-error` |
-| variable | `INFERD_HTTP_PORT=8080` | lists are separated by `;`, an empty variable is not set |
+| variable | `INFERD_HTTP_PORT=8080` | `;` separates items of a list; an empty variable is not set |
 | TOML file | `http-port = 8080` | named with `--config FILE` or `INFERD_CONFIG` |
 
-Booleans are true, on, 1, false, off or 0, in any case. Options that may be repeated are arrays in
-the file. Relative paths start at the working directory, in the file too.
+Booleans are true, on, 1, false, off or 0, in upper or lower case. Options that may be repeated are
+arrays in the file. Relative paths start at the working directory, also in the file.
 """
-_WITHOUT_EFFECT = "*Accepted, without effect in this version.*"
+_WITHOUT_EFFECT = "*Accepted, but without effect in this version.*"
 
 
 def build() -> str:

@@ -15,7 +15,7 @@ inferd serves machine-learning models over HTTP and gRPC (V2 / Open Inference Pr
   inferd serve PATH... [options]    serve the models in one or more repositories
   inferd serve app.py               serve the functions of a Python file as models
   inferd serve --help               every option of the server
-  inferd key NAME FILE              make an API key, for --api-key-file
+    inferd key NAME FILE              make an API key for --api-key-file
   inferd --version                  print the version
   inferd --help                     print this
 
@@ -29,10 +29,10 @@ _SERVE = """\
 inferd serve PATH... [options]
 
 Serves the models in one or more repositories. PATH is a folder of model folders, each with
-numbered version folders in it: models/resnet/1/model.onnx. It may also be one
-model's folder or file, or a Python file whose functions are models (@inferd.model).
+numbered version folders in it: models/resnet/1/model.onnx. PATH may also be the folder or the
+file of a single model, or a Python file whose functions are models (@inferd.model).
 
-Every option can be set three ways. What stands first here goes before what stands last:
+Every option can be set in three ways. The flag overrides the variable, the variable the file:
 
   --http-port 8080          flag (also --http-port=8080)
   INFERD_HTTP_PORT=8080     environment variable; lists are separated by ";"
@@ -42,10 +42,10 @@ Booleans may stand alone: --exit-on-error is --exit-on-error=true.
 """
 
 _SIGNALS = """\
-SIGTERM or Ctrl-C ends the server: readiness turns false at once, requests in flight are finished,
-and the exit code is 0, or 1 when --exit-timeout-secs was too short for some. A second signal ends
-it right away with 128 plus the signal's number. Code 1 also tells that the server could not
-start, 2 that its options are wrong.
+SIGTERM or Ctrl-C ends the server: readiness turns false at once, and requests in flight are
+finished. The exit code is 0, or 1 if --exit-timeout-secs was too short for some requests. A
+second signal ends the server at once, with 128 plus the signal's number. Code 1 also means that
+the server could not start, and 2 that its options are wrong.
 """
 
 
@@ -61,7 +61,7 @@ def serve_help() -> str:
     if idle:
         names = " ".join(each.flag for each in idle)
         parts.append(
-            "Accepted for the sake of existing command lines, without effect in this version\n"
+            "Accepted so that existing command lines work, but without effect in this version\n"
             + textwrap.indent(_wrap(names, _WIDTH - 2), "  ")
             + "\n"
         )

@@ -11,11 +11,11 @@ from inferd.errors import InvalidConfig
 HELP = f"""\
 inferd key NAME FILE [GROUPS]
 
-Makes an API key for NAME, prints it, and appends its hash to FILE, which inferd serve reads with
---api-key-file; a server that runs takes it up within seconds. The key itself is stored nowhere.
-To take a key back, delete its line.
+Makes an API key for NAME, prints it, and appends its hash to FILE. inferd serve reads that file
+with --api-key-file; a running server accepts the new key within seconds. The key itself is not
+stored. To revoke a key, delete its line.
 
-GROUPS, separated by commas, are what the key opens; all without any:
+GROUPS, separated by commas, are the calls that the key is valid for (default: all):
 {", ".join(API_GROUPS[:6])},
 {", ".join(API_GROUPS[6:])}.
 """

@@ -41,16 +41,16 @@ class ServerConfig:
 
     model_repository: tuple[str, ...] = option(
         (),
-        "Folder of model folders, or such a place in a cloud (s3://, gs://, as://). May be "
-        "repeated, and is the same as PATH.",
+        "Folder of model folders, or the same in a cloud (s3://, gs://, as://). Same as PATH. May "
+        "be repeated.",
         group="Models",
         word="PATH",
         aliases=("model-store",),
     )
     model_control_mode: str = option(
         "none",
-        "none: all models load at start. explicit: only those of --load-model, and others when a "
-        "client asks. poll: the repository is watched for changes.",
+        "none: all models load at start. explicit: those of --load-model load at start, others "
+        "when a client asks. poll: all load at start, and changes in the repository are followed.",
         group="Models",
         choices=("none", "poll", "explicit"),
         old_switches={"allow-poll-model-repository": "poll", "allow-model-control": "explicit"},
@@ -62,18 +62,18 @@ class ServerConfig:
         word="NAME",
     )
     repository_poll_secs: float = option(
-        15.0, "How often poll mode looks at the repository; 0: never.", group="Models", **_SECONDS
+        15.0, "How often poll mode checks the repository; 0: never.", group="Models", **_SECONDS
     )
     model_repository_links: str = option(
         "inside",
-        "Links that a load by request may follow: those that stay in the repository, or any. "
-        "What loads at start or by polling may be a link to anywhere.",
+        "Links that a load by request may follow: only those that stay inside the repository, or "
+        "any. Models loaded at start or by polling may link anywhere.",
         group="Models",
         choices=("inside", "any"),
     )
     model_upload_max_bytes: int = option(
         1073741824,
-        "Model files that clients send with load requests, of all models together.",
+        "Limit on the model files that clients send with load requests, for all models together.",
         group="Models",
         word="BYTES",
         minimum=0,
@@ -87,35 +87,35 @@ class ServerConfig:
     )
     disable_auto_complete_config: bool = option(
         False,
-        "Take config.pbtxt as it is; fill in nothing from the model file.",
+        "Use config.pbtxt as it is; fill in nothing from the model file.",
         group="Models",
         # The old flag says the same thing with the same sense.
         old_flags={"strict-model-config": "{}"},
     )
     model_config_name: str | None = option(
         None,
-        "Use configs/NAME.pbtxt of a model, where it exists, instead of config.pbtxt.",
+        "Use the model's configs/NAME.pbtxt instead of config.pbtxt, if it exists.",
         group="Models",
         word="NAME",
     )
     model_load_thread_count: int = option(
-        4, "Model versions that load at the same time.", group="Models", **_COUNT
+        4, "Number of model versions that load at the same time.", group="Models", **_COUNT
     )
     model_load_retry_count: int = option(
-        0, "How often a failed load is tried again.", group="Models", minimum=0
+        0, "Number of times a failed load is tried again.", group="Models", minimum=0
     )
     model_load_timeout_secs: float = option(
-        3600.0, "A model version that takes longer to load has failed.", group="Models", **_TIMEOUT
+        3600.0, "A load of a model version that takes longer fails.", group="Models", **_TIMEOUT
     )
     model_unload_timeout_secs: float = option(
         300.0,
-        "How long requests of a version that is unloaded or replaced may take to finish.",
+        "How long running requests may take to finish when their version is unloaded or replaced.",
         group="Models",
         **_SECONDS,
     )
     model_namespacing: bool = option(
         False,
-        "Load models of one name from several repositories; here none of them is served.",
+        "Load models of the same name from several repositories; here none of them is served.",
         group="Models",
         acted_on=False,
     )
@@ -123,36 +123,36 @@ class ServerConfig:
     # Server
 
     config: str | None = option(
-        None, "TOML file of options; flags and variables go before it.", group="Server", word="FILE"
+        None, "TOML file of options; flags and variables override it.", group="Server", word="FILE"
     )
     id: str | None = option(
-        None, "Server name, as metadata tells it.", group="Server", word="NAME", shown="inferd"
+        None, "Server name shown in the metadata.", group="Server", word="NAME", shown="inferd"
     )
     exit_timeout_secs: int = option(
         30,
-        "After SIGTERM the process ends within this time; requests not finished by then are cut. "
-        "0: what is in flight is cut at once.",
+        "After SIGTERM the process ends within this time; requests not finished by then are cut "
+        "off. 0: requests in flight are cut off at once.",
         group="Server",
         **_SECONDS,
     )
     max_inflight_requests: int = option(
         20000,
-        "Inferences under way at the same time, over all protocols; more are refused. Twice what "
-        "one model may have waiting, so that one alone cannot keep the others from serving.",
+        "Limit on inferences under way, over all protocols; more are refused. Twice what one model "
+        "may have waiting, so that one model alone cannot block the others.",
         group="Server",
         **_COUNT,
     )
     max_inflight_bytes: int = option(
         4294967296,
-        "Request data in memory at the same time, over all protocols; more are refused. Counted "
-        "are bodies, gRPC messages, and what they become when inflated or read from text.",
+        "Limit on request data in memory, over all protocols; more is refused. Counts bodies, gRPC "
+        "messages, and their inflated or parsed form.",
         group="Server",
         word="BYTES",
         **_COUNT,
     )
     drain_delay: float = option(
         0.0,
-        "After SIGTERM, keep taking new connections for this long, not ready any more, so that "
+        "After SIGTERM, accept new connections for this long while reporting not ready, so that "
         "load balancers can notice. Counts towards --exit-timeout-secs.",
         group="Server",
         **_SECONDS,
@@ -160,14 +160,14 @@ class ServerConfig:
 
     api_key_file: str | None = option(
         None,
-        "Only those with an API key may call, over HTTP and gRPC. The file has NAME:HASH lines, "
-        "which inferd key writes; it is read again when it changes.",
+        "HTTP and gRPC calls need an API key. The file has NAME:HASH lines, which inferd key "
+        "writes; it is read again when it changes.",
         group="Server",
         word="FILE",
     )
     api_key_for_health: bool = option(
         False,
-        "Health checks need an API key as well; without this they are open to all.",
+        "Health checks need an API key, too; by default they are open to all.",
         group="Server",
     )
 
@@ -184,14 +184,14 @@ class ServerConfig:
     http_port: int = option(8000, "Port of HTTP; 0 lets the system choose.", group="HTTP", **_PORT)
     http_health_port: int | None = option(
         None,
-        "Another port for health checks alone, without TLS; they are answered on --http-port, too.",
+        "Extra port for health checks only, without TLS; --http-port answers them, too.",
         group="HTTP",
         **_PORT,
     )
     http_unix_socket: str | None = option(
         None, "Serve HTTP on this Unix socket too.", group="HTTP", word="PATH"
     )
-    http_use_ssl: bool = option(False, "HTTPS instead of HTTP.", group="HTTP")
+    http_use_ssl: bool = option(False, "Serve HTTPS instead of HTTP.", group="HTTP")
     http_server_cert: str | None = option(
         None, "PEM file of the server's certificate chain.", group="HTTP", word="FILE"
     )
@@ -200,11 +200,14 @@ class ServerConfig:
     )
     http_use_ssl_mutual: bool = option(
         False,
-        "Clients too must show a certificate, signed by --http-root-cert. Implies --http-use-ssl.",
+        "Clients must show a certificate signed by --http-root-cert. Implies --http-use-ssl.",
         group="HTTP",
     )
     http_root_cert: str | None = option(
-        None, "PEM file of the authorities client certificates are from.", group="HTTP", word="FILE"
+        None,
+        "PEM file of the authorities that sign client certificates.",
+        group="HTTP",
+        word="FILE",
     )
     reuse_http_port: bool = option(
         False, "Share the port with other processes (SO_REUSEPORT).", group="HTTP"
@@ -218,22 +221,22 @@ class ServerConfig:
     )
     http_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; headers with a match in their name become request parameters.",
+        "Regular expression; headers whose names it matches somewhere become request parameters.",
         group="HTTP",
         word="REGEX",
     )
     http_restricted_api: tuple[str, ...] = option(
         (),
-        "APIS:HEADER=VALUE: these APIs only answer requests with this header. APIS are health, "
-        "metadata, inference, shared-memory, model-config, model-repository, statistics, trace and "
-        "logging, separated by commas. May be repeated.",
+        "APIS:HEADER=VALUE: only requests with this header may call these APIs. APIS is a list of "
+        "health, metadata, inference, shared-memory, model-config, model-repository, statistics, "
+        "trace and logging, separated by commas. May be repeated.",
         group="HTTP",
     )
 
     http_cors_origin: tuple[str, ...] = option(
         (),
-        "Pages of this origin, such as https://example.org, may ask the server from a browser; * "
-        "means all pages. May be repeated.",
+        "Web pages of this origin, such as https://example.org, may call the server; * means all "
+        "pages. May be repeated.",
         group="HTTP",
         word="ORIGIN",
     )
@@ -241,31 +244,35 @@ class ServerConfig:
     # HTTP limits
 
     http_max_header_bytes: int = option(
-        65536, "Request line and headers together.", group="HTTP limits", word="BYTES", **_HEAD
+        65536, "Largest request line and headers.", group="HTTP limits", word="BYTES", **_HEAD
     )
     http_max_body_bytes: int = option(
-        2147483648, "Body of one request.", group="HTTP limits", word="BYTES", **_COUNT
+        2147483648, "Largest body of a request.", group="HTTP limits", word="BYTES", **_COUNT
     )
     http_max_input_size: int = option(
-        67108864, "JSON part of one request.", group="HTTP limits", word="BYTES", **_COUNT
+        67108864,
+        "Largest JSON, or inflated body, of a request.",
+        group="HTTP limits",
+        word="BYTES",
+        **_COUNT,
     )
     http_max_connections: int = option(
-        10000, "Connections open at the same time.", group="HTTP limits", **_COUNT
+        10000, "Most connections open at the same time.", group="HTTP limits", **_COUNT
     )
     http_idle_timeout_secs: float = option(
-        300.0, "Keep-alive connection without a request.", group="HTTP limits", **_TIMEOUT
+        300.0, "How long a connection may have no request.", group="HTTP limits", **_TIMEOUT
     )
     http_header_timeout_secs: float = option(
-        60.0, "From a request's first byte to its whole head.", group="HTTP limits", **_TIMEOUT
+        60.0, "Time from a request's first byte to its whole head.", group="HTTP limits", **_TIMEOUT
     )
     http_body_timeout_secs: float = option(
         60.0,
-        "Body that makes no progress. A body that trickles in is ended as well.",
+        "How long a body may make no progress. A body that trickles in is ended, too.",
         group="HTTP limits",
         **_TIMEOUT,
     )
     http_write_timeout_secs: float = option(
-        60.0, "Client that does not read its answer.", group="HTTP limits", **_TIMEOUT
+        60.0, "How long a client may pause reading its answer.", group="HTTP limits", **_TIMEOUT
     )
 
     # gRPC
@@ -281,8 +288,8 @@ class ServerConfig:
     grpc_port: int = option(8001, "Port of gRPC; 0 lets the system choose.", group="gRPC", **_PORT)
     grpc_transport: str = option(
         "own",
-        "own: HTTP/2 on the server's own event loop. grpcio: the gRPC project's library, several "
-        "times as dear.",
+        "own: HTTP/2 on the server's own event loop. grpcio: the gRPC project's library, which "
+        "takes several times the CPU.",
         group="gRPC",
         choices=("own", "grpcio"),
     )
@@ -295,11 +302,14 @@ class ServerConfig:
     )
     grpc_use_ssl_mutual: bool = option(
         False,
-        "Clients too must show a certificate, signed by --grpc-root-cert. Implies --grpc-use-ssl.",
+        "Clients must show a certificate signed by --grpc-root-cert. Implies --grpc-use-ssl.",
         group="gRPC",
     )
     grpc_root_cert: str | None = option(
-        None, "PEM file of the authorities client certificates are from.", group="gRPC", word="FILE"
+        None,
+        "PEM file of the authorities that sign client certificates.",
+        group="gRPC",
+        word="FILE",
     )
     grpc_infer_response_compression_level: str = option(
         "none",
@@ -308,43 +318,46 @@ class ServerConfig:
         choices=("none", "low", "medium", "high"),
     )
     grpc_keepalive_time: int = option(
-        7200000, "Quiet time after which the client is pinged.", group="gRPC", **_MILLISECONDS
+        7200000, "Idle time after which the client is pinged.", group="gRPC", **_MILLISECONDS
     )
     grpc_keepalive_timeout: int = option(
-        20000, "How long the answer to such a ping may take.", group="gRPC", **_MILLISECONDS
+        20000, "How long the answer to that ping may take.", group="gRPC", **_MILLISECONDS
     )
     grpc_keepalive_permit_without_calls: bool = option(
-        False, "Ping while no call is running, too.", group="gRPC"
+        False, "Ping even if no call is running.", group="gRPC"
     )
     grpc_http2_max_pings_without_data: int = option(
-        2, "Pings sent without data between them; 0 is no limit.", group="gRPC"
+        2, "How many pings to send without data between them; 0: no limit.", group="gRPC"
     )
     grpc_http2_min_recv_ping_interval_without_data: int = option(
-        300000, "Least time between a client's pings without data.", group="gRPC", **_MILLISECONDS
+        300000,
+        "Least time between two pings of a client without data between them.",
+        group="gRPC",
+        **_MILLISECONDS,
     )
     grpc_http2_max_ping_strikes: int = option(
-        2, "Too early pings a client may send; 0 is no limit.", group="gRPC"
+        2, "How many pings a client may send too early; 0: no limit.", group="gRPC"
     )
     grpc_max_connection_age: int | None = option(
-        None, "Close connections after this time.", group="gRPC", shown="never", **_MILLISECONDS
+        None, "Close connections at this age.", group="gRPC", shown="never", **_MILLISECONDS
     )
     grpc_max_connection_age_grace: int | None = option(
         None,
-        "How long calls may go on after that.",
+        "How long calls may go on after --grpc-max-connection-age.",
         group="gRPC",
         shown="no limit",
         **_MILLISECONDS,
     )
     grpc_max_connection_idle: int | None = option(
         None,
-        "Close connections that have had no call for this time.",
+        "Close connections that have had no call for this long.",
         group="gRPC",
         shown="never",
         **_MILLISECONDS,
     )
     grpc_max_message_bytes: int = option(
         2147483647,
-        "Largest message taken from a client.",
+        "Largest message accepted from a client.",
         group="gRPC",
         word="BYTES",
         minimum=1,
@@ -352,45 +365,49 @@ class ServerConfig:
     )
     grpc_max_inflated_bytes: int = option(
         67108864,
-        "Compressed message from a client, once inflated. On grpcio --grpc-max-message-bytes is "
-        "the limit of all messages, inflated or not.",
+        "Largest compressed message from a client, once inflated. With grpcio, the limit of all "
+        "messages is --grpc-max-message-bytes, inflated or not.",
         group="gRPC",
         word="BYTES",
         **_COUNT,
     )
     grpc_max_metadata_bytes: int = option(
-        16384, "Metadata of one call, taken from a client.", group="gRPC", word="BYTES", **_HEAD
+        16384,
+        "Largest metadata of a call from a client.",
+        group="gRPC",
+        word="BYTES",
+        **_HEAD,
     )
     grpc_max_connections: int = option(
-        10000, "Connections open at the same time.", group="gRPC", **_COUNT
+        10000, "Most connections open at the same time.", group="gRPC", **_COUNT
     )
     grpc_max_concurrent_streams: int = option(
-        1000, "Calls one connection may have open at the same time.", group="gRPC", **_COUNT
+        1000, "Most calls open at the same time on one connection.", group="gRPC", **_COUNT
     )
     grpc_handshake_timeout_secs: float = option(
-        20.0, "From a connection's start to HTTP/2 being spoken.", group="gRPC", **_TIMEOUT
+        20.0, "Time from a connection's start until it speaks HTTP/2.", group="gRPC", **_TIMEOUT
     )
     grpc_message_timeout_secs: float = option(
         60.0,
-        "Message that makes no progress. One that trickles in is ended as well.",
+        "How long a message may make no progress. One that trickles in is ended, too.",
         group="gRPC",
         **_TIMEOUT,
     )
     grpc_write_timeout_secs: float = option(
-        60.0, "Client that does not read its answer.", group="gRPC", **_TIMEOUT
+        60.0, "How long a client may pause reading its answer.", group="gRPC", **_TIMEOUT
     )
     reuse_grpc_port: bool = option(
         False, "Share the port with other processes (SO_REUSEPORT).", group="gRPC"
     )
     grpc_header_forward_pattern: str | None = option(
         None,
-        "Regular expression; metadata with a match in their key become request parameters.",
+        "Regular expression; metadata whose keys it matches somewhere become request parameters.",
         group="gRPC",
         word="REGEX",
     )
     grpc_restricted_protocol: tuple[str, ...] = option(
         (),
-        "APIS:KEY=VALUE: as --http-restricted-api; the metadata is called "
+        "APIS:KEY=VALUE: like --http-restricted-api; the metadata is called "
         "triton-grpc-protocol-KEY. May be repeated.",
         group="gRPC",
     )
@@ -405,11 +422,11 @@ class ServerConfig:
         2, "Threads of Triton's gRPC server.", group="gRPC", minimum=2, maximum=128, acted_on=False
     )
     grpc_infer_allocation_pool_size: int = option(
-        8, "Request objects Triton keeps for use again.", group="gRPC", minimum=0, acted_on=False
+        8, "Request objects that Triton keeps for reuse.", group="gRPC", minimum=0, acted_on=False
     )
     grpc_max_response_pool_size: int = option(
         2147483647,
-        "Response objects Triton keeps for use again.",
+        "Response objects that Triton keeps for reuse.",
         group="gRPC",
         minimum=0,
         acted_on=False,
@@ -419,45 +436,45 @@ class ServerConfig:
 
     allow_trtis: bool = option(
         True,
-        "Serve the TensorRT Inference Server API, Triton's before V2, on the same ports.",
+        "Serve the API of the TensorRT Inference Server, Triton's predecessor, on the same ports.",
         group="Protocol details",
     )
 
     api_version: int | None = option(
         None,
-        "API that the last TensorRT Inference Servers were to serve, 1 or 2; here it is both.",
+        "API that the last TensorRT Inference Servers should serve, 1 or 2; here always both.",
         group="Protocol details",
         choices=(1, 2),
         acted_on=False,
     )
     allow_profiling: bool = option(
         False,
-        "Whether the TensorRT Inference Server's profiler may be asked; /api/profile answers.",
+        "Whether clients may use the TensorRT Inference Server's profiler, at /api/profile.",
         group="Protocol details",
         acted_on=False,
     )
     json_half_floats: str = option(
         "accept",
-        "FP16 and BF16 tensors in JSON: as numbers, or refused.",
+        "FP16 and BF16 tensors in JSON: accept them as numbers, or refuse them.",
         group="Protocol details",
         choices=("accept", "refuse"),
     )
     json_non_finite: str = option(
         "tokens",
-        "NaN and infinities in JSON answers: the words NaN and Infinity (not JSON, but what "
+        "NaN and infinities in JSON answers: the words NaN and Infinity (not strict JSON, but what "
         "Triton's clients read), null, or an error.",
         group="Protocol details",
         choices=("tokens", "null", "error"),
     )
     not_ready_status: int = option(
         400,
-        "HTTP status of readiness checks that fail: Triton's 400, or KServe's 503.",
+        "HTTP status of failed readiness checks: Triton's 400, or KServe's 503.",
         group="Protocol details",
         choices=(400, 503),
     )
     grpc_typed_answers: bool = option(
         False,
-        "Answer typed gRPC requests in typed contents instead of raw_output_contents.",
+        "Answer gRPC requests that have typed contents in typed contents, not raw_output_contents.",
         group="Protocol details",
     )
 
@@ -474,14 +491,14 @@ class ServerConfig:
     )
     log_directory: str | None = option(
         None,
-        "Folder in which clients may put the log file, by name, while the server runs.",
+        "Folder in which clients may choose a log file, by name, while the server runs.",
         group="Logging",
         word="PATH",
         shown="clients may not",
     )
     log_verbose: int = option(
         0,
-        "1 and above logs details as well; the bare flag means 1.",
+        "1 and above also logs details; the flag alone means 1.",
         group="Logging",
         minimum=0,
         bare="1",
@@ -494,7 +511,7 @@ class ServerConfig:
 
     allow_metrics: bool = option(
         True,
-        "Serve Prometheus metrics at /metrics, on a port of their own.",
+        "Serve Prometheus metrics at /metrics, on their own port.",
         group="Metrics and traces",
     )
     allow_gpu_metrics: bool = option(True, "Metrics of the GPUs.", group="Metrics and traces")
@@ -517,19 +534,19 @@ class ServerConfig:
     )
     metrics_interval_ms: int = option(
         2000,
-        "How often the devices are asked.",
+        "How often GPUs, processors and memory are measured.",
         group="Metrics and traces",
         **(_MILLISECONDS | _COUNT),
     )
     metrics_config: tuple[str, ...] = option(
         (),
-        "SETTING=VALUE: which metrics there are beside the counts. May be repeated.",
+        "SETTING=VALUE: which metrics to serve besides the counts. May be repeated.",
         group="Metrics and traces",
         word="SETTING",
     )
     trace_config: tuple[str, ...] = option(
         (),
-        "[MODE,]SETTING=VALUE: which requests are traced, and where to. May be repeated.",
+        "[MODE,]SETTING=VALUE: which requests to trace, and where traces go. May be repeated.",
         group="Metrics and traces",
         word="SETTING",
         old_flags={
@@ -543,7 +560,7 @@ class ServerConfig:
 
     trace_directory: str | None = option(
         None,
-        "Folder in which clients may put trace files, by name, while the server runs.",
+        "Folder in which clients may choose trace files, by name, while the server runs.",
         group="Metrics and traces",
         word="PATH",
         shown="clients may not",
@@ -553,7 +570,7 @@ class ServerConfig:
 
     backend_config: tuple[str, ...] = option(
         (),
-        "[BACKEND,]SETTING=VALUE. May be repeated.",
+        "[BACKEND,]SETTING=VALUE: a setting of one backend, or of all. May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
         old_flags={
@@ -569,7 +586,7 @@ class ServerConfig:
     )
     backend_directory: str | None = option(
         None,
-        "Folder of Python-based backends: models of backend NAME are run by its NAME/model.py.",
+        "Folder of Python-based backends: NAME/model.py in it runs the models of backend NAME.",
         group="Backends, devices and caches",
         word="PATH",
     )
@@ -583,8 +600,8 @@ class ServerConfig:
     cache_config: tuple[str, ...] = option(
         (),
         "CACHE,SETTING=VALUE: the response cache, for models whose configuration has "
-        "response_cache { enable: true }. local,size=BYTES keeps answers in memory, "
-        "redis,host=HOST with redis,port=PORT in Redis. May be repeated.",
+        "response_cache { enable: true }. local,size=BYTES keeps answers in memory; "
+        "redis,host=HOST with redis,port=PORT keeps them in Redis. May be repeated.",
         group="Backends, devices and caches",
         word="SETTING",
         old_flags={"response-cache-byte-size": "local,size={}"},
@@ -599,26 +616,26 @@ class ServerConfig:
     # Not set: clients on the same machine may, those that come over the network may not.
     allow_client_shm: bool | None = option(
         None,
-        "Clients may register shared memory: the server then reads and writes what its user may.",
+        "Clients may register shared memory, which the server reads and writes as its own user.",
         group="Backends, devices and caches",
         shown="only when all ports bind this machine alone",
     )
     rate_limit: str = option(
         "off",
-        "Count executions and hold back those whose resources are taken.",
+        "execution_count: hold back executions whose resources are in use.",
         group="Backends, devices and caches",
         choices=("off", "execution_count"),
     )
     rate_limit_resource: tuple[str, ...] = option(
         (),
-        "NAME:COUNT[:DEVICE]: how much there is of a resource. May be repeated.",
+        "NAME:COUNT[:DEVICE]: amount of a resource for --rate-limit. May be repeated.",
         group="Backends, devices and caches",
     )
     host_policy: tuple[str, ...] = option(
         (),
-        "POLICY,SETTING=VALUE: which processors instances work on. POLICY is the host_policy of an "
-        "instance_group, else cpu, model or gpu_0 and so on; SETTING is numa-node or cpu-cores. "
-        "May be repeated.",
+        "POLICY,SETTING=VALUE: which processors instances run on. POLICY is the host_policy of an "
+        "instance_group, otherwise cpu, model or gpu_0 and so on. SETTING is numa-node or "
+        "cpu-cores. May be repeated.",
         group="Backends, devices and caches",
     )
     buffer_manager_thread_count: int = option(
@@ -638,13 +655,13 @@ class ServerConfig:
     )
     cuda_memory_pool_byte_size: tuple[str, ...] = option(
         (),
-        "GPU:BYTES of memory kept for tensors. May be repeated.",
+        "GPU:BYTES: memory reserved for tensors. May be repeated.",
         group="Backends, devices and caches",
         acted_on=False,
     )
     cuda_virtual_address_size: tuple[str, ...] = option(
         (),
-        "GPU:BYTES of address space for growing tensors. May be repeated.",
+        "GPU:BYTES: address space for growing tensors. May be repeated.",
         group="Backends, devices and caches",
         acted_on=False,
     )
@@ -662,7 +679,7 @@ class ServerConfig:
     )
     model_load_gpu_limit: tuple[str, ...] = option(
         (),
-        "DEVICE:FRACTION: a model is not loaded onto a GPU when more of its memory is in use. "
+        "DEVICE:FRACTION: no model is loaded onto this GPU while more of its memory is in use. "
         "May be repeated.",
         group="Backends, devices and caches",
     )
@@ -688,28 +705,28 @@ class ServerConfig:
     )
     sagemaker_safe_port_range: str | None = option(
         None,
-        "LOW-HIGH: all ports of the server must be among these.",
+        "LOW-HIGH: all ports of the server must be in this range.",
         group="Cloud platforms",
         also="SAGEMAKER_SAFE_PORT_RANGE",
     )
     sagemaker_default_model: str | None = option(
         None,
-        "Model that /invocations asks.",
+        "Model that /invocations calls.",
         group="Cloud platforms",
         word="NAME",
-        shown="the only one there is",
+        shown="the only model",
         also="SAGEMAKER_TRITON_DEFAULT_MODEL_NAME",
     )
     sagemaker_inference_type: str = option(
         "infer",
-        "What /invocations does: V2 inference, or the generate extension's calls.",
+        "What /invocations does: V2 inference, or a call of the generate extension.",
         group="Cloud platforms",
         choices=("infer", "generate", "generate_stream"),
         also="SAGEMAKER_TRITON_INFERENCE_TYPE",
     )
     sagemaker_multi_model: bool = option(
         False,
-        "SageMaker says which models are loaded; --model-control-mode is explicit then.",
+        "SageMaker decides which models are loaded; --model-control-mode is then explicit.",
         group="Cloud platforms",
         also="SAGEMAKER_MULTI_MODEL",
     )
@@ -719,8 +736,8 @@ class ServerConfig:
     # Vertex AI sets AIP_MODE=PREDICTION; see vertex_ai_defaults in config/sources.py.
     allow_vertex_ai: bool = option(
         False,
-        "Serve Vertex AI's calls. AIP_MODE=PREDICTION sets it; HTTP and gRPC are then off, unless "
-        "they are asked for.",
+        "Serve Vertex AI's calls. AIP_MODE=PREDICTION sets this; HTTP and gRPC are then off unless "
+        "you ask for them.",
         group="Cloud platforms",
     )
     vertex_ai_address: str | None = option(
@@ -753,10 +770,10 @@ class ServerConfig:
     )
     vertex_ai_default_model: str | None = option(
         None,
-        "Model a Vertex AI call means when it names none.",
+        "Model that Vertex AI's calls use if they name none.",
         group="Cloud platforms",
         word="NAME",
-        shown="the only one there is",
+        shown="the only model",
     )
     vertex_ai_thread_count: int = option(
         8, "Threads of Vertex AI's calls.", group="Cloud platforms", **_COUNT, acted_on=False
