@@ -3,6 +3,7 @@ import select
 import socket
 
 import pytest
+import uvloop
 
 from inferd.transport.low_water import LEAST_BYTES, PATIENCE_S, WAKE_BYTES, LowWater
 
@@ -130,6 +131,32 @@ def test_a_closed_socket_is_no_error(low_water, sock, alarms):
     sock.close()
     alarms.ring()
     low_water.note_read(3, WAKE_BYTES)
+
+
+def test_a_connection_that_uvloop_has_closed_is_no_error(alarms):
+    async def use():
+        loop = asyncio.get_running_loop()
+        made, lost = loop.create_future(), loop.create_future()
+
+        class Server(asyncio.Protocol):
+            def connection_made(self, transport):
+                made.set_result(transport)
+
+            def connection_lost(self, exc):
+                lost.set_result(None)
+
+        server = await loop.create_server(Server, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        transport = await made
+        low_water = LowWater(transport, alarms)
+        low_water.note_read(1, WAKE_BYTES)
+        transport.abort()
+        await lost
+        alarms.ring()
+        writer.close()
+        server.close()
+
+    uvloop.run(use())
 
 
 def test_unix_sockets_have_no_mark(alarms):

@@ -58,7 +58,7 @@ class LowWater:
     def _move(self, mark: int) -> None:
         self._mark = mark
         if self._socket is not None:
-            with suppress(OSError):  # it was closed meanwhile
+            with suppress(OSError, ValueError):  # it was closed meanwhile; ValueError is uvloop's
                 self._socket.setsockopt(socket.SOL_SOCKET, _OPTION, mark)
 
     def _watch(self) -> None:
