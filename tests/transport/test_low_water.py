@@ -148,13 +148,13 @@ def test_a_connection_that_uvloop_has_closed_is_no_error(alarms):
         server = await loop.create_server(Server, "127.0.0.1", 0)
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         transport = await made
-        low_water = LowWater(transport, alarms)
-        low_water.note_read(1, WAKE_BYTES)
+        LowWater(transport, alarms).note_read(1, WAKE_BYTES)
         transport.abort()
         await lost
-        alarms.ring()
         writer.close()
         server.close()
+        await server.wait_closed()
+        alarms.ring()
 
     uvloop.run(use())
 

@@ -108,10 +108,6 @@ class GrpcInput(H2Stream):
         """See H2Stream."""
         return None if self._reader is None or self._backlog else self._reader.room()
 
-    def missing_bytes(self) -> int:
-        """See H2Stream; of a stream's messages while they are taken."""
-        return 0 if self._reader is None or self._backlog else self._reader.missing_bytes
-
     def on_filled(self, count: int, *, ends: bool) -> None:
         """See H2Stream."""
         if self._hold(count) and self._reader is not None:

@@ -120,10 +120,6 @@ class RestExchange(H2Stream):
         """See H2Stream."""
         return self._body[self._filled :] if isinstance(self._body, memoryview) else None
 
-    def missing_bytes(self) -> int:
-        """See H2Stream."""
-        return len(self._body) - self._filled if isinstance(self._body, memoryview) else 0
-
     def on_filled(self, count: int, *, ends: bool) -> None:
         """See H2Stream."""
         if self._is_refused:

@@ -24,6 +24,7 @@ PATIENCE_S: Final = 0.001
 """A mark is lowered when nothing has been read for so long, or for twice as long."""
 
 _OPTION: Final[int | None] = getattr(socket, "SO_RCVLOWAT", None)
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _NO_STREAM: Final = -1
 
 
@@ -33,7 +34,7 @@ class LowWater:
     def __init__(self, transport: asyncio.BaseTransport, loop: asyncio.AbstractEventLoop) -> None:
         self._socket: Any = None
         sock = transport.get_extra_info("socket")
-        if _OPTION is not None and sock is not None and sock.family != socket.AF_UNIX:
+        if _OPTION is not None and sock is not None and sock.family in _FAMILIES:
             self._socket = sock
         self._loop = loop
         self._mark = 1

@@ -67,7 +67,10 @@ class H2Receiver(H2Sender):
     def missing_bytes(self) -> int:
         """Return how much the message still lacks that the last DATA belong to, 0 if unknown."""
         stream = self.streams.get(self.data_stream_id)
-        return 0 if stream is None or stream.is_local_done else stream.missing_bytes()
+        if stream is None or stream.is_local_done:
+            return 0
+        memory = stream.room()
+        return 0 if memory is None else len(memory)
 
     def _data(self, header: Header, data: Buffer, start: int, stop: int) -> int:
         """Take a whole DATA frame, its payload data[start:stop]; return where the next one begins.

@@ -74,10 +74,6 @@ class H2Stream:
         """Take note that `count` bytes of `room` have been filled."""
         raise NotImplementedError
 
-    def missing_bytes(self) -> int:
-        """Return how much must still come of what is coming, 0 if that is not known."""
-        return 0
-
     def check_pace(self, now: float, limit_s: float) -> None:
         """End if what the peer sends has made no progress for `limit_s`; asked now and again."""
 
