@@ -129,10 +129,13 @@ def test_an_app_file_is_not_polled_and_that_is_told(repository, tmp_path, caplog
     options = LoadOptions(model_control_mode=mode)
     loader = asyncio.run(made(options))
     assert "double" in [model.name for model in Sources(loader, options).open([app, root])]
-    text = "--model-control-mode=poll follows folders, and app.py is read once, at the start"
+    text = (
+        "--model-control-mode=poll follows folders, and app.py is read once, at the start; "
+        "start the server again when it has changed"
+    )
     assert [record.getMessage() for record in caplog.records] == [text] * (mode == "poll")
     if mode == "poll":
-        with pytest.raises(InvalidConfig, match=r"app\.py is read once, at the start"):
+        with pytest.raises(InvalidConfig, match=r"has changed, and without this mode$"):
             Sources(loader, options).open([app])
     else:
         assert Sources(loader, options).open([app])

@@ -323,7 +323,18 @@ def test_in_a_container_it_says_that_it_binds_all_interfaces(start, repository, 
     environ = {"container": "docker", "INFERD_HTTP_PORT": "0", "INFERD_GRPC_PORT": "0"}
     server = start(repository(m=echo()), environ=environ)
     server.wait_for(r"is live at http://0\.0\.0\.0:\d+ and 0\.0\.0\.0:\d+")
-    server.wait_for("bound to all interfaces, because this is a container")
+    server.wait_for(
+        "HTTP and gRPC bound to all interfaces, because this is a container; "
+        "to change that: --http-address, --grpc-address"
+    )
+
+
+def test_an_address_that_was_chosen_is_not_said_to_be_the_default(start, repository, echo):
+    environ = {"container": "docker"}
+    flags = [flag for flag in ON_FREE_PORTS if not flag.startswith("--grpc-address")]
+    server = start(repository(m=echo()), *flags, environ=environ)
+    said = server.wait_for(r"(.*) bound to all interfaces.* to change that: (.*)")
+    assert said[1].split()[-1] == "gRPC" and said[2] == "--grpc-address"
 
 
 def test_sighup_opens_the_log_file_again(start, repository, echo, ask, tmp_path):

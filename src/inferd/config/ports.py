@@ -16,6 +16,11 @@ class Port(NamedTuple):
     number: int
     address: str | None
 
+    @property
+    def address_flag(self) -> str:
+        """The option that gives it an address where it has none of its own."""
+        return "--grpc-address" if self.protocol == "gRPC" else "--http-address"
+
 
 def ports_of(config: ServerConfig) -> tuple[Port, ...]:
     """Return the ports through which clients may ask for inferences."""

@@ -229,7 +229,11 @@ def _unknown(name: str) -> NotLoadable:
 def _tell_that_apps_stay(apps: Sequence[Path], *, is_all: bool) -> None:
     """Warn that `apps` are not followed; raise InvalidConfig when they are all there is."""
     names = ", ".join(app.name for app in apps)
-    msg = f"--model-control-mode=poll follows folders, and {names} is read once, at the start"
+    msg = (
+        f"--model-control-mode=poll follows folders, and {names} is read once, at the start; "
+        f"start the server again when it has changed"
+    )
     if is_all:
+        msg += ", and without this mode"
         raise InvalidConfig(msg)
     log.warning("%s", msg)

@@ -147,9 +147,12 @@ class _Process:
             where for protocol, where in self._server.places() if protocol != "Metrics"
         )
         LOGGER.info("inferd %s is live at %s, models are loading", inferd.__version__, places)
-        if self._is_default_address():
-            text = "bound to %s; --http-address and --grpc-address change that"
-            LOGGER.info(text, self._default.reason)
+        left_open = [one for one in ports_of(self._config) if one.is_open and one.address is None]
+        if left_open:
+            names = " and ".join(one.protocol for one in left_open)
+            flags = dict.fromkeys(one.address_flag for one in left_open)
+            text = "%s bound to %s; to change that: %s"
+            LOGGER.info(text, names, self._default.reason, ", ".join(flags))
 
     def _say_loaded(self, index: Sequence[IndexEntry]) -> None:
         if self._config.log_format == "json":  # the table is for people
@@ -163,9 +166,6 @@ class _Process:
             LOGGER.info("ready")
         elif not self._stop.is_set():
             LOGGER.warning("not ready: models failed; --strict-readiness=false accepts that")
-
-    def _is_default_address(self) -> bool:
-        return any(each.is_open and each.address is None for each in ports_of(self._config))
 
     async def _drain(self) -> int:
         # What is left after the last request is for closing.
