@@ -6,6 +6,7 @@ import functools
 import pytest
 
 from inferd.core.later import Later
+from inferd.core.paused import bring, fail
 from inferd.errors import Unavailable
 
 
@@ -28,7 +29,7 @@ async def test_to_a_task_it_is_a_future():
     later = Later()
     task = asyncio.create_task(wait_for(later))
     await asyncio.sleep(0)
-    later.bring("it")
+    bring(later, "it")
     assert await task == "it"
 
 
@@ -49,7 +50,7 @@ async def test_who_drives_a_coroutine_is_told_at_once():
     driven = wait_for(later)
     assert driven.send(None) is later
     later.then = lambda: told.append("then")
-    later.bring("it")
+    bring(later, "it")
     assert told == ["then"]
     with pytest.raises(StopIteration) as done:
         driven.send(None)
@@ -62,7 +63,7 @@ async def test_an_error_is_raised_where_it_is_waited_for():
     driven = wait_for(later)
     driven.send(None)
     later.then = lambda: told.append("then")
-    later.fail(Unavailable("not now"))
+    fail(later, Unavailable("not now"))
     assert told == ["then"]
     with pytest.raises(Unavailable, match="not now"):
         driven.send(None)

@@ -5,7 +5,8 @@ import functools
 
 import pytest
 
-from inferd.core.later import Later, Paused
+from inferd.core.later import Later
+from inferd.core.paused import Paused, bring
 
 
 def on_loop(test):
@@ -46,7 +47,7 @@ async def test_a_paused_coroutine_is_woken_and_goes_on():
     handler = Handler()
     paused = handler.pause()
     assert not paused.later.done()
-    handler.later.bring("it")
+    bring(handler.later, "it")
     assert paused.later.done()
     assert handler.seen == ["woken"]
     with pytest.raises(StopIteration) as done:
@@ -68,7 +69,7 @@ async def test_a_cancelled_one_ends_and_is_not_gone_on_with():
 async def test_one_that_is_cancelled_when_it_is_due_ends_as_cancelled():
     handler = Handler()
     paused = handler.pause()
-    handler.later.bring("it")
+    bring(handler.later, "it")
     paused.cancel()
     assert handler.seen == ["woken", "cancelled"]
 
@@ -77,7 +78,7 @@ async def test_one_that_is_cancelled_when_it_is_due_ends_as_cancelled():
 async def test_one_that_has_gone_on_is_not_cancelled():
     handler = Handler()
     paused = handler.pause()
-    handler.later.bring("it")
+    bring(handler.later, "it")
     with pytest.raises(StopIteration):
         paused.go_on()
     paused.cancel()

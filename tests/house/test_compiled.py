@@ -3,6 +3,9 @@
 While an error is handled, the interpreter keeps it with the coroutine, compiled code with the
 thread. A coroutine that waits meanwhile leaves it to all others: a `raise` without a name raises
 somebody else's, and what the error's traceback holds stays in memory.
+
+A class attribute whose type is a choice of three, one of them None, is left undefined where it
+should be None.
 """
 
 import ast
@@ -13,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = (ROOT / "tools" / "compiled_modules.txt").read_text().split()
 WAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)
+CHOICES = 2
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -38,6 +42,32 @@ def handling(tree):
 def test_nothing_is_waited_for_while_an_error_is_handled(module):
     tree = ast.parse((ROOT / "src" / module).read_text())
     assert [node.lineno for node in handling(tree) if isinstance(node, WAITS)] == []
+
+
+def undefined(tree):
+    """Yield class attributes that say None and have none: the compiler leaves them undefined."""
+    for kind in ast.walk(tree):
+        for node in kind.body if isinstance(kind, ast.ClassDef) else ():
+            if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Constant):
+                choices = ast.unparse(node.annotation).count("|") + 1
+                if node.value.value is None and choices > CHOICES:
+                    yield node
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_default_of_none_is_lost(module):
+    tree = ast.parse((ROOT / "src" / module).read_text())
+    assert [node.lineno for node in undefined(tree)] == []
+
+
+def test_a_default_that_would_be_lost_is_found():
+    wrong = """
+class Call:
+    one: int | None = None
+    two: int | str = 0
+    three: int | str | None = None
+"""
+    assert [node.lineno for node in undefined(ast.parse(wrong))] == [5]
 
 
 def test_waiting_in_a_handler_is_found():

@@ -1,8 +1,8 @@
 """Coroutines that are driven by hand, and what they wait for.
 
 A handler that never waits costs no task: whoever has it starts it with `send(None)`. One that waits
-for a Later, as most requests do that wait, is gone on with when that is there; for anything else a
-task takes over.
+for a Later, as most requests do that wait, is gone on with when that is there (paused.py, compiled
+where this cannot be); for anything else a task takes over.
 """
 
 import asyncio
@@ -16,23 +16,11 @@ T = TypeVar("T")
 class Later(asyncio.Future[T]):
     """What one waits for, and somebody else on the event loop brings.
 
-    To a task it is a future like any other. Who drives a coroutine sets `then` instead, which is
-    called at once: no task, and no turn of the event loop to wake it.
+    To a task it is a future like any other. Who drives a coroutine sets `then` instead, which
+    `bring` and `fail` call at once: no task, and no turn of the event loop to wake it.
     """
 
     then: Callable[[], None] | None = None
-
-    def bring(self, result: T) -> None:
-        """Give it to who waits."""
-        self.set_result(result)
-        if self.then is not None:
-            self.then()
-
-    def fail(self, error: BaseException) -> None:
-        """Raise `error` where it is waited for."""
-        self.set_exception(error)
-        if self.then is not None:
-            self.then()
 
 
 @coroutine
@@ -49,40 +37,6 @@ def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, An
                 waits_for = running.send(got)
         except StopIteration as done:
             return cast("T", done.value)
-
-
-class Paused:
-    """A coroutine that waits for `later`, without a task.
-
-    `wake` is called when that is there, and whoever paused it calls `go_on` in a while.
-    """
-
-    __slots__ = ("_has_gone_on", "later", "running")
-
-    def __init__(
-        self, running: Coroutine[Any, Any, Any], later: Later[Any], wake: Callable[[], None]
-    ) -> None:
-        self.running = running
-        self.later = later
-        self._has_gone_on = False
-        later.then = wake
-
-    def go_on(self) -> Any:
-        """Go on with it and return what it waits for next. Raises StopIteration, and its errors."""
-        self._has_gone_on = True
-        return self.running.send(None)
-
-    def cancel(self) -> None:
-        """Raise CancelledError in it, unless it has been gone on with."""
-        if self._has_gone_on:
-            return
-        self._has_gone_on = True
-        try:
-            waits_for = self.running.throw(asyncio.CancelledError())
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody waits for it any more
-            return
-        ending = resumed(self.running, waits_for)
-        asyncio.get_running_loop().create_task(ending)
 
 
 async def driven(running: Coroutine[Any, Any, T]) -> T:

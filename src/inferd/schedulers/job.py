@@ -19,6 +19,7 @@ from inferd.core.interfaces import Answer as Answer
 from inferd.core.interfaces import DecoupledInstance, Instance
 from inferd.core.interfaces import Outcome as Outcome
 from inferd.core.later import Later
+from inferd.core.paused import bring, fail
 from inferd.core.request import InferRequest, InferResponse, Round
 from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
 from inferd.tensor.tensor import Tensor
@@ -136,9 +137,9 @@ class AwaitedJob(Job):
             return
         self.is_finished = True
         if isinstance(outcome, InferdError):
-            done.fail(outcome)
+            fail(done, outcome)
         else:
-            done.bring(outcome)
+            bring(done, outcome)
 
 
 class StartedJob(Job):

@@ -13,6 +13,7 @@ from typing import Any
 from inferd.compiled import mypyc_attr
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.later import Later
+from inferd.core.paused import bring, fail
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError
 from inferd.schedulers.execution import Execution
@@ -192,6 +193,6 @@ def tell(waiting: Waiting, answer: InferResponse | InferdError | Execution) -> N
     if done is None or done.done():
         return
     if isinstance(answer, InferdError):
-        done.fail(answer)
+        fail(done, answer)
     else:
-        done.bring(answer)
+        bring(done, answer)

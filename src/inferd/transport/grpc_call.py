@@ -13,7 +13,8 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, Final, cast
 
-from inferd.core.later import Later, Paused, resume
+from inferd.core.later import Later, resume
+from inferd.core.paused import Paused
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.access import Guard, joined
 from inferd.transport.call import Metadata, Method, Stream, Unary, send_all, told_refusal
@@ -61,7 +62,7 @@ class GrpcCall(GrpcInput):
     deadline_s: float | None = None
     cancelled = False
     _sends: asyncio.Future[None] | None = None  # what waits for the client to read
-    _task: asyncio.Task[None] | Paused | None = None
+    _task: Any = None  # a Task or Paused: of three types None would be no default, compiled
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
     _is_head_sent = False

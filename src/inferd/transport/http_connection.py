@@ -15,7 +15,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from inferd.compiled import mypyc_attr
-from inferd.core.later import Later, Paused, resume
+from inferd.core.later import Later, resume
+from inferd.core.paused import Paused
 from inferd.errors import InferdError, Overloaded
 from inferd.transport.http_body import BodyReader
 from inferd.transport.http_head import HeadReader, unread_request

@@ -33,7 +33,8 @@ from inferd.backends.worker.message import (
     tensors_of,
 )
 from inferd.core.interfaces import Models, Surroundings
-from inferd.core.later import Later, Paused, driven, resumed
+from inferd.core.later import Later, driven, resumed
+from inferd.core.paused import Paused
 from inferd.core.request import InferRequest, InferResponse, Sequence, WantedOutput
 from inferd.errors import (
     BackendFailed,

@@ -1,0 +1,57 @@
+"""Paused: a coroutine that waits without a task, and how what it waits for is brought."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from inferd.core.later import Later, resumed
+
+
+def bring(later: Later[Any], result: Any) -> None:
+    """Give `result` to who waits for `later`."""
+    later.set_result(result)
+    then = later.then
+    if then is not None:
+        then()
+
+
+def fail(later: Later[Any], error: BaseException) -> None:
+    """Raise `error` where `later` is waited for."""
+    later.set_exception(error)
+    then = later.then
+    if then is not None:
+        then()
+
+
+class Paused:
+    """A coroutine that waits for `later`, without a task.
+
+    `wake` is called when that is there, and whoever paused it calls `go_on` in a while.
+    """
+
+    __slots__ = ("_has_gone_on", "later", "running")
+
+    def __init__(
+        self, running: Coroutine[Any, Any, Any], later: Later[Any], wake: Callable[[], None]
+    ) -> None:
+        self.running = running
+        self.later = later
+        self._has_gone_on = False
+        later.then = wake
+
+    def go_on(self) -> Any:
+        """Go on with it and return what it waits for next. Raises StopIteration, and its errors."""
+        self._has_gone_on = True
+        return self.running.send(None)
+
+    def cancel(self) -> None:
+        """Raise CancelledError in it, unless it has been gone on with."""
+        if self._has_gone_on:
+            return
+        self._has_gone_on = True
+        try:
+            waits_for = self.running.throw(asyncio.CancelledError())
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody waits for it any more
+            return
+        ending = resumed(self.running, waits_for)
+        asyncio.get_running_loop().create_task(ending)
