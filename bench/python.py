@@ -30,6 +30,10 @@ from servers import Server, has_triton, run_inferd, run_triton
 
 TRITON = Path(__file__).resolve().parent.parent / ".venv-triton"
 PIPELINE_LIMIT = 2.0
+CLIENTS = (1, 4)
+SIDE_BY_SIDE = f"pipeline x{CLIENTS[-1]}"
+"""One instance takes one pipeline at a time; these overlap, as the requests of an ensemble do."""
+
 TRITON_LIMITS = {"simple": 1.0, "identity": 0.6}
 """Times what Triton takes for the same model.py."""
 
@@ -55,6 +59,7 @@ def write_python_models(repository: Path) -> None:
     for name in ("python_identity", *STEPS):
         python_models.write_python_identity(repository, name)
     python_models.write_pipeline(repository, "pipeline", STEPS)
+    python_models.write_pipeline(repository, "pipelines", STEPS, instance_count=CLIENTS[-1])
     python_models.write_ensemble(repository, "ensemble", STEPS)
 
 
@@ -67,9 +72,11 @@ def rows_of() -> Iterator[tuple[str, Case, str, int, int]]:
                     name = f"{protocol} {kind} {label} {clients}"
                     yield name, Case(protocol, kind), model, size, clients
     for told, size in ELEMENTS.items():
+        case = Case("bin", "identity")
         for model in ("ensemble", "pipeline"):
-            for clients in (1, 4):
-                yield f"{model} {told} {clients}", Case("bin", "identity"), model, size, clients
+            for clients in CLIENTS:
+                yield f"{model} {told} {clients}", case, model, size, clients
+        yield f"{SIDE_BY_SIDE} {told} {CLIENTS[-1]}", case, "pipelines", size, CLIENTS[-1]
 
 
 def measure_all(servers: list[Server], seconds: int, repeats: int, only: str) -> Rows:
@@ -109,7 +116,8 @@ def report(rows: Rows) -> bool:
             print(f"{name:28}{label:8}{us:9.1f}{p50_us:9.1f}{rate:9.1f}{mark}")
     print()
     for name in rows:
-        other = name.replace("python", "server").replace("pipeline", "ensemble")
+        other = name.replace("python", "server").replace(SIDE_BY_SIDE, "ensemble")
+        other = other.replace("pipeline", "ensemble")
         if other != name and other in rows:
             limit = PIPELINE_LIMIT if name.startswith("pipeline") else None
             print_ratio(name, cpu_us(rows, name) / cpu_us(rows, other), other, limit)

@@ -61,10 +61,13 @@ def write_python_identity(repository: Path, name: str) -> None:
     write_python_model(repository, name, _identity_config(name), IDENTITY)
 
 
-def write_pipeline(repository: Path, name: str, steps: list[str]) -> None:
+def write_pipeline(
+    repository: Path, name: str, steps: list[str], *, instance_count: int = 1
+) -> None:
     """Write a model in Python that calls `steps`, of one tensor each, one after the other."""
     source = PIPELINE.replace("NAMES", repr(steps))
-    write_python_model(repository, name, _identity_config(name), source)
+    config = _identity_config(name).replace("count: 1", f"count: {instance_count}")
+    write_python_model(repository, name, config, source)
 
 
 def write_ensemble(repository: Path, name: str, steps: list[str]) -> None:
