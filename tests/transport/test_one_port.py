@@ -33,6 +33,7 @@ from inferd.wire.h2_frames import (
     PREFACE,
     RST_STREAM,
     SETTINGS,
+    ErrorCode,
     encode_frame,
     encode_rst_stream,
     encode_window_update,
@@ -241,7 +242,7 @@ def test_a_reset_cancels_the_request():
     async def test(client, port, held):
         asked = client.ask(b"POST", b"/v2/models/m/infer", infer_body([1.0]))
         await held.started.wait()
-        client.send(encode_rst_stream(asked, 8))
+        client.send(encode_rst_stream(asked, ErrorCode.CANCEL))
         await held.cancelled.wait()
 
     run(test)
@@ -306,7 +307,7 @@ def test_a_client_that_opens_no_window_holds_its_model_up_and_others_go_on():
             _, _, payload = await client.frame(asked, DATA)
             got += len(payload)
         assert counting.count > count
-        client.send(encode_rst_stream(asked, 8))
+        client.send(encode_rst_stream(asked, ErrorCode.CANCEL))
         await counting.left.wait()
 
     run(test)
@@ -350,7 +351,7 @@ def test_a_client_that_leaves_ends_its_models_stream(how):
         if how == "closed":
             client.writer.transport.abort()
         else:
-            client.send(encode_rst_stream(asked, 8))
+            client.send(encode_rst_stream(asked, ErrorCode.CANCEL))
             assert (await client.answer(client.ask(b"GET", b"/v2/health/live")))[0] == 200
         if how != "reset at once" or held.counting.started.is_set():
             await held.counting.left.wait()

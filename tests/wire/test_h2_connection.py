@@ -249,7 +249,9 @@ def test_a_stream_that_was_passed_over_cannot_be_opened():
 
 def test_a_reset_by_the_client_is_told_once():
     peer = Peer()
-    peer.send(head(1), encode_rst_stream(1, ErrorCode.CANCEL), encode_rst_stream(1, 8))
+    peer.send(
+        head(1), encode_rst_stream(1, ErrorCode.CANCEL), encode_rst_stream(1, ErrorCode.CANCEL)
+    )
     assert peer.seen[1].events == ["open", "reset"] and peer.got() == []
 
 
