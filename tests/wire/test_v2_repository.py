@@ -47,7 +47,6 @@ def refused(call, *args, kind=InvalidRequest):
     ("body", "ready"),
     [
         ("", False),
-        (" \r\n", False),
         ("{}", False),
         ('{"ready": null}', False),
         ('{"ready": false}', False),
@@ -66,6 +65,7 @@ def test_an_index_request_may_ask_for_ready_models_only(body, ready):
         ('{"ready": "yes"}', "'ready' is \"yes\", expected true or false"),
         ("[]", "the body is [], expected a JSON object"),
         ("{", "the body is not JSON: "),
+        (" \r\n", "the body is not JSON: "),
         (b"\xff", "the body is not JSON: "),
         ("[" * 5000, "the body is not JSON: "),
         (f'["{"x" * 500}"]', f'the body is ["{"x" * 198}..., expected a JSON object'),
@@ -122,7 +122,7 @@ def load_body(**parameters):
     return view(json.dumps({"parameters": parameters}))
 
 
-@pytest.mark.parametrize("body", ["", " \n", "{}", '{"parameters": null}', '{"parameters": {}}'])
+@pytest.mark.parametrize("body", ["", "{}", '{"parameters": null}', '{"parameters": {}}'])
 def test_a_plain_load_says_nothing_more(body):
     assert wire.decode_load_request("m", view(body), LIMIT) == LoadRequest("m")
 
@@ -163,6 +163,7 @@ BAD_LOADS = {
     ),
     "the body is no load request, a JSON object with 'parameters': ": view("[]"),
     "the body is no load request": view('{"parameters": [1]}'),
+    "the body is no load request, a JSON": view(" \n"),
     "the body is no load reques": view('{"parameters": {"config": "\\x"'),
     "parameter 'config' is \"": view(b'{"parameters": {"config": "\xff"}}'),
     "the body is no load request, a": view(b'{"parameters": {"\xff": 1}}'),
@@ -186,7 +187,6 @@ def test_a_load_of_another_shape_is_refused(text, body):
     ("body", "dependents"),
     [
         ("", False),
-        (" \r\n\t", False),
         ("{}", False),
         ('{"parameters": null}', False),
         ('{"parameters": {"unload_dependents": true}}', True),
@@ -207,6 +207,7 @@ def test_an_unload_may_take_the_dependents_with_it(body, dependents):
         ('{"parameters": []}', "'parameters' is [], expected an object"),
         ("7", "the body is 7, expected a JSON object"),
         ("\x0c", "the body is not JSON"),
+        (" \r\n\t", "the body is not JSON"),
     ],
 )
 def test_an_unload_of_another_shape_is_refused(body, text):

@@ -27,7 +27,6 @@ MAX_FILES = 1000
 MAX_SMALL_BYTES = 65536
 """The longest JSON body of the calls that carry no files."""
 
-_BLANK = b" \t\n\r"  # RFC 8259, section 2: strip() alone takes more away
 _FILE = "file:"
 _MAX_QUOTES = 1 << 20  # a configuration inside JSON has many; the keys of 64 MiB would be more
 _PIECE = 1 << 20  # characters of base64 that are decoded in one call, a multiple of 4
@@ -184,7 +183,7 @@ class _LoadBody(msgspec.Struct):
 
 
 def _raw_parameters(body: memoryview) -> dict[str, msgspec.Raw]:
-    if not bytes(body[:64]).strip(_BLANK) and not bytes(body).strip(_BLANK):
+    if not len(body):
         return {}
     # Every key costs many times its own bytes, so their number is bounded before they exist.
     quotes = sum(bytes(body[at : at + _PIECE]).count(b'"') for at in range(0, len(body), _PIECE))
@@ -230,7 +229,7 @@ def _small_object(body: memoryview) -> dict[str, Any]:
     if len(body) > MAX_SMALL_BYTES:
         msg = f"the body has {len(body)} bytes, the limit is {MAX_SMALL_BYTES}"
         raise InvalidRequest(msg)
-    if not bytes(body).strip(_BLANK):
+    if not len(body):
         return {}
     try:
         document = orjson.loads(body)
