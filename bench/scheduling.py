@@ -238,7 +238,9 @@ def main() -> int:
     """Measure, print, and write all figures as JSON if asked; return 1 for answers that failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="3 turns of 1 s")
-    parser.add_argument("--seconds", type=int, default=1, help="how long one row of a turn takes")
+    parser.add_argument(
+        "--seconds", type=int, default=1, help="of one row of a turn; images take 4 times as long"
+    )
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--only", default="", help="measure the figures with this in their name")
     parser.add_argument("--out", type=Path)
