@@ -79,7 +79,7 @@ conform: $(DEV) ## the protocol tests against URL=, GRPC= and METRICS=, or a ser
 fuzz-rest: $(DEV) $(FUZZER) ## drive REST by its OpenAPI document, half a minute each way (FUZZ_SECONDS=)
 	$(BIN)/python tools/fuzz_rest.py --st .venv-fuzz/bin/st --seconds $(FUZZ_SECONDS) $(if $(ARGS),-- $(ARGS))
 
-bench: $(if $(PLAIN),$(DEV),$(COMPILED)) ## CPU time per request against a C floor (QUICK=1: about three minutes; PLAIN=1: not compiled)
+bench: $(if $(PLAIN),$(DEV),$(COMPILED)) ## CPU time per request against a C floor (QUICK=1: about eight minutes; PLAIN=1: not compiled)
 	$(MEASURED)/python bench/run.py $(if $(QUICK),--quick) $(ARGS)
 	$(MEASURED)/python bench/scheduling.py $(if $(QUICK),--quick)
 	$(MEASURED)/python bench/python.py $(if $(QUICK),--seconds 1 --repeats 1)
@@ -117,7 +117,7 @@ $(VENV_MADE):
 $(TESTED): export MYPYC_OPT_LEVEL := 1
 $(COMPILED) $(TESTED): pyproject.toml tools/compile_hook.py tools/compiled_modules.txt $(shell find src -name '*.py')
 	@$(MAKE) --no-print-directory VENV=$(@D) $(@D)/.made
-	@echo "Compiling the request path into $(@D): a minute or two"
+	@echo "Compiling the request path into $(@D): a few minutes"
 	@INFERD_COMPILED=1 $(@D)/bin/python -m pip --disable-pip-version-check install -qq . --group dev --group proto
 	@touch $@
 
