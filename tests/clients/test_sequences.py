@@ -87,6 +87,10 @@ MODELS = {
         + ' output { name: "ID_SEEN" data_type: TYPE_STRING dims: 1 }',
         {"ID": TensorProto.STRING},
     ),
+    "narrow": (  # two sequences at a time
+        config("direct {}", STATE + START, count=2).replace("size: 128", "size: 1"),
+        {"START": TensorProto.BOOL},
+    ),
 }
 
 
@@ -222,6 +226,17 @@ def test_sequences_may_have_names(client):
     assert run_interleaved(client, "named", ids, 3) == []
     answer = one(client, "named", [5], "ä" * 64, start=True, end=True)
     assert (sum_of(answer), answer.as_numpy("ID_SEEN")[0, 0]) == ([[5]], ("ä" * 64).encode())
+
+
+def test_one_stream_may_begin_more_sequences_than_there_are_slots_for(server_of):
+    for transport in ("own", "grpcio"):
+        client = OverStream(server_of(transport))
+        ids = range(1, 301)
+        begins = [asked(client, "narrow", [id], id, start=True) for id in ids]
+        ends = [asked(client, "narrow", [1], id, end=True) for id in ids]
+        answers = client.ask_all(begins + ends)
+        assert [sum_of(answer) for answer in answers[len(ids) :]] == [[[id + 1]] for id in ids]
+        client.close()
 
 
 @pytest.mark.slow

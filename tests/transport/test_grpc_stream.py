@@ -362,7 +362,7 @@ async def test_only_so_many_requests_are_under_way(streaming):
     async with streaming() as bench:
         call = bench.open()
         writing = asyncio.ensure_future(
-            write(call, *(asked("once", id=str(n)) for n in range(100)))
+            write(call, *(asked("once", id=str(n)) for n in range(MAX_IN_FLIGHT + 9)))
         )
         once = bench.once
         await until(lambda: len(once.begun) == MAX_IN_FLIGHT)

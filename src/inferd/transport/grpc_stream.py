@@ -34,8 +34,12 @@ from inferd.transport.tracing import begin_grpc
 from inferd.wire import v2_grpc
 from inferd.wire.inline import NotFast
 
-MAX_IN_FLIGHT = 64
-"""So many requests of one stream may be under way."""
+MAX_IN_FLIGHT = 1024
+"""So many requests of one stream may be under way.
+
+Beginnings of sequences that wait for a slot are among them, and what would free the slots may come
+behind them in the same stream.
+"""
 
 MAX_IN_FLIGHT_BYTES = 16 << 20
 """With messages of more bytes than this under way no further request is read."""

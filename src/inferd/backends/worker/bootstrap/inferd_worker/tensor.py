@@ -157,7 +157,9 @@ def read_tensor(described: list[Any], data: Any) -> Tensor:
     tensor = Tensor.__new__(Tensor)
     tensor._name, tensor._datatype, shape, tensor._offset, tensor._size = described
     tensor._shape = tuple(shape)
-    tensor._data = data if tensor._size else _NOTHING
+    tensor._data = data
+    if not tensor._size:  # numpy takes no offset, not even of no elements, behind a buffer's end
+        tensor._data, tensor._offset = _NOTHING, 0
     tensor._array = None
     return tensor
 
