@@ -6,7 +6,9 @@ This is not compiled: what is awaited has to be a coroutine of the interpreter's
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import packet
@@ -26,6 +28,7 @@ async def serve(worker: Worker) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
+    looking = 0  # the thread of the loop, while it reads the socket itself
     worker.calls.loop = loop
 
     def begin(job: Coroutine[Any, Any, None]) -> None:
@@ -34,7 +37,10 @@ async def serve(worker: Worker) -> None:
         task.add_done_callback(tasks.discard)
 
     def wake() -> None:
+        nonlocal looking
+        looking = get_ident()
         worker.line.look()
+        looking = 0
         while worker.inbox:
             begin(_execute(worker, *worker.take()))
         if worker.is_asked:
@@ -43,9 +49,18 @@ async def serve(worker: Worker) -> None:
         if worker.is_ending or worker.line.is_closed:
             ended.set()
 
+    def on_news() -> None:
+        # Whatever else reads the socket, such as a call of the model's, may find what is for the
+        # loop, and then nothing is left there to wake it up.
+        if looking != get_ident():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(wake)
+
+    worker.on_news = on_news
     loop.add_reader(worker.line.fileno(), wake)
     wake()  # a batch may have come with the first packet
     await ended.wait()
+    worker.on_news = None
     loop.remove_reader(worker.line.fileno())
     for task in tasks:
         task.cancel()

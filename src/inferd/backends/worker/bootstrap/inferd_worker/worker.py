@@ -68,6 +68,7 @@ class Worker:
         self._cancelled: set[int] = set()  # those of the inbox
         self.is_ending = False
         self.is_asked = False
+        self.on_news: Callable[[], None] | None = None  # called after each packet
         self.model: Any = None
         self._place = ""
         self._name = ""
@@ -181,12 +182,10 @@ class Worker:
     # --- what comes ---
 
     def _receive(self, kind: int, document: list[Any], data: Any, numbers: tuple[int, ...]) -> None:
-        if kind == packet.EXECUTE:
+        if kind == packet.EXECUTE or kind == packet.START:
             self.inbox.append((document, data, numbers[0]))
         elif kind == packet.REPLY:
             self.calls.reply(numbers[0], document, data)
-        elif kind == packet.START:
-            self.inbox.append((document, data, 0))
         elif kind == packet.FINALIZE:
             self.is_ending = True
         elif kind == packet.ASK:
@@ -197,6 +196,8 @@ class Worker:
             for number, count in document[1]:
                 if (one := self._open(number)) is not None:
                     one.granted += count
+        if self.on_news is not None:
+            self.on_news()
 
     def _cancel(self, numbers: list[int]) -> None:
         for number in numbers:
