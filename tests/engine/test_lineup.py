@@ -202,6 +202,9 @@ class Resizable:
     def can_become(self, config):
         return True
 
+    def remote(self):
+        return ()
+
 
 def test_what_came_up_is_closed_when_another_version_s_resizing_is_given_up(tmp_path):
     async def go():

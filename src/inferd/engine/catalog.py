@@ -131,15 +131,15 @@ class Catalog:
         for name, model in sorted(self.models.items()):
             for number, version in sorted(model.versions.items()):
                 shown = "" if number == NO_VERSION else str(number)
-                if version.served is not None and (trouble := version.served.trouble):
+                if trouble := _trouble_of(version):
                     yield IndexEntry(name, shown, ModelState.UNAVAILABLE, trouble)
                 else:
                     yield IndexEntry(name, shown, version.state, version.reason)
 
     def is_sound(self) -> bool:
-        """Tell whether every version is ready, or excused."""
+        """Tell whether every version is ready and can run, or is excused."""
         return all(
-            version.state is ModelState.READY or version.is_excused
+            version.is_excused or (version.state is ModelState.READY and not _trouble_of(version))
             for model in self.models.values()
             for version in model.versions.values()
         )
@@ -213,6 +213,11 @@ def unknown_model(name: str) -> str:
 def _unknown(what: str) -> str:
     """Return what is said of a model or version that is not served; clients know how it begins."""
     return f"Request for unknown model: {what}"
+
+
+def _trouble_of(version: Version) -> str:
+    """Return why a version that serves cannot run at the moment, "" if it can."""
+    return "" if version.served is None else version.served.trouble
 
 
 def _no_version(name: str, version: str, model: Model) -> str:

@@ -174,6 +174,7 @@ class Lineup:
         return (
             kept is not None
             and kept.marks == source.marks_of(number)
+            and not kept.served.trouble  # what was wrong may have been repaired
             and (
                 _without_policy(kept.config) == _without_policy(source.model.config)
                 or _is_resized(kept, source.model)

@@ -127,3 +127,35 @@ def test_what_a_model_wants_done_at_exit_is_done_after_finalize(serve, tmp_path)
     with serve(m=source):
         pass
     assert file.read_text() == "finalize exit "
+
+
+FRAGILE = """
+import os, sys
+class TritonPythonModel:
+    def initialize(self, args):
+        if os.path.exists(FILE):
+            raise RuntimeError("the file is there")
+    def execute(self, requests):
+        open(FILE, "w").close()
+        os._exit(1)
+"""
+
+
+@pytest.mark.slow
+def test_a_model_whose_process_cannot_start_makes_the_server_not_ready(
+    models, tmp_path, eventually
+):
+    file = tmp_path / "broken"
+    root = models(m=f"FILE = {str(file)!r}\n{FRAGILE}")
+    with running(root, model_control_mode="explicit", load_model=("m",)) as asked:
+        assert asked.http.is_server_ready()
+        with pytest.raises(InferenceServerException):
+            asked.ask("m", IN=np.zeros(1, np.int32))
+        eventually(lambda: not asked.http.is_model_ready("m"))
+        assert not asked.http.is_server_ready()
+        with pytest.raises(InferenceServerException, match="the file is there"):
+            asked.http.load_model("m")
+        file.unlink()
+        asked.http.load_model("m")  # tries at once, whenever the next start would have been
+        assert asked.http.is_model_ready("m")
+        assert asked.http.is_server_ready()
