@@ -14,6 +14,7 @@ GENERATE = "/v2/models/{}/generate"
 STREAM = "/v2/models/{}/generate_stream"
 INFER_STREAM = "/v2/models/{}/infer_stream"
 EVENTS = "text/event-stream; charset=utf-8"
+CLOSE = "Connection: close"
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: there\r\n\r\n"
 
 
@@ -89,6 +90,14 @@ async def opened(site, request):
 
 def answer(value):
     return {"model_name": "s", "model_version": "1", "T": value}
+
+
+async def whole(site, request):
+    """Return status and body of the answer, be it one object or events, of which one comes."""
+    client = await site.connect()
+    await client.send(request)
+    head, _, body = (await client.rest()).partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
 
 
 async def until(is_so):
@@ -222,6 +231,68 @@ async def test_long_bodies_and_answers_go_through_a_thread(serving, asking):
     async with serving() as site:
         found = await site.ask(asking(GENERATE, {"T": values}, model="id"))
         assert found.json["T"] == values
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])
+async def test_a_plain_body_may_be_longer_than_8_mib(talking, asking, scripted, path):
+    values = ",".join(["0.5"] * (5 << 19))
+    text = '{"inputs":[{"name":"T","datatype":"FP32","shape":[-1],"data":[%s]}]}'
+    body = (text if path == INFER_STREAM else '{"T":[%s]}') % values
+    async with talking() as site:
+        scripted.say.put_nowait(2.5)
+        scripted.say.put_nowait(None)
+        assert (await whole(site, asking(path, body.encode(), CLOSE)))[0] == 200
+        [tensor] = scripted.requests[0].inputs
+        assert tensor.shape == (5 << 19,)
+        assert set(tensor.numpy().tolist()) == {0.5}
+
+
+async def test_a_full_server_reads_no_long_bodies(talking, asking):
+    async with talking() as site:
+        site.engine.capacity.max_requests = 0
+        found = await site.ask(asking(GENERATE, {"T": [0.5] * 30_000}))
+        assert (found.status, found.headers["retry-after"]) == (503, "1")
+
+
+# --- inference requests with bytes behind the JSON, or in shared memory ---
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])
+async def test_binary_data_are_taken_and_the_answer_is_json(talking, asking, scripted, path):
+    tensor = {"name": "T", "datatype": "FP32", "shape": [1]}
+    tensor["parameters"] = {"binary_data_size": 4}
+    wanted = {"name": "T", "parameters": {"binary_data": True}}
+    head = json.dumps({"inputs": [tensor], "outputs": [wanted]}).encode()
+    line = f"Inference-Header-Content-Length: {len(head)}"
+    async with talking() as site:
+        scripted.say.put_nowait(2.5)
+        scripted.say.put_nowait(None)
+        request = asking(path, head + np.float32(1.5).tobytes(), line, CLOSE)
+        status, content = await whole(site, request)
+        assert status == 200 and b'"data":[2.5]' in content
+        assert scripted.requests[0].inputs[0].numpy() == [1.5]
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM, INFER_STREAM])
+async def test_tensors_may_be_in_shared_memory(talking, asking, scripted, shared, post, path):
+    given = shared()
+    given.write(np.float32([1.5]))
+
+    def at(offset):
+        values = {"region": "r", "offset": offset, "byte_size": 4}
+        return {f"shared_memory_{key}": value for key, value in values.items()}
+
+    tensor = {"name": "T", "datatype": "FP32", "shape": [1], "parameters": at(0)}
+    body = {"inputs": [tensor], "outputs": [{"name": "T", "parameters": at(64)}]}
+    async with talking() as site:
+        region = json.dumps({"key": given.key, "byte_size": 4096}).encode()
+        await site.ask(post("/v2/systemsharedmemory/region/r/register", region))
+        scripted.say.put_nowait(2.5)
+        scripted.say.put_nowait(None)
+        status, content = await whole(site, asking(path, body, CLOSE))
+        assert status == 200 and b'"shape":[1]}' in content
+        assert scripted.requests[0].inputs[0].numpy() == [1.5]
+        assert given.read(np.float32, 1, 64).tolist() == [2.5]
 
 
 # --- generate_stream ---

@@ -1,19 +1,22 @@
 """Flat JSON objects to tensors and back."""
 
+import contextlib
 import json
 
 import numpy as np
 import pytest
 
 from inferd.core.metadata import TensorMetadata
-from inferd.core.request import InferResponse, WantedOutput
+from inferd.core.request import InferResponse, Span, WantedOutput
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
+from inferd.wire import json_document, v2_generate
 from inferd.wire.inline import INLINE_ELEMENTS, INLINE_EXACT_BYTES, NotFast
-from inferd.wire.json_document import MAX_EXACT_BYTES
+from inferd.wire.json_document import LONG_BYTES, MAX_EXACT_BYTES, MOST_MEMBERS
 from inferd.wire.v2_generate import V2Generate, encode_error_event, encode_event
 from inferd.wire.v2_rest import JsonRules
+from inferd.wire.v2_shared_memory import no_regions
 
 RULES = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=2**26)
 BYTES, FP32, INT32 = DataType.BYTES, DataType.FP32, DataType.INT32
@@ -177,11 +180,120 @@ def test_what_takes_long_is_left_to_a_thread():
     assert decode(body, TEXT).request.inputs[0].size_bytes == INLINE_EXACT_BYTES + 4
 
 
-@pytest.mark.parametrize("most", [100, MAX_EXACT_BYTES])
-def test_a_body_has_a_limit(most):
-    rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=most)
-    text = refusal(b" " * (most + 1), rules=rules, on_loop=True)
-    assert text == f"a body of generate may have {most} bytes, this has {most + 1}; use infer"
+def test_a_body_has_a_limit():
+    rules = JsonRules(half_floats=True, non_finite="tokens", max_json_bytes=100)
+    text = refusal(b" " * 101, rules=rules, on_loop=True)
+    assert text == (
+        "the body has 101 bytes of JSON, the limit is 100 (--http-max-input-size); an inference "
+        "request, which this call takes as well, may have its tensors as binary data"
+    )
+
+
+# --- long bodies ---
+
+LONG = "x" * (LONG_BYTES + 1)
+NUMBERS = [*range(100), *[7] * LONG_BYTES]
+
+
+def request_of(body, *inputs):
+    """Return what a body asks, in what can be compared; or the refusal."""
+    try:
+        asked = decode(body, *inputs)
+    except InvalidRequest as error:
+        return error.message
+    request = asked.request
+    tensors = [(one.name, one.datatype, one.shape, bytes(one.view())) for one in request.inputs]
+    return asked.is_v2, request.id, request.parameters, tensors
+
+
+@pytest.mark.parametrize("has_simdjson", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"s": LONG, "n": 3, "t": 0.1, "b": True, "id": "7"},
+        {"s": [LONG, "ü"], "p": LONG},
+        {"parameters": {"s": LONG, "n": 2**63}, "x": [1, 2.5]},
+        {"parameters": {"x": [0.1] * LONG_BYTES, "i": [1, 2]}, "s": "\N{GRINNING FACE}"},
+        {"i": NUMBERS, "x": 1, "h": [0.5] * LONG_BYTES, "o": [True, False] * LONG_BYTES},
+        {"i": [[[1, 2]] * LONG_BYTES]},
+        {"i": [1.0] * LONG_BYTES},
+        {"i": [1, "a"] * LONG_BYTES},
+        {"i": LONG},
+        {"i": {"a": LONG}},
+        {"s": NUMBERS},
+        {"p": NUMBERS},
+        {"triton_x": NUMBERS},
+        {"p": {"a": LONG}},
+        {"parameters": {"p": {"a": LONG}}},
+        {"parameters": NUMBERS},
+        {"parameters": LONG},
+        {"s": LONG, "p": None},
+        {"s": LONG, "parameters": {"s": "again"}},
+        {str(name): 1 for name in range(MOST_MEMBERS + 1)},
+        {"s": LONG, "inputs": "a text"},
+        {"s": LONG, "inputs": [1]},
+        {"p": LONG, "inputs": [{"name": "s", "datatype": "BYTES", "shape": [1], "data": ["a"]}]},
+        {"inputs": [{"name": "s", "datatype": "BYTES", "shape": [1], "data": [LONG]}]},
+        {"inputs": [{"name": "i", "datatype": "INT32", "shape": [-1], "data": NUMBERS}]},
+        LONG,
+        NUMBERS,
+        b'{"s":"%b","a":1,"a":2}' % LONG.encode(),
+        b'{"s":"%b","parameters":{"a":1,"a":2}}' % LONG.encode(),
+        b'{"s":"%b","s":"a"}' % LONG.encode(),
+        b'{"s":"%b","s":"a","x":1}' % LONG.encode(),
+        b'{"x":[1e999%b]}' % (b",1" * LONG_BYTES),
+        b'{"s":["\xff"%b]}' % (b',"a"' * LONG_BYTES),
+        b' { "s" :\n"%b" , "t" :\t1e2\r} ' % LONG.encode(),
+        b'{"s":"%b","a\\"b":1e2,"x":NaN}' % LONG.encode(),
+        b'{"s":"\\ud83d\\ude00%b","x":Inf}' % LONG.encode(),
+        b'{"s":"\\ud83d%b"}' % LONG.encode(),
+        b'{"s":"\xff%b"}' % LONG.encode(),
+        b'{"s":"%b","x":01}' % LONG.encode(),
+        b'{"s":"%b"}}' % LONG.encode(),
+        b'\xef\xbb\xbf{"s":"%b"}' % LONG.encode(),
+        b"{%b}" % (b" " * LONG_BYTES),
+        b'{"s":"a","a":' + b"[" * LONG_BYTES,
+    ],
+)
+def test_a_long_body_means_what_it_means_to_the_exact_reader(monkeypatch, body, has_simdjson):
+    if not has_simdjson:
+        monkeypatch.setattr(json_document, "simdjson", None)  # stands for a missing package
+    inputs = [declared("s", BYTES), declared("x"), declared("i", INT32)]
+    inputs += [declared("h", DataType.FP16), declared("o", DataType.BOOL)]
+    found = request_of(body, *inputs)
+    monkeypatch.setattr(v2_generate, "INLINE_EXACT_BYTES", 2**40)  # no body is long then
+    assert found == request_of(body, *inputs)
+
+
+@pytest.mark.parametrize("has_simdjson", [True, False])
+def test_a_plain_body_may_be_longer_than_the_exact_reader_reads(monkeypatch, has_simdjson):
+    if not has_simdjson:
+        monkeypatch.setattr(json_document, "simdjson", None)  # stands for a missing package
+    text = "x" * (MAX_EXACT_BYTES + 1)
+    [tensor] = decode({"text_input": text, "n": 0.1}, TEXT).request.inputs
+    assert tensor.strings() == [text.encode()]
+    body = b'{"x":[%b]}' % b",".join([b"0.12345678"] * 800_000)
+    assert len(body) > MAX_EXACT_BYTES
+    [tensor] = decode(body, declared()).request.inputs
+    assert tensor.shape == (800_000,)
+    assert set(tensor.numpy().tolist()) == {float(np.float32(0.12345678))}
+
+
+@pytest.mark.parametrize("odd", [b'"n":NaN', b'"n":1,"n":1', b'"n":'])
+def test_what_is_not_plain_may_not_be_so_long(odd):
+    body = b'{"text_input":"%b",%b}' % (b"x" * MAX_EXACT_BYTES, odd)
+    text = refusal(body, TEXT)
+    assert text.startswith(f"the body has {len(body)} bytes and is not plain: it is malformed, ")
+    assert "Only up to 8388608 bytes are read then" in text
+
+
+def test_nothing_holds_on_to_a_long_body():
+    for body in ({"s": LONG, "i": NUMBERS, "x": [0.1] * LONG_BYTES}, {"i": NUMBERS, "p": NUMBERS}):
+        text = memoryview(bytearray(json.dumps(body).encode()))
+        inputs = [declared("s", BYTES), declared("x"), declared("i", INT32)]
+        with contextlib.suppress(InvalidRequest):
+            V2Generate(RULES).decode_request("m", "", text, inputs)
+        text.release()  # raises BufferError while anybody has a view
 
 
 # --- an inference request instead ---
@@ -220,6 +332,60 @@ def test_inputs_that_are_no_array_are_a_parameter():
 
 def test_a_bad_inference_request_is_refused_as_one():
     assert "not an inference request" in refusal({"inputs": [1]}, TEXT)
+
+
+def infer_request(body, json_size=None, resolve=no_regions, **how):
+    codec = V2Generate(RULES, resolve)
+    size = len(body) if json_size is None else json_size
+    return codec.decode_infer_request("m", "2", memoryview(body), size, **how)
+
+
+@pytest.mark.parametrize("on_loop", [True, False])
+def test_bytes_behind_the_json_are_its_tensors(on_loop):
+    parameters = {"binary_data_size": 6}
+    tensor = {"name": "s", "datatype": "BYTES", "shape": [1], "parameters": parameters}
+    text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    asked = infer_request(text + b"\2\0\0\0hi", len(text), on_loop=on_loop)
+    assert asked.is_v2 and not asked.request.binary_output
+    assert asked.request.inputs[0].strings() == [b"hi"]
+
+
+def test_a_raw_binary_request_is_answered_in_json():
+    asked = infer_request(b"\0\0\x80\x3f", 0, on_loop=True)
+    assert asked.is_v2 and asked.request.raw and not asked.request.binary_output
+
+
+def test_an_odd_inference_request_is_read_in_the_end():
+    body = json.dumps(v2_body(parameters={"n": float("nan")})).encode()
+    assert infer_request(body, on_loop=False).request.inputs[0].strings() == [b"hi"]
+
+
+@pytest.mark.parametrize("padding", [b"", b" " * INLINE_EXACT_BYTES])
+def test_its_tensors_may_be_in_shared_memory(padding):
+    def place(name):
+        where = {"shared_memory_region": name, "shared_memory_byte_size": 4}
+        return {"name": name, "datatype": "FP32", "shape": [1], "parameters": where}
+
+    spans = {
+        name: Span(memoryview(bytearray(4)), ((n,), 0, 4), name) for n, name in enumerate("xyz")
+    }
+    body = json.dumps({"inputs": [place("x")], "outputs": [place("z"), place("y")]}).encode()
+    codec = V2Generate(RULES, lambda region, _offset, _size: spans[region])
+    text = memoryview(body + padding)
+    for asked in (
+        codec.decode_request("m", "2", text, []),
+        codec.decode_infer_request("m", "2", text, len(text)),
+    ):
+        request = asked.request
+        assert request.inputs[0].data is spans["x"].view
+        assert [one.place for one in request.outputs] == [spans["z"], spans["y"]]
+    # A decoupled model may leave one out: what is placed has no data in the answer.
+    answer = json.loads(codec.encode_response(asked, InferResponse("m", "2", "", [placed("y")])))
+    assert answer["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1]}]
+
+
+def placed(name):
+    return Tensor(name, FP32, (1,), b"")
 
 
 # --- out ---

@@ -5,10 +5,9 @@ MLServer's infer_stream is the last one for inference requests alone.
 Events are Server-sent events (HTML Standard), each with one object.
 """
 
-import functools
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeVar
+from functools import partial
 
 from inferd.core.request import InferResponse
 from inferd.engine.engine import Engine
@@ -22,6 +21,7 @@ from inferd.transport.http_router import Route
 from inferd.transport.lane import Lane
 from inferd.transport.overload import RETRY_AFTER, copied_bytes
 from inferd.transport.tracing import begin_http
+from inferd.wire import v2_binary
 from inferd.wire.inline import NotFast
 from inferd.wire.v2_generate import (
     EVENT_STREAM,
@@ -33,6 +33,7 @@ from inferd.wire.v2_generate import (
 )
 from inferd.wire.v2_rest import HTTP_STATUS, JsonRules
 
+_HEADER = v2_binary.HEADER.lower().encode()
 _MODEL = "/v2/models/{model}"
 _VERSION = "/v2/models/{model}/versions/{version}"
 # For what stands between: events are to be passed on as they come, and never kept.
@@ -40,7 +41,6 @@ _NOT_KEPT = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
 _UNEXPECTED = "the server failed in a way it does not understand; see its log"
 
 Responses = AsyncGenerator[InferResponse, None]
-_Result = TypeVar("_Result")
 
 
 class GenerateRoutes:
@@ -48,7 +48,7 @@ class GenerateRoutes:
 
     def __init__(self, engine: Engine, rules: JsonRules, failures: FailureLog) -> None:
         self._engine = engine
-        self._codec = V2Generate(rules)
+        self._codec = V2Generate(rules, engine.regions.span)
         self._failures = failures
         self._lane = Lane("inferd-generate")
 
@@ -106,11 +106,19 @@ class GenerateRoutes:
         self, request: HttpRequest, model: str, version: str, *, as_infer: bool = False
     ) -> Asked:
         inputs = self._engine.model_metadata(model, version).inputs
-        decode = functools.partial(
-            self._codec.decode_request, model, version, request.body, inputs, as_infer=as_infer
-        )
-        asked = await self._run(decode)
-        asked.request.copied_bytes = copied_bytes(asked.request, request.body)
+        body = request.body
+        json_size = v2_binary.json_length(request.headers.get(_HEADER), len(body))
+        if as_infer or json_size != len(body):
+            decode = partial(self._codec.decode_infer_request, model, version, body, json_size)
+        else:
+            decode = partial(self._codec.decode_request, model, version, body, inputs)
+        try:
+            asked = decode(on_loop=True)
+        except NotFast:
+            if self._engine.capacity.is_full:
+                raise self._engine.capacity.too_many_requests() from None
+            asked = await self._lane.run(decode)
+        asked.request.copied_bytes = copied_bytes(asked.request, body)
         return asked
 
     def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
@@ -147,7 +155,10 @@ class GenerateRoutes:
 
     async def encoded(self, asked: Asked, response: InferResponse) -> bytes:
         """Return `response` as JSON text."""
-        return await self._run(functools.partial(self._codec.encode_response, asked, response))
+        try:
+            return self._codec.encode_response(asked, response, on_loop=True)
+        except NotFast:
+            return await self._lane.run(self._codec.encode_response, asked, response)
 
     def note(self, where: str, error: Exception) -> tuple[int, str]:
         """Log `error`, if it is the server's or the model's, and return its status and text."""
@@ -155,13 +166,6 @@ class GenerateRoutes:
         if isinstance(error, InferdError):
             return HTTP_STATUS[error.code], error.message
         return 500, _UNEXPECTED
-
-    async def _run(self, work: functools.partial[_Result]) -> _Result:
-        """Return what the codec makes, here or, if that takes long, in a thread."""
-        try:
-            return work(on_loop=True)
-        except NotFast:
-            return await self._lane.run(work)
 
 
 class Events:

@@ -26,6 +26,12 @@ except ImportError:  # no wheel for this interpreter: msgspec reads large bodies
 LARGE_BYTES = 16384
 """From this size on simdjson beats msgspec."""
 
+LONG_BYTES = 65536
+"""Shorter members of a flat object are read exactly, which takes about a millisecond."""
+
+MOST_MEMBERS = 10_000
+"""A flat object with more of them is read exactly as a whole: one by one it would take longer."""
+
 MAX_EXACT_BYTES = 8 << 20
 """The exact reader needs some 30 times the memory of its text, and a second for a few MB."""
 
@@ -41,6 +47,7 @@ takes two bytes at least."""
 MAX_RANK = 64
 """The most dims a shape may have: numpy's own limit, far above any model's."""
 
+_ARRAY, _OBJECT = b"[{"
 _MAX_DIM = 2**63 - 1
 
 Dim = Annotated[int, msgspec.Meta(ge=-1, le=_MAX_DIM)]
@@ -93,6 +100,8 @@ class _ExactDocument(Document, gc=False):
 
 
 _decode = msgspec.json.Decoder(Document).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 class JsonReader:
@@ -151,6 +160,58 @@ def _plain(value: Any) -> Any:
 
 def _plain_of_any_size(value: Any) -> Any:
     return msgspec.json.decode(value.mini) if hasattr(value, "mini") else value
+
+
+def read_members(
+    text: memoryview | msgspec.Raw, nested: str | None = "parameters"
+) -> dict[str, Any]:
+    """Return the members of a flat object, each given once: the short ones read exactly.
+
+    Of the long ones strings are read, arrays left as Raw, and the object in the member `nested` is
+    read as this one. Raises NotFast when `loads_exact` must be asked.
+    """
+    try:
+        members: dict[str, Any] = _decode_members(text)
+        if len(members) > MOST_MEMBERS or not _is_each_once(memoryview(text), members):
+            raise NotFast
+        return {key: _member(raw, may_nest=key == nested) for key, raw in members.items()}
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, InvalidRequest) as error:
+        raise NotFast from error
+
+
+def _member(raw: msgspec.Raw, *, may_nest: bool) -> Any:
+    text = memoryview(raw)
+    if len(text) <= LONG_BYTES:
+        return loads_exact(text, once=True)
+    if text[0] == _ARRAY:
+        return raw
+    if text[0] == _OBJECT and may_nest:
+        return read_members(raw, nested=None)
+    return _decode_text(raw)
+
+
+def _is_each_once(text: memoryview, members: dict[str, msgspec.Raw]) -> bool:
+    """Tell whether `text` is as long as `members` make it: of equal ones the last alone is there.
+
+    It can be deceived by values that go on in the text where another ends, to no gain.
+    """
+    at = 0
+    for raw in members.values():
+        key = _KEY.match(text, at)
+        if key is None:
+            return False
+        at = key.end() + len(memoryview(raw))
+    return not members or _END.fullmatch(text, at) is not None
+
+
+def array_of(raw: msgspec.Raw) -> Any:
+    """Return a long array as simdjson's, or, if that is missing, as it is. Raises NotFast."""
+    if simdjson is None:
+        return raw
+    try:
+        return simdjson.Parser().parse(memoryview(raw))
+    except (ValueError, RuntimeError) as error:
+        raise NotFast from error
 
 
 def read_exact(text: memoryview) -> Document:
@@ -261,6 +322,11 @@ def _is_unicode(values: Any) -> bool:
                 return False
     return True
 
+
+_KEY = re.compile(
+    rb'[ \t\r\n]*+[{,][ \t\r\n]*+"(?:[^"\\]++|\\.)*+"[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL
+)
+_END = re.compile(rb"[ \t\r\n]*+\}[ \t\r\n]*+")
 
 # Possessive, and content with a string that never ends, so that no text makes it slow.
 _INFINITY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|\bInf\b', re.DOTALL)

@@ -1,9 +1,11 @@
 """The generate extension: a flat JSON object in, flat JSON objects out, tensors by their names.
 
 Each member that has an input's name is that input, the others are parameters. A body that has an
-array of `inputs` is an inference request instead, and is answered like one.
+array of `inputs`, or binary data behind its JSON, is an inference request instead, and is answered
+like one.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -12,15 +14,22 @@ import msgspec
 import orjson
 
 from inferd.core.metadata import TensorMetadata
-from inferd.core.request import InferRequest, InferResponse
+from inferd.core.request import InferRequest, InferResponse, Resolve
 from inferd.errors import InvalidRequest
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 from inferd.wire.inline import INLINE_EXACT_BYTES, NotFast
-from inferd.wire.json_data import decode_data, encode_data, flatten
-from inferd.wire.json_document import MAX_EXACT_BYTES, loads_exact
+from inferd.wire.json_data import decode_data, decode_flat, encode_data, flatten
+from inferd.wire.json_document import (
+    MAX_EXACT_BYTES,
+    Input,
+    array_of,
+    loads_exact,
+    read_members,
+)
 from inferd.wire.v2_rest import JsonRules, V2Rest, encode_error, is_long, no_halves
 from inferd.wire.v2_rest_parameters import RESERVED, parameter, set_parameters
+from inferd.wire.v2_shared_memory import no_regions
 
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 """The content type of a stream of events."""
@@ -28,6 +37,7 @@ EVENT_STREAM = b"text/event-stream; charset=utf-8"
 NO_EVENT = b":\n\n"
 """A comment: readers of a stream of events pass over it (HTML Standard, Server-sent events)."""
 
+_ADVICE = "an inference request, which this call takes as well, may have its tensors as binary data"
 _HALVES = (DataType.FP16, DataType.BF16)
 
 
@@ -39,11 +49,15 @@ class Asked(msgspec.Struct, gc=False):
 
 
 class V2Generate:
-    """The codec of the generate calls. Its methods may be called in any thread."""
+    """The codec of the generate calls.
 
-    def __init__(self, rules: JsonRules) -> None:
+    What may take long is refused as NotFast with `on_loop`, and then done without it, in a thread,
+    one at a time. `resolve` finds the shared memory a tensor refers to.
+    """
+
+    def __init__(self, rules: JsonRules, resolve: Resolve = no_regions) -> None:
         self._rules = rules
-        self._rest = V2Rest(rules)
+        self._rest = V2Rest(rules, resolve)
 
     def decode_request(
         self,
@@ -52,33 +66,58 @@ class V2Generate:
         body: memoryview,
         inputs: Sequence[TensorMetadata],
         *,
-        as_infer: bool = False,
         on_loop: bool = False,
     ) -> Asked:
-        """Return what `body` asks of a model that has `inputs`.
+        """Return what `body`, which is JSON, asks of a model that has `inputs`.
 
-        With `as_infer` it can only be an inference request. Raises InvalidRequest; NotFast, if
-        `on_loop`, for what should be done in a thread.
+        Raises as `decode_infer_request`.
         """
-        limit = min(MAX_EXACT_BYTES, self._rules.max_json_bytes)
-        if len(body) > limit:
-            msg = f"a body of generate may have {limit} bytes, this has {len(body)}; use infer"
+        size, limit = len(body), self._rules.max_json_bytes
+        if size > limit:
+            msg = (
+                f"the body has {size} bytes of JSON, the limit is {limit} "
+                f"(--http-max-input-size); {_ADVICE}"
+            )
             raise InvalidRequest(msg)
-        if on_loop and len(body) > INLINE_EXACT_BYTES:
-            raise NotFast
+        by_name = {one.name: one for one in inputs}
+        if size > INLINE_EXACT_BYTES:
+            if on_loop:
+                raise NotFast
+            with contextlib.suppress(NotFast):
+                return self._read_long(model, version, body, by_name)
+            _check_exact_size(size)
         # Each member is a tensor or a parameter, so that one given twice has no meaning.
         values = loads_exact(body, once=True)
         if type(values) is not dict:
             msg = "the request body is JSON, but not an object"
             raise InvalidRequest(msg)
-        by_name = {one.name: one for one in inputs}
-        if as_infer or (type(values.get("inputs")) is list and "inputs" not in by_name):
-            request = self._rest.request_of(model, version, values)
-            request.binary_output = False
-            for wanted in request.outputs:
-                wanted.binary = None
-            return Asked(request, is_v2=True)
+        if type(values.get("inputs")) is list and "inputs" not in by_name:
+            return _asked(self._rest.request_of(model, version, values, on_loop=on_loop))
         return Asked(self._request(model, version, values, by_name), is_v2=False)
+
+    def decode_infer_request(
+        self, model: str, version: str, body: memoryview, json_size: int, *, on_loop: bool = False
+    ) -> Asked:
+        """Return the inference request in `body`, whose first `json_size` bytes are JSON.
+
+        Raises as V2Rest.decode_infer_request; NotFast, if `on_loop`, which comes first, for what
+        should be done in a thread.
+        """
+        if on_loop:
+            return _asked(self._rest.decode_infer_request(model, version, body, json_size))
+        with contextlib.suppress(NotFast):
+            return _asked(self._rest.decode_large(model, version, body, json_size))
+        return _asked(self._rest.decode_slowly(model, version, body, json_size))
+
+    def _read_long(
+        self, model: str, version: str, body: memoryview, inputs: dict[str, TensorMetadata]
+    ) -> Asked:
+        """Return what a long body asks. Raises NotFast when it must be read exactly."""
+        values = read_members(body)
+        if type(values.get("inputs")) in (list, msgspec.Raw) and "inputs" not in inputs:
+            del values  # a large one is read once more, by the reader made for it
+            return _asked(self._rest.decode_large(model, version, body, len(body)))
+        return Asked(self._request(model, version, values, inputs), is_v2=False)
 
     def _request(
         self, model: str, version: str, values: dict[str, Any], inputs: dict[str, TensorMetadata]
@@ -96,8 +135,8 @@ class V2Generate:
             elif value is None:
                 msg = f"parameter '{key}' is null, expected a string, a number or a boolean"
                 raise InvalidRequest(msg)
-            else:
-                parameters[key] = value
+            else:  # of a long array it is enough to know that it is one
+                parameters[key] = [] if type(value) is msgspec.Raw else value
         # What is infer's own, such as priority, is here the model's: Triton hands it on.
         own = {key: parameters.pop(key) for key in list(parameters) if key.startswith(RESERVED)}
         set_parameters(request, own)
@@ -114,6 +153,8 @@ class V2Generate:
         if datatype in _HALVES and not self._rules.half_floats:
             msg = f"input '{name}': {datatype.value} as JSON numbers is turned off on this server"
             raise InvalidRequest(msg)
+        if type(value) is msgspec.Raw:
+            return _long_tensor(declared, value)
         elements = flatten(value) if type(value) is list else [value]
         return decode_data(name, datatype, _shape_for(declared, len(elements)), elements)
 
@@ -161,6 +202,35 @@ def encode_event(text: bytes) -> bytes:
 def encode_error_event(message: str) -> bytes:
     """Return the event that tells of a failure."""
     return encode_event(encode_error(message))
+
+
+def _asked(request: InferRequest) -> Asked:
+    """Return what an inference request asks, whose answers are JSON whatever it says."""
+    request.binary_output = False
+    for wanted in request.outputs:
+        wanted.binary = None
+    return Asked(request, is_v2=True)
+
+
+def _check_exact_size(size: int) -> None:
+    """Raise InvalidRequest for what is too long to be read by the letter."""
+    if size > MAX_EXACT_BYTES:
+        msg = (
+            f"the body has {size} bytes and is not plain: it is malformed, has a member twice, or "
+            f"holds NaN, infinities, whole numbers written as 1.0, or integers beyond 64 bits. "
+            f"Only up to {MAX_EXACT_BYTES} bytes are read then; {_ADVICE}"
+        )
+        raise InvalidRequest(msg)
+
+
+def _long_tensor(declared: TensorMetadata, raw: msgspec.Raw) -> Tensor:
+    """Return the input that a long array is. Raises NotFast when it must be read exactly."""
+    name, datatype = declared.name, declared.datatype
+    array = array_of(raw)
+    flat = decode_flat(Input(name, (-1,), datatype.value, data=array))
+    tensor = flat or decode_data(name, datatype, (-1,), array)
+    tensor.shape = _shape_for(declared, tensor.shape[0])
+    return tensor
 
 
 def _members(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from inferd.core.request import InferRequest, InferResponse, Resolve, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, Resolve, WantedOutput, wanted_of
 from inferd.errors import Code, InferdError, InvalidRequest
 from inferd.tensor.dtype import DATATYPES, DataType, datatype_named
 from inferd.tensor.tensor import Parameters, Tensor
@@ -139,13 +139,15 @@ class V2Rest:
         document = json_document.read_exact(body[:json_size])
         return self._request(model, version, document, Blobs(body, json_size))
 
-    def request_of(self, model: str, version: str, values: Any) -> InferRequest:
+    def request_of(
+        self, model: str, version: str, values: Any, *, on_loop: bool = False
+    ) -> InferRequest:
         """Return the request that JSON `values`, read by `json_document.loads_exact`, are.
 
-        Raises as `decode_infer_request`, but NotFast. May be called in any thread.
+        Raises as `decode_infer_request`; NotFast if `on_loop`. May be called in any thread.
         """
         document = json_document.document_of(values)
-        return self._request(model, version, document, Blobs(memoryview(b""), 0))
+        return self._request(model, version, document, Blobs(memoryview(b""), 0, on_loop))
 
     def _too_large(self, json_size: int, body_size: int) -> InferdError:
         limit = f"the limit is {self._rules.max_json_bytes} (--http-max-input-size)"
@@ -243,7 +245,7 @@ class V2Rest:
             head = _with_details(head, response)
         text = [head]
         blobs: list[Any] = []
-        choices = request.outputs or _same_choice(request, response)
+        choices = _choices(request, response)
         for index, tensor in enumerate(response.outputs):
             choice = choices[index]
             parameters = tensor.parameters
@@ -291,7 +293,7 @@ class V2Rest:
     ) -> None:
         """Remember what answers like `response` have in common, if that is all but the numbers."""
         outputs = response.outputs
-        choices = request.outputs or _same_choice(request, response)
+        choices = _choices(request, response)
         if not outputs or not all(map(is_repeatable, outputs, choices)):
             return
         texts = [_model_head(response.model, response.version)]
@@ -412,8 +414,10 @@ def _binary_details(tensor: Tensor, size: int) -> bytes:
     return head + _parameters({**(tensor.parameters or {}), "binary_data_size": size}) + b"},"
 
 
-def _same_choice(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
-    """Return the choice for each output of a request that names none."""
+def _choices(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
+    """Return the choice for each output of `response`, one for all if the request names none."""
+    if request.outputs:
+        return wanted_of(request, response)
     return [WantedOutput("", request.binary_output)] * len(response.outputs)
 
 
