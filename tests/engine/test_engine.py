@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import inferd
+from inferd.backends.square import SquareBackend, SquareInstance
 from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.core.metadata import IndexEntry, ModelState, TensorMetadata
 from inferd.core.request import InferRequest, InferResponse, WantedOutput
@@ -311,6 +312,23 @@ def test_a_stream_gives_each_answer_under_the_requests_id(kind, count):
 def test_a_stream_raises_what_an_inference_does(request_, kind):
     with pytest.raises(kind):
         collect(engine_of(1), request_)
+
+
+def test_any_answer_of_a_stream_may_be_without_outputs():
+    config = SquareBackend().complete(
+        None, ModelConfig("m", parameters={"CUSTOM_EMPTY_COUNT": "2", "CUSTOM_FAIL_COUNT": "1"})
+    )
+    execution = Execution("m", [SquareInstance(config, 1)], may_run_inline=False)
+    square = Served(config, 1, "square", DirectScheduler(execution))
+    engine = Engine()
+    engine.add(square)
+    given = Tensor.from_numpy("IN", np.array([4], np.int32), INT32)
+    request = InferRequest("m", inputs=[given], takes_errors=True)
+    answers = collect(engine, request)
+    assert [len(a.outputs) for a in answers] == [1, 0, 0, 0]
+    assert [a.error is None for a in answers] == [True, False, True, True]
+    told = square.statistics().response_stats
+    assert [told[str(n)].empty_response.count for n in range(4)] == [0, 0, 1, 1]
 
 
 def test_a_stream_that_is_closed_early_ends_the_model():

@@ -74,10 +74,13 @@ async def all_answers(
 async def _finish(served: Served, request: InferRequest, response: InferResponse) -> None:
     """Check one answer of a decoupled model, and make of it what the client wants.
 
+    One without any outputs is always right: it tells that there is nothing to tell (Triton).
+
     Raises as `Engine.infer` does, and the error it is, if the request does not take errors.
     """
     if response.error is None:
-        served.check_response(request, response)
+        if response.outputs:
+            served.check_response(request, response)
         if request.has_top_k:
             await served.classify(request, response)
         if request.spans is not None:
