@@ -18,7 +18,11 @@ NUMERIC = [datatype for datatype in DataType if datatype is not BYTES]
 
 
 def model(
-    *inputs, outputs=(("SUM", FP32, (4,)), ("DIFF", FP32, (4,))), max_batch_size=0, parameters=()
+    *inputs,
+    outputs=(("SUM", FP32, (4,)), ("DIFF", FP32, (4,))),
+    max_batch_size=0,
+    parameters=(),
+    decoupled=False,
 ):
     """A served version called 'm'; inputs and outputs are (name, datatype, dims[, optional])."""
     config = ModelConfig(
@@ -30,6 +34,7 @@ def model(
         ),
         output=tuple(ModelOutput(*output) for output in outputs),
         parameters=dict(parameters),
+        decoupled=decoupled,
     )
     # The scheduler takes no part in checks.
     labels = {"SUM": [b"none", b"one"]}
@@ -618,11 +623,42 @@ def test_what_a_lax_model_gives_beyond_its_configuration_nobody_gets(caplog):
     )
 
 
-@pytest.mark.parametrize("outputs", [(tensor("SUM", ()),), (tensor("SUM", datatype=INT32),), ()])
-def test_classes_are_made_of_what_the_configuration_says(outputs):
-    request = ask(tensor("A"), wanted=["SUM"])
+@pytest.mark.parametrize("datatype", [DataType.FP64, INT32])
+def test_classes_are_made_of_what_a_lax_model_gives(datatype):
+    request = ask_for_classes(1, tensor("A"), wanted=["SUM"])
+    given = Tensor.from_numpy("SUM", np.array([[1, 4]], datatype.numpy), datatype)
+    [total] = classes(lax(A), request, given)
+    form = "%d" if datatype is INT32 else "%f"
+    assert (total.shape, total.strings()) == ((1,), [(form % 4 + ":1:one").encode()])
+
+
+def test_what_a_lax_model_gives_without_a_batch_is_one_entry():
+    request = ask_for_classes(1, tensor("A", (1, 4)), wanted=["SUM"])
+    given = Tensor.from_numpy("SUM", np.array([1, 4, 3, 2], np.float32), FP32)
+    [total] = classes(lax(A, max_batch_size=2), request, given)
+    assert (total.shape, total.strings()) == ((1,), [b"4.000000:1:one"])
+
+
+@pytest.mark.parametrize("datatype", [DataType.FP16, DataType.BOOL, BYTES])
+def test_what_has_no_classes_is_a_failure_of_a_lax_model_too(datatype):
+    request = ask(tensor("A"), wanted=["SUM", "DIFF"])
+    request.outputs[0].top_k = 1
     request.has_top_k = True
-    assert failure(lax(A), request, *outputs)
+    text = failure(lax(A), request, tensor("SUM", datatype=datatype), tensor("DIFF"))
+    assert f"produced output 'SUM' as {datatype.value} [4]" in text
+    odd = tensor("DIFF", datatype=datatype)
+    assert checked(lax(A), request, tensor("SUM"), odd) == ["SUM", "DIFF"]
+
+
+@pytest.mark.parametrize("is_decoupled", [False, True])
+def test_classes_are_made_of_the_outputs_that_a_lax_model_has(is_decoupled):
+    served = lax(A, decoupled=is_decoupled)
+    for given, count in ([["DIFF"], 0], [["SUM"], 1], [[], 0]):
+        request = ask(tensor("A"), wanted=["SUM", "DIFF"])
+        request.outputs[0].top_k = 2
+        outputs = classes(served, request, *map(tensor, given))
+        assert [one.name for one in outputs] == given
+        assert [one.datatype for one in outputs].count(BYTES) == count
 
 
 def test_an_output_of_an_array_is_taken_as_it_is():

@@ -11,14 +11,14 @@ from inferd.config.model import ModelConfig, ModelInput, ModelOutput
 from inferd.config.parameter import ANY_INPUT_NAME, DEFAULT_OUTPUTS
 from inferd.core.interfaces import AsyncInstance, PromptScheduler, Scheduler
 from inferd.core.metadata import TensorMetadata
-from inferd.core.request import InferRequest, InferResponse, WantedOutput
+from inferd.core.request import InferRequest, InferResponse, WantedOutput, wanted_of
 from inferd.engine.identity import Identity, Unknown
 from inferd.engine.table import table_of
 from inferd.errors import BackendFailed, InferdError, InvalidRequest
 from inferd.observe.prometheus import Observed
 from inferd.observe.statistics import ModelStatistics
 from inferd.observe.stats import Counts
-from inferd.tensor.classification import Labels, check_classifiable, classified
+from inferd.tensor.classification import Labels, check_classifiable, classified, is_classifiable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.strings import MAX_ELEMENT_BYTES
 from inferd.tensor.tensor import Tensor
@@ -267,12 +267,15 @@ class Served:
         Many are looked for in a thread. Raises InvalidRequest when there are too many.
         """
         outputs = []
-        for wanted, tensor in zip(request.outputs, response.outputs, strict=True):
+        choices = wanted_of(request, response)
+        for wanted, tensor in zip(choices, response.outputs, strict=True):
             outputs.append(await self._classified(tensor, wanted.top_k) if wanted.top_k else tensor)
         response.outputs = outputs
 
     async def _classified(self, tensor: Tensor, top_k: int) -> Tensor:
-        batch_dims = self._batch_dims
+        # What has too few dims has no batch: it is one entry, as is anything without batching.
+        has_batch = len(tensor.shape) > len(self._outputs[tensor.name].dims)
+        batch_dims = self._batch_dims if has_batch else 0
         labels = self.labels.get(tensor.name, ())
         work = partial(classified, tensor, top_k, labels, batch_dims=batch_dims)
         count = prod(tensor.shape)
@@ -283,8 +286,12 @@ class Served:
 
     def _passes(self, request: InferRequest, tensor: Tensor, rule: _Rule) -> bool:
         """Tell whether an output may be as it is though the configuration says another thing."""
-        if not self.is_lax or request.has_top_k:
+        if not self.is_lax:
             return False
+        if request.has_top_k and not is_classifiable(tensor.datatype):
+            for one in request.outputs:
+                if one.name == tensor.name and one.top_k:
+                    return False
         if tensor.name not in self._told:
             self._tell(
                 tensor.name,
@@ -309,7 +316,7 @@ class Served:
         got = {tensor.name: tensor for tensor in response.outputs}
         names = [one.name for one in request.outputs or self._all_outputs]
         may_miss = not request.outputs and len(request.inputs) < len(self._inputs)
-        if self.is_lax and not request.has_top_k:
+        if self.is_lax:
             may_miss = self.config.ensemble_scheduling is None
             for name in sorted(got.keys() - self._outputs.keys()):
                 del got[name]

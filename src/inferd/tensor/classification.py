@@ -21,9 +21,14 @@ _FLOATS = (DataType.FP32, DataType.FP64)
 _OTHERS = (DataType.BOOL, DataType.FP16, DataType.BF16, DataType.BYTES)
 
 
+def is_classifiable(datatype: DataType) -> bool:
+    """Tell whether a datatype has classes."""
+    return datatype not in _OTHERS
+
+
 def check_classifiable(name: str, datatype: DataType) -> None:
     """Raise InvalidRequest when output `name` is of a datatype that has no classes."""
-    if datatype in _OTHERS:
+    if not is_classifiable(datatype):
         msg = (
             f"output '{name}' cannot be given as classes: its datatype is {datatype.value}, "
             f"expected an integer, FP32 or FP64"
