@@ -129,7 +129,14 @@ def test_a_model_that_fails_was_computing():
     with pytest.raises(BackendFailed):
         infer(Doubling(BackendFailed("broken")), trace)
     assert [name for name in ALL if name not in names(trace)] == ["INFER_RESPONSE_COMPLETE"]
-    assert trace.version == ""
+    assert trace.version == "3"
+
+
+def test_a_stream_that_fails_has_its_version():
+    trace = trace_of()
+    with pytest.raises(BackendFailed):
+        stream(Doubling(BackendFailed("broken")), trace)
+    assert trace.version == "3"
 
 
 def test_a_request_that_does_not_fit_gets_nowhere():
@@ -137,7 +144,14 @@ def test_a_request_that_does_not_fit_gets_nowhere():
     with pytest.raises(InvalidRequest):
         infer(Doubling(), trace, InferRequest("m", id="q"))
     assert names(trace) == ["REQUEST_START", "REQUEST_END"]
-    assert trace.tensors == []
+    assert (trace.version, trace.tensors) == ("3", [])
+
+
+def test_of_an_unknown_model_no_version_is_chosen():
+    trace = trace_of()
+    with pytest.raises(ModelNotFound):
+        infer(Doubling(), trace, InferRequest("nope", id="q"))
+    assert (trace.request_id, trace.version) == ("q", "")
 
 
 def test_tensors_are_noted_where_they_go_in_and_come_out():
@@ -175,6 +189,7 @@ def test_other_questions_are_passed_on():
     async def go():
         engine = TracedEngine(engine_of(Doubling(), decoupled=True), trace_of())
         assert engine.is_decoupled("m", "")
+        assert not engine.is_decoupled("nope", "")  # asking it fails
         with pytest.raises(Unsupported):
             engine.check_model("m", "3")
         with pytest.raises(ModelNotFound):

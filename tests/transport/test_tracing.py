@@ -220,17 +220,17 @@ async def test_a_body_that_comes_in_pieces_has_a_time_of_its_own_each_time(over_
 
 
 @pytest.mark.parametrize(
-    ("model", "size", "status", "error"),
-    [("nope", 4, 404, "not found"), ("m", 3, 400, "invalid argument")],
+    ("model", "size", "status", "error", "version"),
+    [("nope", 4, 404, "not found", ""), ("m", 3, 400, "invalid argument", "1")],
 )
 async def test_an_http_request_that_fails_is_traced_with_its_reason(
-    over_http, model, size, status, error
+    over_http, model, size, status, error, version
 ):
     async with over_http() as (reader, writer, sink):
         writer.write(b"".join(http_bytes(size, model)))
         assert await http_status(reader) == status
         trace = await sink.next()
-    assert (trace.error, trace.version) == (error, "")
+    assert (trace.error, trace.version) == (error, version)
     assert names(trace)[-2:] == ["HTTP_SEND_START", "HTTP_SEND_END"]
 
 
@@ -317,13 +317,14 @@ async def test_the_clients_own_span_comes_in_the_metadata(over_grpc):
 async def test_each_request_of_a_stream_is_a_trace(over_grpc):
     async with over_grpc() as (channel, sink):
         call = channel.stream_stream(f"{SERVICE}/ModelStreamInfer")(
-            iter([infer_request(), infer_request("nope"), infer_request("twice")])
+            iter([infer_request(), infer_request("nope", id="q"), infer_request("twice")])
         )
         assert len([answer async for answer in call]) == 4
         traces = [await sink.next() for _ in range(3)]
         one, failed, twice = sorted(traces, key=lambda trace: trace.id)
     assert sorted(names(one)) == sorted(OVER_GRPC)
-    assert failed.error == "not found"
+    assert (failed.error, failed.request_id) == ("not found", "q")
+    assert {"REQUEST_START", "REQUEST_END", "GRPC_SEND_END"} <= set(names(failed))
     assert names(twice).count("GRPC_SEND_END") == names(twice).count("INFER_RESPONSE_COMPLETE") == 2
     assert [trace.id for trace in (one, failed, twice)] == [1, 2, 3]
 

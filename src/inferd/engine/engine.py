@@ -123,6 +123,8 @@ class Engine:
         `infer`, and so does what is awaited.
         """
         served = self._find(request.model, request.version)
+        if request.trace is not None:
+            request.trace.version = served.version
         if served.is_decoupled:
             raise _needs_a_stream(served)
         served.check_request(request)
@@ -194,6 +196,8 @@ class Engine:
         rest. Closing the generator gives up the answers that have not come yet.
         """
         served = self._find(request.model, request.version)
+        if request.trace is not None:
+            request.trace.version = served.version
         served.check_request(request)
         if self.capacity.is_full:
             raise self.capacity.too_many_requests()

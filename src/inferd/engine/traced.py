@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from inferd.core.interfaces import Models
 from inferd.core.request import InferRequest, InferResponse
+from inferd.errors import InferdError
 from inferd.observe import trace as moments
 from inferd.observe.trace import Trace
 
@@ -73,7 +74,6 @@ class TracedModels:
 
     def _note_answer(self, request: InferRequest, response: InferResponse) -> None:
         trace = self._trace
-        trace.version = response.version
         trace.stamp(moments.INFER_RESPONSE_COMPLETE)
         if response.error is not None:
             trace.fail(response.error)
@@ -120,8 +120,14 @@ class TracedEngine(TracedModels):
         self._engine.check_model(name, version)
 
     def is_decoupled(self, name: str, version: str) -> bool:
-        """See Engine.is_decoupled."""
-        return self._engine.is_decoupled(name, version)
+        """See Engine.is_decoupled; of a model that cannot be asked, False.
+
+        So it is asked, which fails, too, and is noted.
+        """
+        try:
+            return self._engine.is_decoupled(name, version)
+        except InferdError:
+            return False
 
 
 def traced_step(models: Models, request: InferRequest) -> Models:

@@ -68,7 +68,7 @@ class Budget:
 class Trace:
     """The moments, and if wanted the tensors, of one request; `id` counts the traces of a server.
 
-    Moments are on the clock of time.perf_counter_ns. `version` is "" until a version has answered.
+    Moments are on the clock of time.perf_counter_ns. `version` is "" until one has been chosen.
     `parent` is the client's span the request belongs to. `children` are the traces of the requests
     that were made to answer this one, with which it shares `budget`. `error` is why the request
     failed, in the word of errors.Code, "" if it did not.
