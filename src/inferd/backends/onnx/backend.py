@@ -2,12 +2,14 @@
 
 import threading
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from inferd.backends.onnx.guard import guarded
-from inferd.backends.onnx.instance import OnnxInstance, error_text, failures
+from inferd.backends.onnx.instance import OnnxInstance, failures
+from inferd.backends.onnx.library import find_libraries, register, words
 from inferd.backends.onnx.loaded import Loaded
 from inferd.backends.onnx.settings import Provider, onnxruntime, providers, session_options
 from inferd.config.model import ModelConfig
@@ -66,12 +68,23 @@ class OnnxBackend:
         available = onnxruntime().get_available_providers()
         chosen = providers(config, placement, available)
         parameters = {k: v for k, v in config.parameters.items() if k != TABLE}  # of requests alone
-        key = repr((self._key(files, config), chosen, parameters, config.optimization))
+        libraries = find_libraries(files, config)
+        key = repr(
+            (
+                self._key(files, config),
+                chosen,
+                parameters,
+                config.optimization,
+                _fingerprint(libraries),
+            )
+        )
         with self._lock:
             loaded = self._loaded.get(key)
         if loaded is None:
             model = self._model(files, config)
-            loaded = Loaded(_session(files, model, config, chosen))
+            options = session_options(config)
+            register(options, libraries, files, config)
+            loaded = Loaded(_session(files, model, config, chosen, options))
             with self._lock:
                 loaded = self._loaded.setdefault(key, loaded)
         return loaded
@@ -87,9 +100,12 @@ class OnnxBackend:
 
 
 def _session(
-    files: ModelFiles, model: str | bytes, config: ModelConfig, chosen: list[Provider]
+    files: ModelFiles,
+    model: str | bytes,
+    config: ModelConfig,
+    chosen: list[Provider],
+    options: Any,
 ) -> Any:
-    options = session_options(config)
     if isinstance(model, bytes):
         folder = files.file if files.file.is_dir() else files.file.parent
         options.add_session_config_entry(_EXTERNAL, str(folder))
@@ -97,10 +113,7 @@ def _session(
         # Without its fallback: a provider that fails is to be known, not printed and replaced.
         return onnxruntime().InferenceSession(model, options, providers=chosen, enable_fallback=0)
     except failures()[1] as error:
-        text = error_text(error)
-        for folder in (files.folder, files.folder.resolve()):
-            text = text.replace(f"{folder}/", "")
-        msg = f"model '{config.name}': ONNX Runtime cannot load it: {text}"
+        msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
         raise BackendFailed(msg) from error
 
 
@@ -121,5 +134,9 @@ def fingerprint(file: Path) -> list[tuple[str, int, int]]:
 
     A model replaced on disk must not get the session of its predecessor.
     """
-    found = [(str(one), one.stat()) for one in sorted(file.parent.iterdir()) if one.is_file()]
+    return _fingerprint(one for one in sorted(file.parent.iterdir()) if one.is_file())
+
+
+def _fingerprint(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    found = [(str(one), one.stat()) for one in files]
     return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in found]

@@ -1,0 +1,62 @@
+"""Libraries: compiled operators of a model's own, which its configuration names.
+
+They lie in the model's folder, which the check of the configuration sees to: whoever sends one must
+not have the server load what lies elsewhere. Triton takes absolute paths as well.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from inferd.backends.onnx.instance import error_text, failures
+from inferd.config.model import ModelConfig
+from inferd.config.parameter import is_on
+from inferd.core.interfaces import ModelFiles
+from inferd.errors import BackendFailed, InvalidConfig, Unsupported
+
+ALLOW_NATIVE = "inferd_allow_native_code"
+"""The config parameter that lets a model bring compiled code."""
+
+
+def find_libraries(files: ModelFiles, config: ModelConfig) -> list[Path]:
+    """Return the libraries of a model. Raises InvalidConfig for one that is not there.
+
+    Raises Unsupported unless the configuration allows compiled code.
+    """
+    found = []
+    for name in config.model_operations:
+        file = files.folder / name
+        if not file.is_file():
+            msg = (
+                f"model '{config.name}': there is no file '{name}' in the model's folder, which "
+                f"model_operations names as a library of operators"
+            )
+            raise InvalidConfig(msg)
+        if not is_on(config, ALLOW_NATIVE):
+            msg = (
+                f"model '{config.name}': the library of operators '{name}' is compiled code, which "
+                f"is run only if parameter {ALLOW_NATIVE} is true"
+            )
+            raise Unsupported(msg)
+        found.append(file)
+    return found
+
+
+def register(options: Any, libraries: list[Path], files: ModelFiles, config: ModelConfig) -> None:
+    """Have the session of `options` know the operators of `libraries`. Raises BackendFailed."""
+    for file in libraries:
+        try:
+            options.register_custom_ops_library(str(file.absolute()))
+        except failures()[1] as error:
+            msg = (
+                f"model '{config.name}': ONNX Runtime cannot load the library of operators "
+                f"'{file.relative_to(files.folder)}': {words(error, files)}"
+            )
+            raise BackendFailed(msg) from error
+
+
+def words(error: Exception, files: ModelFiles) -> str:
+    """Return what ONNX Runtime says, without the path to the model's folder."""
+    text = error_text(error)
+    for folder in (files.folder, files.folder.absolute(), files.folder.resolve()):
+        text = text.replace(f"{folder}/", "")
+    return text
