@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+import urllib.request
 from functools import partial
 
 import numpy as np
@@ -468,19 +469,57 @@ def test_a_text_that_cannot_be_sent_is_told_to_who_waits_for_the_last_answer(ser
         assert "tensor 'OUT' cannot be sent: UnicodeEncodeError" in refused(asked, "odd")
 
 
+METRICS = {
+    "family('a', '', 1).Metric().set(inf)": "a metric cannot set inf, which is no finite number",
+    "family('a', None, 1)": "the description of MetricFamily 'a' is None, expected str",
+    "family(None, '', 1)": "the name of a MetricFamily is None, expected str",
+    "family('b', '', 2).Metric({}, [1, inf, 2])": "'b' has the buckets [1.0, inf, 2.0], expected",
+    "family('b', '', 2).Metric({}, [float('nan')])": "'b' has the buckets [nan], expected finite",
+    "family('b', '', 2).Metric({}, [inf, 1])": "only the last one may be infinity",
+    "family('b', '', 2).Metric({}, [])": "a histogram needs buckets: 'b'",
+    "family('c', '', 1).Metric({}, [1])": "only a histogram has buckets, 'c' is none",
+}
+
+
 @pytest.mark.slow
-def test_a_metric_takes_no_number_that_is_none(serve):
+def test_what_a_metric_cannot_take_is_told_and_harms_no_other_metric(serve):
+    source = f"""
+        from math import inf
+        family = pb_utils.MetricFamily
+        class TritonPythonModel:
+            def execute(self, requests):
+                exec({list(METRICS)!r}[requests[0].inputs()[0].as_numpy()[0]])
+    """
+    with serve(odd=source) as asked:
+        for number, expected in enumerate(METRICS.values()):
+            assert expected in refused(asked, "odd", IN=np.full(1, number, np.int32))
+        url = f"http://127.0.0.1:{asked.server.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert "nv_inference_request_failure" in answer.read().decode()
+
+
+@pytest.mark.slow
+def test_a_gauge_and_the_last_bucket_may_be_infinite(serve):
     source = """
         class TritonPythonModel:
             def initialize(self, args):
-                family = pb_utils.MetricFamily(
-                    name="odd", description="odd", kind=pb_utils.MetricFamily.GAUGE)
-                self.metric = family.Metric(labels={})
+                family = pb_utils.MetricFamily(b"far", b"", pb_utils.MetricFamily.GAUGE)
+                self.gauge = family.Metric()
+                sizes = pb_utils.MetricFamily("sizes", "", pb_utils.MetricFamily.HISTOGRAM)
+                self.sizes = sizes.Metric(buckets=np.array([1.0, np.inf]))
             def execute(self, requests):
-                self.metric.set(float("inf"))
+                self.gauge.increment(1e308)
+                self.sizes.observe(5)
+                is_far = np.array([self.gauge.value() == float("inf")], np.int32)
+                return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", is_far)])]
     """
-    with serve(odd=source) as asked:
-        assert "a metric cannot set inf, which is no finite number" in refused(asked, "odd")
+    with serve(far=source) as asked:
+        assert [asked.ask("far", IN=ZERO)["OUT"].tolist() for _ in range(2)] == [[0], [1]]
+        url = f"http://127.0.0.1:{asked.server.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+    assert "far +Inf\n" in text
+    assert 'sizes_bucket{le="1.0"} 0\nsizes_bucket{le="+Inf"} 2\nsizes_sum 10.0\n' in text
 
 
 @pytest.mark.slow

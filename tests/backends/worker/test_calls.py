@@ -14,6 +14,7 @@ from inferd.backends.worker.loads import Loads
 from inferd.core.interfaces import Surroundings
 from inferd.core.later import Later
 from inferd.core.request import InferResponse
+from inferd.observe.custom import CustomMetrics
 
 CALL = msgspec.json.encode([[], ["other", -1, "", [], [], None, 0, 0, 0, 0], False, []])
 LOAD = msgspec.json.encode([[], 7, "load", ["other", None, {}]])
@@ -45,6 +46,29 @@ def test_a_server_that_has_ended_is_not_asked(loop):
 
 def test_a_server_that_does_not_get_to_it_is_waited_for_no_longer_than_the_start(loop):
     assert ask_to_load(loop) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("metric_family", ["name", None, "counter"]),
+        ("metric_family", [7, "help", "counter"]),
+        ("metric", [1, "sizes", {}, [None]]),
+        ("metric", [1, "sizes", {"of": 7}, [1.0]]),
+        ("metric", [1, "no such family", {}, None]),
+    ],
+)
+def test_metrics_that_cannot_be_are_refused_and_leave_the_others_as_they_are(verb, arguments):
+    metrics = CustomMetrics()
+    metrics.add_family("sizes", "How large", "histogram")
+    before = [family.text() for family in metrics.families()]
+    said = []
+    calls = WorkerCalls("m", Surroundings(metrics=metrics), Loads())
+    calls.instance = SimpleNamespace(give=None, send=lambda *sent: said.append(sent[1]))
+    calls.receive(packet.COMMAND, msgspec.json.encode([[], 7, verb, arguments]), None)
+    [[is_last, [kind, code, _]]] = said
+    assert (is_last, kind, code) == (True, "error", 3)
+    assert [family.text() for family in metrics.families()] == before
 
 
 class Waiting:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from line_peer import PATIENCE_S, SIZE, Peer, packed
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.bootstrap.inferd_worker.error import TritonModelException
 from inferd.backends.worker.bootstrap.inferd_worker.line import Payload as WorkersPayload
 from inferd.backends.worker.link import CLOSED, DEAF, GARBLED, Link, LinkClosed, Payload
 
@@ -119,13 +121,17 @@ def test_what_cannot_be_said_by_the_server_forgets_no_memory(ends):
     assert one.peer.workers_arena.taken_count == 0
 
 
-def test_what_cannot_be_said_by_the_worker_forgets_no_memory(ends):
+@pytest.mark.parametrize(
+    ("odd", "error"),
+    [(object(), TypeError), (math.nan, TritonModelException), (math.inf, TritonModelException)],
+)
+def test_what_cannot_be_said_by_the_worker_forgets_no_memory(ends, odd, error):
     one = ends()
     one.link.send(packet.EXECUTE, [], payload_of(bytes(200_000)))
     one.peer.hear()
     gc.collect()
-    with pytest.raises(TypeError):
-        one.peer.line.send(packet.LOG, [object()])
+    with pytest.raises(error):
+        one.peer.line.send(packet.LOG, [odd])
     one.peer.line.send(packet.LOG, ["small"])
     assert one.link.wait(PATIENCE_S)
     assert [document for _, document, _ in one.heard] == [b'[[0],"small"]']

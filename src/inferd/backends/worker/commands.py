@@ -1,7 +1,10 @@
 """Commands: what the model in a worker has the server do, apart from requests to other models."""
 
 from contextlib import nullcontext, suppress
+from math import isfinite
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from inferd.backends.worker.document import Command, Metered
 from inferd.backends.worker.loads import Loads
@@ -12,6 +15,9 @@ from inferd.errors import InferdError, InvalidRequest, ModelNotFound, Unsupporte
 if TYPE_CHECKING:
     from inferd.backends.worker.calls import WorkerCalls
     from inferd.observe.custom import CustomMetric
+
+_Metric = tuple[int, str, dict[str, str], list[float] | None]
+"""The arguments of "metric": the worker's number for it, its family, labels and buckets."""
 
 
 class Commands:
@@ -62,13 +68,14 @@ class Commands:
             msg = "there is no server here that has metrics"
             raise Unsupported(msg)
         if verb == "metric_family":
-            metrics.add_family(*arguments)
+            metrics.add_family(*msgspec.convert(arguments, tuple[str, str, str]))
             return None
         if verb == "metric":
-            number, family, labels, bounds = arguments
+            number, family, labels, bounds = msgspec.convert(arguments, _Metric)
             self._metrics[number] = metrics.metric(family, labels, bounds or ())
             return None
-        return self._metrics[arguments[0]].value
+        found = self._metrics[arguments[0]].value
+        return found if isfinite(found) else str(found)  # which JSON has not
 
     def _is_ready(self, name: str, version: str) -> bool:
         control = self._surroundings.control

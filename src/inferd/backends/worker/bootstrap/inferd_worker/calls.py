@@ -131,7 +131,11 @@ class Calls:
         if self.worker.is_completing:
             raise TritonModelException("auto_complete_config cannot ask the server for anything")
         slot = self._slot(None)
-        self.worker.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
+        try:
+            self.worker.line.send(packet.COMMAND, [slot.number, verb, list(arguments)])
+        except BaseException:
+            del self._slots[slot.number]
+            raise
         answer = self.wait(slot)
         if isinstance(answer, InferenceResponse):
             error = answer.error()

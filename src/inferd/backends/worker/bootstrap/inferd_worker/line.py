@@ -17,6 +17,7 @@ from threading import Condition, Lock, get_ident
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
+from .error import TritonModelException
 
 if TYPE_CHECKING:
     import socket
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
     from .arena import Arena, Block, Received
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+_encode = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False
+).encode
 _ZEROS = bytes(packet.ALIGN)
 _pack, _unpack = packet.HEADER.pack, packet.HEADER.unpack_from
 _REPEATED = (packet.EXECUTE, packet.REPLY)
@@ -200,6 +203,7 @@ class Line:
 
         A tuple, which then can be hashed, is one whose like is sent again and again. Blocks that
         were `claimed` are told to be released; they are so, too, when the packet cannot be sent.
+        Raises TritonModelException for a document with numbers that JSON has not.
         """
         if not self._sending.acquire(False):
             if self._sender == get_ident():
@@ -257,7 +261,12 @@ class Line:
             if written is not None:
                 return written
         # What is half a character, as in a file's name, is no JSON.
-        text = _encode([released, *document]).encode(errors="replace")
+        try:
+            text = _encode([released, *document]).encode(errors="replace")
+        except ValueError:
+            raise TritonModelException(
+                "NaN and infinity cannot be sent to the server, except in tensors"
+            ) from None
         written = len(text), text + _ZEROS[: -len(text) % packet.ALIGN]
         if key is not None:
             packet.keep(self._written_before, key, written, len(text))

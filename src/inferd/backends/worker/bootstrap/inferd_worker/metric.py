@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import current, packet
 from .error import TritonModelException
+from .given import text_given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,27 +31,39 @@ class MetricFamily:
     HISTOGRAM = _Kind.HISTOGRAM
 
     def __init__(self, name: str, description: str, kind: int) -> None:
-        self._name = name
+        self._name = text_given(name, "the name of a MetricFamily")
+        told = text_given(description, f"the description of MetricFamily '{self._name}'")
         self._kind = _Kind(kind)
-        current.worker().calls.command("metric_family", name, description, self._kind.name.lower())
+        current.worker().calls.command("metric_family", self._name, told, self._kind.name.lower())
 
     def Metric(  # noqa: N802
         self, labels: dict[str, str] | None = None, buckets: Sequence[float] | None = None
     ) -> Metric:
-        """Return the metric with `labels`; a histogram needs its `buckets`."""
-        if self._kind is _Kind.HISTOGRAM:
-            if not buckets:
-                raise TritonModelException(f"a histogram needs buckets: '{self._name}'")
-        elif buckets:
-            raise TritonModelException(f"only a histogram has buckets, '{self._name}' is none")
-        return Metric(self._name, self._kind, labels or {}, buckets)
+        """Return the metric with `labels`; a histogram needs its `buckets`.
+
+        The last of those may be infinity: that one is there in any case.
+        """
+        bounds = [float(bound) for bound in buckets] if buckets is not None else []
+        if self._kind is not _Kind.HISTOGRAM:
+            if bounds:
+                raise TritonModelException(f"only a histogram has buckets, '{self._name}' is none")
+            return Metric(self._name, self._kind, labels or {}, None)
+        if not bounds:
+            raise TritonModelException(f"a histogram needs buckets: '{self._name}'")
+        finite = bounds[:-1] if bounds[-1] == math.inf else bounds
+        if not all(map(math.isfinite, finite)):
+            raise TritonModelException(
+                f"histogram '{self._name}' has the buckets {bounds}, expected finite numbers; only "
+                f"the last one may be infinity"
+            )
+        return Metric(self._name, self._kind, labels or {}, finite)
 
 
 class Metric:
     """One metric; made by MetricFamily.Metric."""
 
     def __init__(
-        self, family: str, kind: int, labels: dict[str, str], buckets: Sequence[float] | None
+        self, family: str, kind: int, labels: dict[str, str], bounds: list[float] | None
     ) -> None:
         self._kind = kind
         self._number = next(_numbers)
@@ -59,7 +72,7 @@ class Metric:
             self._number,
             family,
             {str(key): str(value) for key, value in labels.items()},
-            [float(bound) for bound in buckets] if buckets else None,
+            bounds,
         )
 
     def increment(self, value: float) -> None:
@@ -86,6 +99,7 @@ class Metric:
         """Return the value, all instances of the model together."""
         if self._kind == _Kind.HISTOGRAM:
             raise TritonModelException("a histogram has no single value")
+        # Infinity, to which a gauge may have grown, comes as a text.
         return float(current.worker().calls.command("metric_value", self._number))
 
     def _send(self, verb: str, value: float) -> None:
