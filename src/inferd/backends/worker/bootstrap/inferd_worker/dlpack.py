@@ -150,7 +150,8 @@ def _checked(tensor: Any) -> tuple[str, tuple[int, ...]]:
         )
     shape = tuple(tensor.shape[: tensor.ndim])
     expected = 1
-    strides = tensor.strides[: tensor.ndim] if tensor.strides else None
+    # Of a tensor without elements strides say nothing: numpy's are 0.
+    strides = tensor.strides[: tensor.ndim] if tensor.strides and 0 not in shape else None
     for dim, stride in zip(reversed(shape), reversed(strides or ())):
         if dim != 1 and stride != expected:
             raise TritonModelException(

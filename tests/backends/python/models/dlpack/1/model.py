@@ -17,6 +17,9 @@ class TritonPythonModel:
         mine[0] = 43
         assert by_object.as_numpy()[0] == 43
         assert same[0] == 42
+        for shape in ((0,), (2, 0, 3)):
+            empty = pb_utils.Tensor.from_dlpack("OUT", np.zeros(shape, np.float32))
+            assert (empty.triton_dtype(), empty.as_numpy().shape) == (11, shape)
         tensor.to_dlpack()  # nobody takes it
         for wrong in (mine[::2], "text", np.array([1j])):
             try:
