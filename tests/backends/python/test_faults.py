@@ -413,7 +413,11 @@ SAYINGS = {
     "half a character": ("raise ValueError(chr(0xD800) + ' name')", "ValueError: ? name"),
     "a number of a parameter that is none": (
         "return [pb_utils.InferenceResponse([], parameters={'a': float('nan')})]",
-        "parameter 'a' is nan, expected a 64-bit number",
+        "parameter 'a' is nan, no finite number",
+    ),
+    "a number of a parameter that is too far away": (
+        "return [pb_utils.InferenceResponse([], parameters={'a': float('-inf')})]",
+        "parameter 'a' is -inf, no finite number",
     ),
     "a parameter beyond 64 bits": (
         "return [pb_utils.InferenceResponse([], parameters={'a': 1 << 70})]",

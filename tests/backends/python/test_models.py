@@ -175,6 +175,15 @@ def test_a_parameter_may_be_a_number_that_json_has_not(asked, over):
     assert told == {"far": math.inf, "near": -math.inf, "half": 0.5}
 
 
+def test_parameters_of_a_request_can_be_those_of_a_call(asked, over):
+    kind = tritonclient.http if over == "http" else tritonclient.grpc
+    given = kind.InferInput("IN", [3], "INT32")
+    given.set_data_from_numpy(NUMBERS)
+    sent = {"text": "ä", "least": -(2**63), "flag": True, "far": 1e300, "odd": math.inf}
+    result = getattr(asked, over).infer("call_parameters", [given], parameters=sent)
+    assert json.loads(result.as_numpy("OUT")[0]) == sent
+
+
 def test_sequences_come_with_their_id_and_flags(asked, over):
     kind = tritonclient.http if over == "http" else tritonclient.grpc
     sums = {}
@@ -206,7 +215,13 @@ def test_a_response_may_have_parameters(asked):
     given = tritonclient.http.InferInput("IN", [3], "INT32")
     given.set_data_from_numpy(NUMBERS)
     got = asked.http.infer("response_parameters", [given]).get_response()["parameters"]
-    assert {"text": "a", "number": 7, "flag": True, "part": 0.5}.items() <= got.items()
+    assert {
+        "text": "a",
+        "number": 7,
+        "flag": True,
+        "part": 0.5,
+        "far": -1e300,
+    }.items() <= got.items()
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,8 @@ class Wish:
         self._asked = asked = call.request
         self.model = asked.model
         self._callers = (*call.callers, model)
+        if asked.odd:
+            asked.parameters = packet.even_numbers(asked.parameters, asked.odd)
         version = str(asked.version)
         self._version = "" if version == "-1" else version
         self._outputs = asked.outputs or []

@@ -90,6 +90,7 @@ class Called(msgspec.Struct, array_like=True):
     flags: int
     timeout_us: int
     priority: int
+    odd: dict[str, str] | None = None  # those of the parameters that JSON has not
 
 
 class Call(msgspec.Struct, array_like=True):

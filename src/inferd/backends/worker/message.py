@@ -1,10 +1,10 @@
 """Messages: requests and answers as the documents of packets say them."""
 
 from collections.abc import Sequence
-from math import isfinite, prod
+from math import prod
 from typing import Any
 
-from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN
+from inferd.backends.worker.bootstrap.inferd_worker.packet import ALIGN, odd_numbers
 from inferd.backends.worker.document import Answer, Batch, Described, Result
 from inferd.backends.worker.failure import UnknownFailure
 from inferd.backends.worker.link import NO_LOANS, Loans, Payload
@@ -22,7 +22,7 @@ from inferd.errors import (
     Unsupported,
 )
 from inferd.tensor.dtype import DataType
-from inferd.tensor.tensor import Parameters, Tensor
+from inferd.tensor.tensor import Tensor
 
 Places = list[tuple[str, DataType, tuple[int, ...], int, int, int]]
 """Of each tensor its name, datatype and shape, where its bytes begin and end, and in which block:
@@ -59,7 +59,7 @@ def describe_request(
     more: tuple[Any, ...] | None = None
     sequence = request.sequence
     parameters = request.parameters or None
-    odd = _odd_numbers(parameters) if parameters is not None else None
+    odd = odd_numbers(parameters) if parameters is not None else None
     if sequence is not None or request.timeout_us or request.priority or odd:
         id: int | str = 0
         flags = 0
@@ -85,17 +85,6 @@ def describe_request(
     if odd and parameters is not None:
         parameters = {name: value for name, value in parameters.items() if name not in odd}
     return request.id, inputs, outputs, parameters, more
-
-
-def _odd_numbers(parameters: Parameters) -> dict[str, str] | None:
-    """Return the numbers that JSON has not, NaN and infinities, as texts; None without any."""
-    odd = None
-    for name, value in parameters.items():
-        if type(value) is float and not isfinite(value):
-            if odd is None:
-                odd = {}
-            odd[name] = str(value)
-    return odd
 
 
 def tensors_of(outputs: Sequence[Described], data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:

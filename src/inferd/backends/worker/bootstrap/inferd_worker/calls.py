@@ -99,18 +99,24 @@ class Calls:
         payload = Payload()
         # What has come from the server, and waits here until it has answered, is only named.
         lender = worker.line if loop is None and not decoupled else None
-        document = (
+        parameters = request._parameters
+        odd = packet.odd_numbers(parameters) if parameters else None
+        if odd:
+            parameters = {name: value for name, value in parameters.items() if name not in odd}
+        document: tuple[Any, ...] = (
             request._model,
             request._version,
             request._id,
             tuple([write_tensor(tensor, payload, lender) for tensor in request._inputs]),
             tuple(request._outputs or ()),
-            request._parameters or None,
+            parameters or None,
             request._correlation_id,
             request._flags,
             request._timeout,
             request._priority,
         )
+        if odd:
+            document = (*document, odd)
         slot = self._slot(loop)
         try:
             whole: Any = (document, decoupled, tuple(worker.callers))

@@ -18,6 +18,7 @@ same text as that of another one like it, and each side keeps what it has read o
 from __future__ import annotations
 
 import struct
+from math import isfinite
 from typing import Any, Final
 
 HEADER: Final[struct.Struct] = struct.Struct("<BxxxIqQQQQ")
@@ -105,6 +106,25 @@ METRIC: Final = 24
 
 SAID: Final = 25
 """[released, whether it is ready]: the answer to ASK."""
+
+
+def odd_numbers(parameters: dict[str, Any]) -> dict[str, str] | None:
+    """Return the numbers that JSON has not, NaN and infinities, as texts; None without any.
+
+    They travel apart from the other parameters of a request.
+    """
+    odd: dict[str, str] | None = None
+    for name, value in parameters.items():
+        if isinstance(value, float) and not isfinite(value):
+            if odd is None:
+                odd = {}
+            odd[name] = str(value)
+    return odd
+
+
+def even_numbers(parameters: dict[str, Any] | None, odd: dict[str, str]) -> dict[str, Any]:
+    """Return all parameters of a request again, `odd` among them."""
+    return {**(parameters or {}), **{name: float(text) for name, text in odd.items()}}
 
 
 def aligned(size: int) -> int:

@@ -8,6 +8,7 @@ from . import current
 from .compiled import mypyc_attr
 from .error import TritonModelException, WrongType, kind_of
 from .given import number_given, text_given
+from .packet import even_numbers
 from .response import InferenceResponseSender, as_json, checked_parameters
 from .tensor import Tensor, named, read_tensor
 
@@ -120,8 +121,7 @@ class InferenceRequest:
         if more:
             request._correlation_id, request._flags, request._timeout, request._priority, odd = more
             if odd:
-                numbers = {name: float(text) for name, text in odd.items()}
-                request._parameters = {**request._parameters, **numbers}
+                request._parameters = even_numbers(parameters, odd)
         else:
             request._correlation_id = request._flags = request._timeout = request._priority = 0
         request._model, request._version = "", -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from .compiled import mypyc_attr
@@ -40,7 +41,8 @@ class InferenceResponse:
                 f"error of an InferenceResponse is {kind_of(error)}, expected TritonError"
             )
         self._error: TritonError | None = error
-        self._parameters = checked_parameters(parameters) if parameters else None
+        # JSON, in which most clients get it, has no other numbers.
+        self._parameters = checked_parameters(parameters, is_finite=True) if parameters else None
         self.id = self.model_name = self.model_version = ""
 
     def output_tensors(self) -> list[Tensor]:
@@ -70,8 +72,11 @@ def get_output_tensor_by_name(inference_response: InferenceResponse, name: Any) 
     return named(inference_response._tensors, name)
 
 
-def checked_parameters(parameters: Any) -> dict[str, Any] | None:
-    """Return `parameters`, which may come as JSON. Raises TritonModelException for odd values."""
+def checked_parameters(parameters: Any, *, is_finite: bool = False) -> dict[str, Any] | None:
+    """Return `parameters`, which may come as JSON; with `is_finite` all numbers have to be so.
+
+    Raises TritonModelException for odd values.
+    """
     if isinstance(parameters, str):
         parameters = json.loads(parameters or "{}")
     if not parameters:
@@ -82,7 +87,10 @@ def checked_parameters(parameters: Any) -> dict[str, Any] | None:
                 f"parameter {name!r} is {kind_of(value)}; names are texts, values are "
                 f"texts, numbers or booleans"
             )
-        if isinstance(value, (int, float)) and not -(2**63) <= value < 2**64:
+        if isinstance(value, float):
+            if is_finite and not math.isfinite(value):
+                raise TritonModelException(f"parameter {name!r} is {value}, no finite number")
+        elif isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise TritonModelException(f"parameter {name!r} is {value}, expected a 64-bit number")
     return dict(parameters)
 
