@@ -66,6 +66,36 @@ def test_lists_in_lists_come_and_go():
         numbers.tensor([[1.0], [2.0, 3.0]], "m")
 
 
+@pytest.mark.parametrize("kind", [float, str])
+@pytest.mark.parametrize(
+    ("shape", "value", "expected"),
+    [
+        ((-1, -1), [], (0, 0)),
+        ((-1, -1), (), (0, 0)),
+        ((-1, -1), [[], []], (2, 0)),
+        ((-1, 3), [], (0, 3)),
+        ((-1, -1, -1), [[], []], (2, 0, 0)),
+        ((-1, -1, 2), [[[]]], None),
+        ((2, -1), [], None),
+    ],
+)
+def test_of_lists_that_are_not_there_the_length_is_as_declared(kind, shape, value, expected):
+    port = Port("x", DataType.FP64 if kind is float else DataType.BYTES, shape, "list", kind)
+    if expected is None:
+        with pytest.raises(BackendFailed, match="output 'x' has shape"):
+            port.tensor(value, "m")
+    else:
+        assert port.tensor(value, "m").shape == expected
+
+
+def test_lists_without_elements_come_and_go():
+    numbers = Port("x", DataType.FP64, (-1, -1), "list", float)
+    for shape in ((0, 2), (2, 0), (0, 0)):
+        rows = numbers.value(tensor(np.zeros(shape), DataType.FP64))
+        assert rows == [[]] * shape[0]
+        assert given(numbers, rows) == rows
+
+
 def test_numbers_of_numpy_stay_what_they_are():
     one = Port("x", DataType.FP32, (), "scalar", np.float32)
     value = one.value(tensor(np.array([2.5], np.float32), DataType.FP32))
@@ -98,6 +128,7 @@ def test_numbers_are_pythons_own():
     [
         (ROWS, [[1, 2]], [[1, 2]]),
         (ROWS, np.zeros((0, 2), np.float32), []),
+        (ROWS, [], []),
         (ROWS, np.ones((1, 2), ">f4"), [[1, 1]]),
         (ROWS, np.ones((2, 1), np.float32).T, [[1, 1]]),
         (TEXT, "ä", ["ä".encode()]),
@@ -131,6 +162,7 @@ def test_bfloat16_is_taken_by_its_name_or_its_bits():
             r"is an array of float64, expected FP32; convert it: .astype\('float32'",
         ),
         (ROWS, np.array([["a", "b"]]), "is an array of <U1, expected FP32"),
+        (ROWS, np.ones(0, np.float32), r"has shape \[0\], expected \[-1, 2\]"),
         (ROWS, np.ones(2, np.float32), r"has shape \[2\], expected \[-1, 2\]"),
         (ROWS, np.ones((1, 3), np.float32), r"has shape \[1, 3\], expected \[-1, 2\]"),
         (ROWS, [[1], [2, 3]], "cannot be FP32: ValueError"),

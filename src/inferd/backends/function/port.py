@@ -55,6 +55,8 @@ class Port(msgspec.Struct, frozen=True):
             array = self._array(value)
             if self.is_batched and array.ndim == 1 and len(self.shape) == 2:
                 array = array.reshape(-1, 1)  # one element for each item of the batch
+            if not array.size and isinstance(value, list | tuple):
+                array = self._deepened(array)
             if not self._fits(array.shape):
                 msg = f"has shape {list(array.shape)}, expected {list(self.shape)}"
                 raise BackendFailed(msg)
@@ -86,6 +88,14 @@ class Port(msgspec.Struct, frozen=True):
         array[:] = elements
         nested: list[Any] = array.reshape(tensor.shape).tolist()
         return nested
+
+    def _deepened(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return what was made of lists without elements with all its dims.
+
+        Lists that are not there have no length: their dims are as declared, 0 where that is open.
+        """
+        rest = self.shape[array.ndim :]
+        return array.reshape(*array.shape, *[max(size, 0) for size in rest])
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
         return len(shape) == len(self.shape) and all(
