@@ -140,3 +140,48 @@ def test_what_lies_where_the_server_reads_it_is_only_named_unless_the_model_has_
     assert [described.block >= 0 for described, _ in told] == [True, False, True, False, True]
     del told, got, worker
     assert peer.workers_arena.taken_count == 1  # nobody has told the worker that it was read
+
+
+class Slow:
+    """A model that does not say whether it is ready before it is `told`."""
+
+    asked_count = 0
+    asked, told = threading.Event(), threading.Event()
+
+    def is_ready(self):
+        Slow.asked_count += 1
+        self.asked.set()
+        return self.told.wait(PATIENCE_S)
+
+    def execute(self, requests):
+        return [InferenceResponse() for _ in requests]
+
+
+@pytest.mark.slow
+def test_a_model_that_is_asked_while_it_is_asked_says_it_once(peer):
+    worker = Worker(peer.other, peer.workers_arena, peer.line._received, lambda *_: Slow)
+    kinds = []
+    link = Link(
+        peer.socket, peer.arena, peer.received, lambda kind, *_: kinds.append(kind), kinds.append
+    )
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+
+    def hear(kind):
+        while kind not in kinds:
+            assert link.wait(PATIENCE_S)
+
+    link.send(packet.START, [SETTINGS])
+    hear(packet.READY)
+    link.send(packet.ASK, [])
+    assert Slow.asked.wait(PATIENCE_S)
+    link.send(packet.ASK, [])
+    asked = describe_request(InferRequest("m"), Payload())
+    link.send(packet.EXECUTE, [[asked], []], None, (1, 0, 0))
+    hear(packet.RESULT)
+    Slow.told.set()
+    hear(packet.SAID)
+    link.send(packet.FINALIZE, [])
+    thread.join()
+    assert Slow.asked_count == 1
+    assert kinds.count(packet.SAID) == 1

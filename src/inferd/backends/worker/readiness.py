@@ -1,7 +1,8 @@
 """Readiness: what the model in a worker says when somebody asks whether it is ready.
 
 It is asked between executions, never beside one: what it looks at then is its own. So one that
-executes for long is not asked at once, and what it said last holds meanwhile.
+executes for long is not asked at once, and what it said last holds meanwhile. One that executes
+nothing and says nothing is asked again, ever less often; it may answer each time, or once.
 """
 
 import asyncio
@@ -25,12 +26,21 @@ class Readiness:
         self._busy_s = busy_s
         self._said = True
         self._asked: asyncio.Future[bool] | None = None
+        self._patience_s = idle_s  # after which an idle model that says nothing is asked again
+        self._again_s = 0.0
 
     async def ask(self, *, is_busy: bool) -> bool:
         """Return what the model says. Those who ask at the same time get the same answer."""
-        asked = self._asked
+        loop = asyncio.get_running_loop()
+        asked, now_s = self._asked, loop.time()
         if asked is None:
-            asked = self._asked = asyncio.get_running_loop().create_future()
+            asked = self._asked = loop.create_future()
+            self._patience_s = self._idle_s
+            self._again_s = now_s + self._patience_s
+            self._send()
+        elif now_s >= self._again_s and not is_busy:  # what was sent may have been lost
+            self._patience_s *= 2
+            self._again_s = now_s + self._patience_s
             self._send()
         await asyncio.wait((asked,), timeout=self._busy_s if is_busy else self._idle_s)
         if not asked.done() and not is_busy:

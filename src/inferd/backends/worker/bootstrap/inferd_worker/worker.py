@@ -69,6 +69,7 @@ class Worker:
         self.is_ending = False
         self.is_asked = False
         self.on_news: Callable[[], None] | None = None  # called after each packet
+        self._is_saying = False  # in the midst of the model's is_ready
         self.model: Any = None
         self._place = ""
         self._name = ""
@@ -151,13 +152,20 @@ class Worker:
                 line.wait(is_due)
             if self.is_asked:
                 self.is_asked = False
-                with Deputy(self._serve_meanwhile):
-                    self.say_ready(ask(self.model))
+                if not self._is_saying:  # else the answer that comes is that to this, too
+                    self._say_ready_beside()
             elif inbox and not is_relieved():
                 self._execute()
                 line.release(lazily=True)
             else:
                 return
+
+    def _say_ready_beside(self) -> None:
+        self._is_saying = True
+        with Deputy(self._serve_meanwhile):
+            said = ask(self.model)
+            self._is_saying = False  # before the server hears of it, and may ask anew
+            self.say_ready(said)
 
     def _serve_meanwhile(self, is_relieved: Callable[[], bool]) -> None:
         with contextlib.suppress(LineClosed):  # who comes back finds out as well
