@@ -126,7 +126,7 @@ class Overloaded(Unavailable):
 
 
 class TooLarge(InferdError):
-    """A request that takes more memory than there may be of all requests together."""
+    """A request that takes more memory than there may ever be for it."""
 
     code = Code.TOO_LARGE
 

@@ -554,14 +554,44 @@ def test_what_finds_no_room_in_the_shared_memory_is_refused(serve):
     """
     settings = ("shm-default-byte-size=65536", "shm-growth-limit-byte-size=4000000")
     options = {"backend_config": tuple(f"python,{setting}" for setting in settings)}
+    room = "that has 65536, and may grow by 4000000, of which 0 are in use"
+    lets = "--backend-config=BACKEND,shm-growth-limit-byte-size=BYTES lets it grow further"
     with serve(options, large=source) as asked:
         told = refused(asked, "large", IN=np.array([2_000_000], np.int32))
-        assert "find no room" in told
+        assert "model 'large' failed: execute in 1/model.py, line 6, gave an answer" in told
+        for part in (room, "output 'OUT' [2000000] takes 8000000;", lets):
+            assert part in told
         told = refused(asked, "large", IN=np.ones(2_000_000, np.int32))
-        assert "8000000 bytes of inputs find no room" in told
+        assert told.startswith("[StatusCode.RESOURCE_EXHAUSTED] model 'large': the inputs are too")
+        assert room in told
+        assert lets in told
+        assert refused(asked, "large", "http", IN=np.ones(2_000_000, np.int32)).startswith("[413]")
         for _ in range(5):
             got = asked.ask("large", "grpc", IN=np.array([900_000], np.int32))["OUT"]
             assert got.sum() == 900_000
+
+
+@pytest.mark.slow
+def test_answers_of_senders_and_parameters_that_find_no_room_are_told(serve):
+    sends = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                out = pb_utils.Tensor("OUT", np.ones(2_000_000, np.int32))
+                requests[0].get_response_sender().send(pb_utils.InferenceResponse([out]), flags=1)
+    """
+    has_parameters = """
+        class TritonPythonModel:
+            def execute(self, requests):
+                return [pb_utils.InferenceResponse([], parameters={"a": "b" * 8_000_000})]
+    """
+    limit = ("python,shm-growth-limit-byte-size=1000000", "python,shm-default-byte-size=65536")
+    options = {"backend_config": limit}
+    with serve(options, sends=sends, has_parameters=has_parameters) as asked:
+        told = refused(asked, "sends", IN=ZERO)
+        assert "model 'sends' failed: execute in 1/model.py, line 6, gave an answer too" in told
+        assert "output 'OUT' [2000000] takes 8000000; --backend-config" in told
+        told = refused(asked, "has_parameters", IN=ZERO)
+        assert "are in use; --backend-config=BACKEND,shm-growth-limit" in told
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from scene import begun, played, until
 from inferd.backends.worker.bootstrap.inferd_worker import packet
 from inferd.backends.worker.instance import AHEAD_BYTES
 from inferd.core.request import InferRequest
+from inferd.errors import TooLarge, Unavailable
 from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
@@ -88,9 +89,22 @@ def test_what_finds_no_memory_waits_for_that_of_those_before(quick):
     one.instance._read_until(lambda: len(outcomes) == 2)
     assert one.instance.is_free
     one.instance.begin([large(MOST + 1)], outcomes.append)
+    assert isinstance(outcomes[2], TooLarge)
     assert "find no room in the memory" in str(outcomes[2])
     assert not outcomes[2].is_untaken
     assert one.instance.is_free
+
+
+def test_requests_that_find_no_room_together_may_be_asked_again(quick):
+    one = quick(growth_setting="the-limit")
+    outcomes = []
+    one.instance.begin([large(MOST // 2), large(MOST // 2 + 1)], outcomes.append)
+    [failed] = outcomes
+    assert type(failed) is Unavailable
+    assert "model 'm': the inputs of 2 requests are too large: " in failed.message
+    assert failed.message.endswith(
+        "; --backend-config=BACKEND,the-limit=BYTES lets it grow further"
+    )
 
 
 def test_only_what_a_process_was_executing_is_lost_with_it(quick):

@@ -6,7 +6,12 @@ import threading
 import numpy as np
 import pytest
 
-from inferd.backends.worker.bootstrap.inferd_worker.arena import Arena, ArenaFull, Received
+from inferd.backends.worker.bootstrap.inferd_worker.arena import (
+    Arena,
+    ArenaFull,
+    NeverFits,
+    Received,
+)
 
 SIZE = 1 << 16
 
@@ -88,9 +93,21 @@ def test_what_finds_no_hole_gets_memory_of_its_own_that_is_given_back(pair):
 
 def test_more_than_the_most_is_refused_and_the_rest_goes_on(pair):
     arena, _ = pair
-    with pytest.raises(ArenaFull, match="2000000 bytes find no room"):
+    with pytest.raises(NeverFits, match="2000000 bytes find no room"):
         arena.take(2_000_000)
     assert arena.take(100)[0] == 0
+
+
+def test_what_finds_no_room_may_find_it_later(pair):
+    arena, _ = pair
+    offset, _ = arena.take(800_000)
+    with pytest.raises(
+        ArenaFull, match=r"900000 bytes find no room .* 802816 are in use"
+    ) as caught:
+        arena.take(900_000)
+    assert type(caught.value) is ArenaFull
+    arena.give(offset)
+    arena.give(arena.take(900_000)[0])
 
 
 def test_what_was_never_taken_is_given_back_without_harm(pair):

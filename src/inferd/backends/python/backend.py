@@ -9,6 +9,7 @@ from typing import Any
 
 from inferd.backends.python.code import code_folders
 from inferd.backends.python.thread import ModelThread
+from inferd.backends.worker.bootstrap.inferd_worker.arena import GROWTH_SETTING
 from inferd.backends.worker.calls import WorkerCalls
 from inferd.backends.worker.environment import Environment
 from inferd.backends.worker.environments import (
@@ -46,9 +47,6 @@ MEMORY_PARAMETER = "inferd_memory_limit_bytes"
 
 ARENA_SETTING = "shm-default-byte-size"
 """The setting of --backend-config=python,... with the bytes of shared memory, each way."""
-
-MOST_SETTING = "shm-growth-limit-byte-size"
-"""The setting with the most bytes beyond those."""
 
 START_SETTING = "stub-timeout-seconds"
 """The setting that bounds the start of a worker, its model's initialize included."""
@@ -133,7 +131,7 @@ class PythonBackend:
         start_s = setting(config, settings, START_SETTING)
         sizes = Sizes(
             arena=_pages(setting(config, settings, ARENA_SETTING)),
-            most=int(setting(config, settings, MOST_SETTING)) or Sizes.most,
+            most=int(setting(config, settings, GROWTH_SETTING)) or Sizes.most,
             memory=int(number(config, MEMORY_PARAMETER)),
         )
         if runs_in_server(config, self._surroundings.settings):
@@ -162,6 +160,7 @@ class PythonBackend:
             answers_each=True,
             retries=is_on(config, RETRY_PARAMETER),
             reshapes=reshapes_of(config),
+            growth_setting=GROWTH_SETTING,
         )
 
 

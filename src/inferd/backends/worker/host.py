@@ -116,7 +116,7 @@ class Host:
         try:
             self._link.send(packet.RESULT, [documents], payload, (number, *times), holds=True)
         except ArenaFull as error:
-            failed = BackendFailed(f"the outputs are too large: {error}")
+            failed = BackendFailed(f"model '{self._model}': the outputs are too large: {error}")
             documents = [described_answer(less, failed, payload) for less in numbers]
             self._link.send(packet.RESULT, [documents], None, (number, *times))
         del answers, payload

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from inferd.backends.worker.bootstrap.inferd_worker import packet
-from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull
+from inferd.backends.worker.bootstrap.inferd_worker.arena import ArenaFull, NeverFits
 from inferd.backends.worker.document import Answer, Answers, Result, Said, Started
 from inferd.backends.worker.failure import Lost, Untaken
 from inferd.backends.worker.link import NO_LOANS, LinkClosed, Loans, Payload
@@ -27,7 +27,7 @@ from inferd.backends.worker.supervisor import Supervisor
 from inferd.backends.worker.under_way import Batch, Deliver, Stream, joined
 from inferd.core.interfaces import Outcome
 from inferd.core.request import InferRequest, InferResponse
-from inferd.errors import InferdError, Unavailable
+from inferd.errors import InferdError, TooLarge, Unavailable
 
 if TYPE_CHECKING:
     from inferd.observe.trace import Trace
@@ -132,11 +132,12 @@ class WorkerInstance(Supervisor):
         except LinkClosed:
             msg = f"the worker process of model '{plan.model}' has just ended"
             return Untaken(msg)  # it is free again when there is another process
-        except ArenaFull:
+        except ArenaFull as error:
+            failed = self._too_large(error, len(batch.requests))
             if self.running_count:  # what these take is given back, which is when it is free again
-                return Untaken(self._too_large(packed[1]).message)
+                return Untaken(failed.message)
             self.is_free = True
-            return self._too_large(packed[1])
+            return failed
         self.running_count += 1
         batch.size = packed[1].size
         self._running_bytes += batch.size
@@ -149,11 +150,13 @@ class WorkerInstance(Supervisor):
     def _has_room(self) -> bool:
         return self.running_count < self._room and self._running_bytes < AHEAD_BYTES
 
-    def _too_large(self, payload: Payload) -> InferdError:
-        msg = (
-            f"model '{self.plan.model}': {payload.size} bytes of inputs find no room in the memory "
-            f"shared with its worker process"
-        )
+    def _too_large(self, error: ArenaFull, request_count: int) -> InferdError:
+        inputs = f"the inputs of {request_count} requests" if request_count > 1 else "the inputs"
+        msg = f"model '{self.plan.model}': {inputs} are too large: {error}"
+        if setting := self.plan.growth_setting:
+            msg += f"; --backend-config=BACKEND,{setting}=BYTES lets it grow further"
+        if request_count <= 1 and isinstance(error, NeverFits):
+            return TooLarge(msg)
         return Unavailable(msg)
 
     def _time_out(self) -> None:

@@ -20,7 +20,8 @@ class Plan(msgspec.Struct, frozen=True):
     it `is_wanted` no more. With `retries` what was lost with a process runs once more. `ahead` is
     how many executions it may be given at once; where it answers each before it begins the next,
     `answers_each`, what stood behind the first was not in a process that has ended. `reshapes` are
-    for a worker that does not know its configuration.
+    for a worker that does not know its configuration. `growth_setting` is the setting of the
+    backend that gives it more shared memory, if one does.
     """
 
     model: str
@@ -34,3 +35,4 @@ class Plan(msgspec.Struct, frozen=True):
     ahead: int = 1
     answers_each: bool = False
     reshapes: Reshapes | None = None
+    growth_setting: str = ""

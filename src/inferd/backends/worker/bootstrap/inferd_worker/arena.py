@@ -21,7 +21,7 @@ import mmap
 import os
 import weakref
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,8 +32,16 @@ _PAGE = mmap.ALLOCATIONGRANULARITY
 _BYTE = np.dtype(np.uint8)
 
 
+GROWTH_SETTING: Final = "shm-growth-limit-byte-size"
+"""The setting of a backend that says how far the arenas of its models may grow."""
+
+
 class ArenaFull(Exception):
     """There is no room, and no more may be taken."""
+
+
+class NeverFits(ArenaFull):
+    """There would be no room either if nothing else were there."""
 
 
 @mypyc_attr(native_class=False)  # which weakref.ref is not made for
@@ -146,7 +154,13 @@ class Arena:
     def _take_region(self, size: int) -> tuple[int, memoryview]:
         length = -(-size // _PAGE) * _PAGE
         if self._region_bytes + length > self._most:
-            msg = f"{size} bytes find no room: {self._region_bytes} of {self._most} are in use"
+            msg = (
+                f"{size} bytes find no room in the memory shared by server and worker: that has "
+                f"{self.size}, and may grow by {self._most}, of which {self._region_bytes} are in "
+                f"use"
+            )
+            if length > self._most and size > self.size:
+                raise NeverFits(msg)
             raise ArenaFull(msg)
         offset = self._end
         try:

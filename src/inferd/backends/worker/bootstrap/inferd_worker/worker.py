@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import packet
-from .arena import Arena, ArenaFull, Received
+from .arena import GROWTH_SETTING, Arena, ArenaFull, Received
 from .calls import Calls, executing
 from .config import using_decoupled_model_transaction_policy
 from .error import TritonError, TritonModelException, kind_of
@@ -307,7 +307,7 @@ class Worker:
         try:
             self._send_result(batch, times, answers, payload)
         except (ArenaFull, TritonModelException) as error:
-            told = (INTERNAL, str(error))
+            told = (INTERNAL, self._told_unsent(error, answers))
             answers = [(_told_number(one, batch), None, told, None, True, 1) for one in opens]
             self._send_result(batch, times, answers, None)
 
@@ -324,6 +324,7 @@ class Worker:
         one.is_closed = True
         payload = Payload()
         claimed: list[int] = []
+        answer: tuple[Any, ...] = ()
         try:
             if self.line.has_blocks:
                 answer, claimed = self._handed_over(one, returned, payload)
@@ -331,7 +332,8 @@ class Worker:
                 answer = self._answer(one, returned[0][0], payload, is_final=True, batch=batch)
             self.line.send(packet.RESULT, ((answer,),), payload, (batch, *times), claimed)
         except (ArenaFull, TritonModelException) as error:
-            answer = 0, None, (INTERNAL, str(error)), None, True, 1
+            told = self._told_unsent(error, [answer])
+            answer = 0, None, (INTERNAL, told), None, True, 1
             self.line.send(packet.RESULT, ((answer,),), None, (batch, *times))
         del self._opens[one.number]
 
@@ -346,6 +348,19 @@ class Worker:
 
     def _odd_answer(self, failed: TritonModelException) -> str:
         return f"model '{self._name}' failed: {self._place} gave an answer, whose {failed}"
+
+    def _told_unsent(self, error: Exception, answers: list[Any]) -> str:
+        """Return what clients are told of `answers` that could not be sent."""
+        start = f"model '{self._name}' failed: {self._place} gave"
+        if not isinstance(error, ArenaFull):
+            return f"{start} an answer that cannot be sent: {error}"
+        outputs = [output for answer in answers for output in answer[1] or ()]
+        text = f"{start} {len(answers)} answers" if len(answers) > 1 else f"{start} an answer"
+        text += f" too large to be sent: {error}; "
+        if outputs:
+            largest = max(outputs, key=_size_of)
+            text += f"output '{largest[0]}' {list(largest[2])} takes {largest[4]}; "
+        return text + f"--backend-config=BACKEND,{GROWTH_SETTING}=BYTES lets it grow further"
 
     def _send_result(
         self, batch: int, times: tuple[int, int], answers: list[Any], payload: Payload | None
@@ -433,7 +448,7 @@ class Worker:
         try:
             self.line.send(packet.ANSWER, [[answer]], payload)
         except ArenaFull as error:
-            told = [INTERNAL, f"the response is too large: {error}"]
+            told = [INTERNAL, self._told_unsent(error, [answer])]
             self.line.send(packet.ANSWER, [[[one.number, None, told, None, is_final, share]]])
 
     def drop(self, number: int) -> None:
@@ -459,6 +474,12 @@ MOST_REPEATED = 8
 
 def _is_plain(response: InferenceResponse) -> bool:
     return response._error is None and not response._parameters
+
+
+def _size_of(output: tuple[Any, ...]) -> int:
+    """Return how many bytes a packet says an output has."""
+    size: int = output[4]
+    return size
 
 
 def _share(size: int) -> int:
