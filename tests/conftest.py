@@ -169,6 +169,15 @@ class RedisServer:
 
 
 @pytest.fixture
+def c_compiler():
+    """The path of a C compiler."""
+    found = shutil.which("cc")
+    if found is None:
+        pytest.skip("cc is not here (Debian: gcc)")
+    return found
+
+
+@pytest.fixture
 def redis_server():
     """redis_server(*options) is a server that has started; at the end all have ended."""
     binary = shutil.which("redis-server")

@@ -1,6 +1,5 @@
 """Libraries of operators: missing ones, files that are none, and one the test compiles."""
 
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -30,12 +29,15 @@ def library(add_sub):
     return file
 
 
-def compiled(file):
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("there is no C compiler")
-    command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", file]
-    subprocess.run(command, input=SOURCE.encode(), check=True)
+@pytest.fixture
+def compile_to(c_compiler):
+    """compile_to(file) makes a library."""
+
+    def make(file):
+        command = [c_compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", file]
+        subprocess.run(command, input=SOURCE.encode(), check=True)
+
+    return make
 
 
 def is_mapped(file):
@@ -73,8 +75,8 @@ def test_a_file_that_is_no_library_is_refused_by_name(add_sub, library):
     assert str(add_sub.folder) not in text
 
 
-def test_a_library_is_loaded_before_the_model(add_sub, library):
-    compiled(library)
+def test_a_library_is_loaded_before_the_model(add_sub, library, compile_to):
+    compile_to(library)
     backend = OnnxBackend()
     instance = backend.open(add_sub, backend.complete(add_sub, CONFIG), CPU)
     assert is_mapped(library)
@@ -84,11 +86,11 @@ def test_a_library_is_loaded_before_the_model(add_sub, library):
     instance.close()
 
 
-def test_a_library_replaced_on_disk_means_another_session(add_sub, library):
-    compiled(library)
+def test_a_library_replaced_on_disk_means_another_session(add_sub, library, compile_to):
+    compile_to(library)
     backend = OnnxBackend()
     first = backend.open(add_sub, backend.complete(add_sub, CONFIG), CPU)
     library.unlink()
-    compiled(library)
+    compile_to(library)
     second = backend.open(add_sub, backend.complete(add_sub, CONFIG), CPU)
     assert first._loaded is not second._loaded
