@@ -1,6 +1,7 @@
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from inferd.config.defaults import normalised
@@ -273,6 +274,28 @@ def test_sequences_run_as_their_strategy_says(strategy, shapes):
     steps = [(1, name) for name in "abcd"]
     assert stepped(config, Joining(), [instance], steps) == [None] * 4
     assert {shape for [shapes] in instance.seen for shape in shapes} <= shapes
+
+
+@pytest.mark.parametrize(
+    ("share", "rows", "enough"),
+    [
+        (0.1, 10, 1),
+        (0.2, 10, 2),
+        (0.3, 10, 3),
+        (0.4, 5, 2),
+        (0.8, 5, 4),
+        (0.51, 4, 3),
+        (0.75, 4, 3),
+    ],
+)
+def test_a_share_of_the_rows_is_enough_though_32_bits_make_it_a_little_more(share, rows, enough):
+    direct = DirectStrategy(10_000_000, float(np.float32(share)))  # as it comes from protobuf
+    batching = SequenceBatching(1_000_000, direct=direct)
+    config = sequence_config(sequence_batching=batching, max_batch_size=rows)
+    instance = Noting()
+    steps = [(1, f"s{n}") for n in range(enough)]
+    assert stepped(config, Joining(), [instance], steps) == [None] * enough
+    assert instance.seen == [[[(enough, 1)]]]
 
 
 @pytest.mark.parametrize(

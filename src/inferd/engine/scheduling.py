@@ -5,6 +5,8 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
+import numpy as np
+
 from inferd.config.hold import NO_HOLD, Hold
 from inferd.config.model import (
     DynamicBatching,
@@ -230,9 +232,21 @@ def _row_pace(sequence: SequenceBatching, rows: int) -> FixedPace:
     direct = sequence.direct
     if direct is None or not direct.minimum_slot_utilization:
         return FixedPace(rows, (), 0)
-    enough = ceil(direct.minimum_slot_utilization * rows)
+    enough = _rows_for(direct.minimum_slot_utilization, rows)
     sizes = range(enough, min(rows, MAX_WAITING) + 1)
     return FixedPace(rows, sizes, direct.max_queue_delay_microseconds)
+
+
+def _rows_for(share: float, rows: int) -> int:
+    """Return how many of `rows` make at least `share`: a float of 32 bits, as it is configured.
+
+    Made wider, one like 0.2 lies above its number, and the rows that make it would fall short.
+    """
+    least = np.float32(share)
+    enough = min(ceil(share * rows), rows)
+    while enough > 1 and np.float32((enough - 1) / rows) >= least:
+        enough -= 1
+    return enough
 
 
 def _queue_policy(config: ModelConfig) -> QueuePolicy:
