@@ -10,7 +10,7 @@ import pytest
 from inferd.config.pbtxt import to_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import ModelState
-from inferd.core.request import InferRequest, WantedOutput
+from inferd.core.request import InferRequest, Sequence, WantedOutput
 from inferd.engine import ensemble as ensemble_module
 from inferd.engine.engine import Engine
 from inferd.engine.load import LoadOptions
@@ -88,6 +88,11 @@ def reason(engine, name="e"):
     return next(row.reason for row in engine.index() if row.name == name)
 
 
+def nested(first, inner):
+    called = f'step {{ model_name: "{inner}" model_version: -1 input_map {{ key: "X" value: "t" }} '
+    return ensemble(step(first, "X", "t"), called + 'output_map { key: "Y" value: "Y" } }')
+
+
 ROWS = [[1, 2], [3, 4]]
 
 
@@ -106,6 +111,32 @@ async def test_an_ensemble_answers_and_says_what_it_is(repository, ask):
         shown = to_json(engine.model_config("e", ""))
         assert shown["model_transaction_policy"] == {"decoupled": False}
         assert engine.is_ready()
+
+
+URGENT_FIRST = (
+    "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 20000 "
+    "priority_levels: 2 default_priority_level: 2 }"
+)
+WITH_SEQUENCES = "max_batch_size: 8 sequence_batching { direct { } }"
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+@run
+async def test_requests_of_a_sequence_do_not_overtake_each_other(repository, ask, is_nested):
+    models = {
+        "a": identity(more=URGENT_FIRST),
+        "s": identity(more=WITH_SEQUENCES),
+        "e": ensemble(step("a", "X", "t"), step("s", "t", "Y")),
+    }
+    if is_nested:
+        models |= {"i": ensemble(step("s", "X", "Y")), "e": nested("a", "i")}
+    async with engine_on(repository(**models)) as engine:
+        requests = [ask("e", X=[[n, n]]) for n in range(3)]
+        for n, request in enumerate(requests):
+            request.sequence = Sequence(7, start=n == 0, end=n == 2)
+            request.priority = 1 if n else 2  # which lets those that follow go first at "a"
+        answers = await asyncio.gather(*map(engine.infer, requests))
+        assert [one.outputs[0].numpy().tolist() for one in answers] == [[[n, n]] for n in range(3)]
 
 
 @run

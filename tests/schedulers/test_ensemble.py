@@ -107,7 +107,7 @@ class Ticking:
         return self.now_ns
 
 
-def ensemble(models, *steps, e=None, clock=None, inflight=0):
+def ensemble(models, *steps, e=None, clock=None, inflight=0, with_sequences=()):
     """Return a scheduler; a step is its model's config, what it reads and what it writes.
 
     Its `clock` stands still if none is given: steps that take long together make way for others.
@@ -126,7 +126,7 @@ def ensemble(models, *steps, e=None, clock=None, inflight=0):
         ensemble_scheduling=EnsembleScheduling(tuple(called), inflight),
     )
     plan = Plan(config, [config for config, _, _ in steps])
-    return EnsembleScheduler(plan, models, Counts(clock or Ticking()))
+    return EnsembleScheduler(plan, models, Counts(clock or Ticking()), with_sequences)
 
 
 def ask(*names, wanted=(), **said):
@@ -348,6 +348,197 @@ async def test_a_client_that_leaves_ends_its_steps():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert models.given_up == ["a", "b"]
+
+
+# --- sequences ---
+
+
+class Held(Models):
+    """Models of which `slow` lets a request go on when it is released; `came` are those of `b`."""
+
+    slow = "a"
+
+    def __init__(self, **functions):
+        super().__init__(**functions)
+        self.held = {}
+
+    async def infer(self, request):
+        if request.model == self.slow:
+            self.held[request.id] = released = asyncio.get_running_loop().create_future()
+            await released
+        return await super().infer(request)
+
+    def release(self, id):
+        self.held[id].set_result(None)
+
+    @property
+    def came(self):
+        return "".join(request.id for request in self.asked if request.model == "b")
+
+
+def chain_with_sequences(models):
+    return ensemble(models, (A, "X", "t"), (B, "t", "Y"), with_sequences=[1])
+
+
+async def sent(scheduler, ids, **said):
+    """Send a request for each of `ids`; return their tasks, when all are at the first step."""
+    said.setdefault("sequence", Sequence(7))
+    requests = [ask(**said) for _ in ids]
+    for request, id in zip(requests, ids, strict=True):
+        request.id = id
+    tasks = [asyncio.create_task(scheduler.run(request)) for request in requests]
+    await settled()
+    return tasks
+
+
+@run
+async def test_the_requests_of_a_sequence_come_to_its_step_in_the_order_they_came_in():
+    models = Held(a=plus(1), b=plus(2))
+    scheduler = chain_with_sequences(models)
+    tasks = await sent(scheduler, "123")
+    for id, came in ("3", ""), ("2", ""), ("1", "123"):
+        models.release(id)
+        await settled()
+        assert models.came == came
+    await asyncio.gather(*tasks)
+    assert not scheduler.turnstile
+
+
+@run
+async def test_those_of_other_sequences_and_of_none_wait_for_nobody():
+    models = Held(a=plus(1), b=plus(2))
+    scheduler = chain_with_sequences(models)
+    first = await sent(scheduler, "1")
+    others = await sent(scheduler, "2", sequence=Sequence(8))
+    others += await sent(scheduler, "3", sequence=Sequence(0))  # names none
+    others += await sent(scheduler, "4", sequence=None)
+    for id in "234":
+        models.release(id)
+    await asyncio.gather(*others)
+    models.release("1")
+    await asyncio.gather(*first)
+    assert models.came == "2341"
+
+
+@run
+async def test_what_a_model_sends_waits_for_nobody_and_its_steps_know_that():
+    models = Held(a=plus(1), b=plus(2))
+    scheduler = chain_with_sequences(models)
+    first = await sent(scheduler, "1")
+    nested = await sent(scheduler, "2", callers=("a",))  # for which "1" may wait
+    models.release("2")
+    await asyncio.gather(*nested)
+    assert [request.callers for request in models.asked] == [("a",), ("a",)]
+    models.release("1")
+    await asyncio.gather(*first)
+
+
+@run
+async def test_one_that_fails_before_the_step_lets_the_next_pass():
+    models = Held(a=plus(1), b=plus(2))
+    scheduler = chain_with_sequences(models)
+    first, second = await sent(scheduler, "12")
+    models.release("2")
+    models.held["1"].set_exception(BackendFailed("no luck"))
+    with pytest.raises(BackendFailed, match="no luck"):
+        await first
+    await second
+    assert models.came == "2"
+    assert not scheduler.turnstile
+
+
+@run
+async def test_one_that_fails_in_the_step_lets_the_next_pass():
+    models = Held(a=plus(1), b=fail)
+    scheduler = chain_with_sequences(models)
+    tasks = await sent(scheduler, "12")
+    models.release("2")
+    models.release("1")
+    assert len(await asyncio.gather(*tasks, return_exceptions=True)) == 2
+    assert models.came == "12"
+    assert not scheduler.turnstile
+
+
+@pytest.mark.parametrize("left", ["1", "2", "12", "21"])
+@run
+async def test_those_whose_clients_leave_let_the_next_pass(left):
+    models = Held(a=plus(1), b=plus(2))
+    scheduler = chain_with_sequences(models)
+    tasks = await sent(scheduler, "123")
+    models.release("2")
+    models.release("3")
+    await settled()  # now both wait at the turnstile
+    for id in left:
+        tasks[int(id) - 1].cancel()
+    await settled()
+    if "1" not in left:
+        models.release("1")
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert models.came == "".join(id for id in "123" if id not in left)
+    assert not scheduler.turnstile
+
+
+@run
+async def test_one_that_leaves_when_its_turn_has_just_come_lets_the_next_pass():
+    models = Held(a=plus(1), b=plus(2))
+    scheduler = chain_with_sequences(models)
+    first, second, third = await sent(scheduler, "123")
+    models.release("2")
+    models.release("3")
+    await settled()
+    models.release("1")
+    while models.came != "1":  # noqa: ASYNC110  each turn counts
+        await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(first, third)
+    assert models.came == "13"
+    assert not scheduler.turnstile
+
+
+@run
+async def test_nobody_waits_for_one_that_does_not_need_the_step():
+    models = Held(a=plus(1), b=plus(2))
+    e = model("e", ("X",), ("Y", "Z"))
+    scheduler = ensemble(models, (A, "X", "Z"), (B, "X", "Y"), e=e, with_sequences=[1])
+    first = await sent(scheduler, "1", wanted=["Z"])
+    second = await sent(scheduler, "2", wanted=["Y"])
+    await asyncio.gather(*second)
+    models.release("1")
+    await asyncio.gather(*first)
+    assert models.came == "2"
+
+
+@run
+async def test_each_step_that_knows_sequences_gets_them_in_order():
+    models = Held(a=plus(1), b=plus(2), c=plus(3))
+    models.slow = "c"
+    steps = (B, "X", "t"), (C, "t", "u"), (B, "u", "Y")
+    scheduler = ensemble(models, *steps, with_sequences=[0, 2])
+    tasks = await sent(scheduler, "12")
+    models.release("2")
+    await settled()
+    assert models.came == "12"
+    models.release("1")
+    await asyncio.gather(*tasks)
+    assert models.came == "1212"
+
+
+@run
+async def test_a_decoupled_step_gets_the_requests_of_a_sequence_in_order_too():
+    models = Held(a=plus(1), each=each)
+    scheduler = ensemble(models, (A, "X", "t"), (EACH, "t", "Y"), with_sequences=[1])
+    requests = [ask(sequence=Sequence(7)) for _ in "12"]
+    for request, id in zip(requests, "12", strict=True):
+        request.id = id
+    tasks = [asyncio.create_task(all_of(scheduler, request)) for request in requests]
+    await settled()
+    models.release("2")
+    await settled()
+    assert "each" not in models.names()
+    models.release("1")
+    await asyncio.gather(*tasks)
+    assert [request.id for request in models.asked if request.model == "each"] == ["1", "2"]
+    assert not scheduler.turnstile
 
 
 # --- times, limits and the end ---

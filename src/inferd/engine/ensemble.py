@@ -62,7 +62,8 @@ def build_ensemble(
             f"at most {MAX_RUNS} may be; most of them on this way: {' → '.join(way)}"
         )
         raise InvalidConfig(msg)
-    scheduler = EnsembleScheduler(plan, models, counts)
+    with_sequences = [number for number, step in enumerate(steps) if step.has_sequences]
+    scheduler = EnsembleScheduler(plan, models, counts, with_sequences)
     inherited: dict[str, Labels] = {}
     for output in config.output:
         source = plan.source_of(output.name)
@@ -78,6 +79,7 @@ def build_ensemble(
         labels=inherited | dict(labels),
     )
     served.is_lax = any(step.is_lax for step in steps)
+    served.has_sequences = bool(with_sequences)
     served.nesting = nesting
     served.run_count = run_count
     served.way = way

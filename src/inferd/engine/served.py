@@ -89,8 +89,9 @@ class Served:
     `prompt` is its scheduler, if that may have answers at once.
     `identity` tells what its answers hang on, and `is_cached` whether they are kept
     (inferd.engine.caching). What a model that `is_lax` gives may have other shapes and
-    datatypes than its configuration says, and be more or less. The one input of a model whose
-    parameters say so has any name, or comes as a table.
+    datatypes than its configuration says, and be more or less. One that `has_sequences` takes
+    requests that belong together, itself or in a step of the ensemble it is. The one input of a
+    model whose parameters say so has any name, or comes as a table.
     """
 
     def __init__(
@@ -111,13 +112,13 @@ class Served:
         self.counts = counts or Counts()
         self.load_s = 0.0
         self.is_on_gpu = False
-        self.nesting = 0
-        self.run_count = 1
+        self.nesting, self.run_count = 0, 1
         self.way: tuple[str, ...] = ()
         self.instances: Instances | None = None
         self.identity: Identity = Unknown()
         self.is_cached = False
         self.is_lax = False
+        self.has_sequences = config.sequence_batching is not None
         self._sound: dict[object, int] = {}  # the batch sizes of requests by their likeness
         self._told: set[str] = set()  # the outputs of which the log says that they are odd
         self.labels = labels or {}

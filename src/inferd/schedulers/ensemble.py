@@ -9,7 +9,7 @@ The answers of a decoupled step come out in its order, though some may be worked
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
 from math import prod
 
@@ -20,6 +20,7 @@ from inferd.observe.stats import Counts
 from inferd.schedulers.ensemble_stream import answers_of
 from inferd.schedulers.plan import Plan, Step
 from inferd.schedulers.side_by_side import BREATH_NS, run_side_by_side
+from inferd.schedulers.turnstile import Ticket, Turnstile
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_RUNNING = 10_000
@@ -30,14 +31,18 @@ MAX_SHOWN = 4
 
 
 class Run:
-    """A request to the ensemble, the tensors there are so far, by name, and if a step made any."""
+    """A request to the ensemble, the tensors there are so far, by name, and if a step made any.
 
-    __slots__ = ("has_begun", "request", "tensors")
+    With a `ticket` it belongs to a sequence, and takes its turn at steps that know these.
+    """
+
+    __slots__ = ("has_begun", "request", "tensors", "ticket")
 
     def __init__(self, request: InferRequest, tensors: dict[str, Tensor]) -> None:
         self.request = request
         self.tensors = tensors
         self.has_begun = False
+        self.ticket: Ticket | None = None
 
     def part(self) -> "Run":
         """Return the run as it goes on with one of several answers."""
@@ -57,13 +62,22 @@ class EnsembleScheduler:
     """Runs requests as `plan` says, by requests to `models`; time is that of `counts`.
 
     The times of a request span its steps; what they wait and compute stands in their own counts.
+
+    The steps of the numbers `with_sequences` get the requests of a sequence in the order in which
+    these come here. (Behind a decoupled step this holds for none: each answer is a request.)
     """
 
-    def __init__(self, plan: Plan, models: Models, counts: Counts) -> None:
+    def __init__(
+        self, plan: Plan, models: Models, counts: Counts, with_sequences: Collection[int] = ()
+    ) -> None:
         self.plan = plan
         self.models = models
         self._prompt = models if isinstance(models, PromptModels) else None
         self._clock = counts.clock
+        self._ordered = frozenset(
+            step.number for step in plan.steps if step.number in with_sequences and not step.depth
+        )
+        self.turnstile = Turnstile()
         self._running_count = 0
         self._is_closed = False
         self._ended: asyncio.Future[None] | None = None
@@ -80,7 +94,7 @@ class EnsembleScheduler:
             await self.run_steps(run, self.plan.needed(request.outputs))
             return self.answer(run)
         finally:
-            self.end(request)
+            self.end(run)
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """See Scheduler.stream."""
@@ -95,7 +109,10 @@ class EnsembleScheduler:
             await asyncio.wait((self._ended,), timeout=timeout_s)
 
     def begin(self, request: InferRequest) -> Run:
-        """Count a request, until `end`. Raises Unavailable, and Overloaded when too many run."""
+        """Count a request, until `end`, and let it take its turn among those of its sequence.
+
+        Raises Unavailable, and Overloaded when too many run.
+        """
         name = self.plan.name
         if self._is_closed:
             msg = f"model '{name}' is being unloaded"
@@ -106,11 +123,27 @@ class EnsembleScheduler:
         run = Run(request, self._inputs(request))
         self._running_count += 1
         request.started_ns = self._clock()
+        if request.sequence is not None and self._ordered:
+            self._line_up(run)
         return run
 
-    def end(self, request: InferRequest) -> None:
+    def _line_up(self, run: Run) -> None:
+        """Let a request that names a sequence take its turn at the steps that it needs.
+
+        Not one that a model has sent: another of the sequence may wait for that model.
+        """
+        request = run.request
+        sequence = request.sequence
+        if sequence is None or not sequence.id or request.callers:
+            return
+        needed = [step.number for step in self.plan.needed(request.outputs)]
+        run.ticket = self.turnstile.line_up(sequence.id, self._ordered.intersection(needed))
+
+    def end(self, run: Run) -> None:
         """Note that a request has been answered, or will not be."""
-        request.ended_ns = self._clock()
+        run.request.ended_ns = self._clock()
+        if run.ticket is not None:
+            self.turnstile.leave(run.ticket)
         self._running_count -= 1
         if self._ended is not None and not self._running_count and not self._ended.done():
             self._ended.set_result(None)
@@ -164,6 +197,8 @@ class EnsembleScheduler:
                 since_ns = now_ns
 
     async def _run_step(self, run: Run, step: Step) -> None:
+        if run.ticket is not None:
+            await self.turnstile.enter(run.ticket, step.number)
         call = self.call(run, step)
         if self._runs_now(run, step, call):
             return
@@ -206,6 +241,7 @@ class EnsembleScheduler:
             timeout_us=self._left_us(run, step) if request.timeout_us else 0,
             sequence=request.sequence,
             arrived_ns=request.arrived_ns,
+            callers=request.callers,
             trace=request.trace,
         )
 

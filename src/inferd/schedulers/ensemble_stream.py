@@ -31,7 +31,7 @@ async def answers_of(
             async for answer in answers:
                 yield answer
     finally:
-        ensemble.end(request)
+        ensemble.end(run)
 
 
 async def _staged(
@@ -57,6 +57,8 @@ async def _parts(
     ensemble: "EnsembleScheduler", run: "Run", step: Step
 ) -> AsyncGenerator[tuple["Run", bool], None]:
     """Yield the run as it goes on with each answer of `step`, and whether that is the last."""
+    if run.ticket is not None:
+        await ensemble.turnstile.enter(run.ticket, step.number)
     call = ensemble.call(run, step)
     try:
         async with aclosing(ensemble.models.stream(call)) as responses:

@@ -1,0 +1,74 @@
+"""Turnstile: the requests of a sequence come to a step of an ensemble in the order they came in.
+
+What runs before such a step may take longer for one request than for the next. So they line up when
+they come, one line for each sequence and step. Who is first may enter; who enters or leaves makes
+room for the next. Nobody waits for what comes later, so the first always goes on or leaves.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+
+
+class Ticket:
+    """The places of one request in the lines of its sequence, before those of `steps`."""
+
+    __slots__ = ("sequence", "steps")
+
+    def __init__(self, sequence: Hashable, steps: Iterable[int]) -> None:
+        self.sequence = sequence
+        self.steps = set(steps)
+
+
+_Line = OrderedDict[Ticket, "asyncio.Future[None] | None"]
+
+
+class Turnstile:
+    """All lines of one ensemble; there are none where nobody waits."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[Hashable, int], _Line] = {}
+
+    def __len__(self) -> int:
+        """Return how many lines there are."""
+        return len(self._lines)
+
+    def line_up(self, sequence: Hashable, steps: Iterable[int]) -> Ticket:
+        """Return the last place in the lines of `sequence` before `steps`, until `leave`."""
+        ticket = Ticket(sequence, steps)
+        for step in ticket.steps:
+            self._lines.setdefault((sequence, step), OrderedDict())[ticket] = None
+        return ticket
+
+    async def enter(self, ticket: Ticket, step: int) -> None:
+        """Wait until all before it have entered `step` or left; whoever returns enters at once.
+
+        The next one comes in a later turn of the event loop, so nothing may be waited for between
+        the return and the request to the step.
+        """
+        if step not in ticket.steps:
+            return
+        line = self._lines[ticket.sequence, step]
+        if next(iter(line)) is not ticket:
+            # No Later: that might go on with who waits before this one has entered.
+            line[ticket] = turn = asyncio.get_running_loop().create_future()
+            await turn
+        self._leave(ticket, step)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Leave all lines, whose step then waits for it no more."""
+        for step in tuple(ticket.steps):
+            self._leave(ticket, step)
+
+    def _leave(self, ticket: Ticket, step: int) -> None:
+        ticket.steps.remove(step)
+        key = ticket.sequence, step
+        line = self._lines[key]
+        was_first = next(iter(line)) is ticket
+        del line[ticket]
+        if not line:
+            del self._lines[key]
+        elif was_first:
+            turn = next(iter(line.values()))
+            if turn is not None and not turn.done():
+                turn.set_result(None)
