@@ -532,6 +532,32 @@ def test_a_request_given_up_while_it_waits_never_runs(gate, request_of):
     assert gate.seen == ["1", "3"]
 
 
+def test_an_instance_that_hears_of_it_is_told_when_nobody_waits_for_what_runs(gate, request_of):
+    told = []
+    gate.cancel = lambda requests: told.extend(request.id for request in requests)
+
+    async def serve():
+        execution = execution_of(gate)
+        finished = []
+        gate.opened.set()
+        await run(execution, request_of("answered"))
+        gate.opened.clear()
+        gate.started.clear()
+        task = asyncio.create_task(run(execution, request_of("left")))
+        await wait_for(gate.started)
+        assert told == []
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert told == ["left"]
+        gate.opened.set()
+        execution.start((started := request_of("started"),), finished.append)
+        execution.cancel(started)
+        assert told == ["left", "started"]
+        await execution.close(PATIENCE_S)
+
+    asyncio.run(serve())
+
+
 def test_those_given_up_leave_nothing_behind_a_model_that_hangs(gate, request_of):
     async def serve():
         execution = execution_of(gate)

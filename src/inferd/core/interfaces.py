@@ -104,6 +104,15 @@ class DecoupledInstance(Instance, Protocol):
 
 
 @runtime_checkable
+class CancellableInstance(Instance, Protocol):
+    """An instance whose executions may be told that nobody waits for them any more."""
+
+    def cancel(self, requests: Sequence[InferRequest]) -> None:
+        """Note that nobody waits for the answers of `requests`, if they run; on the event loop."""
+        ...
+
+
+@runtime_checkable
 class AsyncInstance(Instance, Protocol):
     """An instance that works elsewhere, and tells the event loop when it has answers.
 

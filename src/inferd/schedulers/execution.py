@@ -21,10 +21,11 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from inferd.compiled import mypyc_attr
 from inferd.config.model import QueuePolicy
-from inferd.core.interfaces import Instance, Opened
+from inferd.core.interfaces import CancellableInstance, Instance, Opened
 from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, Unavailable
 from inferd.observe.stats import Counts
@@ -115,6 +116,7 @@ class Execution:
         self._closing: set[asyncio.Task[None]] = set()
         self.has_turns = any(hasattr(instance, "turn") for instance in instances)
         """Whether an instance may wait for its turn before it takes a job."""
+        self._tells = any(isinstance(one, CancellableInstance) for one in instances)
         self._job_count = 0  # those that wait or run
         self._is_closed = False
         self._home: asyncio.AbstractEventLoop | None = None  # where it is known for good
@@ -218,8 +220,15 @@ class Execution:
     def cancel(self, request: InferRequest) -> None:
         """Note that nobody waits for the answer of `request`, which was started, any more.
 
-        Where instances run in threads they are not told: these have no use for it.
+        Most instances that run in threads have no use for it, and are not told.
         """
+        if self._tells:
+            self._tell_left((request,))
+
+    def _tell_left(self, requests: Sequence[InferRequest]) -> None:
+        for instance in self._instances:
+            if isinstance(instance, CancellableInstance):
+                instance.cancel(requests)
 
     def count_round(self, request: InferRequest, *, failed: bool) -> None:
         """Count an execution of `request` alone that is not all of its executions."""
@@ -272,6 +281,7 @@ class Execution:
         self.cores = [*self.cores, instance.cores]
         self.kinds[id(instance.alone)] = instance.kind
         self.has_turns = self.has_turns or hasattr(instance.alone, "turn")
+        self._tells = self._tells or isinstance(instance.alone, CancellableInstance)
         self.instance_count += 1
         if self._is_closed:
             self._dismiss(len(self._instances) - 1)
@@ -386,6 +396,8 @@ class Execution:
         """Have the next free instance take `job`."""
         if len(self._ended) < len(self._instances):
             self._start_thread(len(self._ended))
+        if self._tells:
+            job.when_abandoned = partial(self._tell_left, job.requests)
         self._jobs.put(job)
 
     def _delay(self, job: Job, _timeout_us: int) -> None:

@@ -47,7 +47,7 @@ class Place(Protocol):
 class Job:
     """Requests that one thread is to run, or an instance that needs none.
 
-    For the latter `when_abandoned` is set while they run, and called when nobody waits any longer.
+    `when_abandoned`, if set, is called when nobody waits any longer, until they have run.
     `is_finished` tells that who awaits one has been given the outcome.
     `level` is its priority, the lowest number comes first. One that `may_go_ahead` may be given to
     an instance that is still busy: it has no timeout, and no other request waits for it.
@@ -107,6 +107,7 @@ class Job:
 
     def _end(self, place: Place, outcome: Outcome) -> None:
         place.note_ended()
+        self.when_abandoned = None
         self.finish(outcome)
 
 

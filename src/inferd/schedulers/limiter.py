@@ -190,7 +190,7 @@ class LimitedInstance:
     """The instance `inner`, which waits for its resources before each execution.
 
     Its thread may enter `turn` before, and has them then. One that `works_elsewhere` joins the
-    requests of a batch there.
+    requests of a batch there, and is told of those that nobody waits for.
     """
 
     bounded = False  # it may wait long
@@ -199,12 +199,18 @@ class LimitedInstance:
     def __init__(self, instance: Instance, claim: Claim) -> None:
         self.inner = self._instance = instance
         self._claim = self.turn = claim
-        self.works_elsewhere = isinstance(instance, AsyncInstance)
+        self._elsewhere = instance if isinstance(instance, AsyncInstance) else None
+        self.works_elsewhere = self._elsewhere is not None
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the instance is closed while it waits."""
         with self._claim:
             return self._instance.execute(requests)
+
+    def cancel(self, requests: Sequence[InferRequest]) -> None:
+        """See CancellableInstance.cancel."""
+        if self._elsewhere is not None:
+            self._elsewhere.cancel(requests)
 
     def close(self) -> None:
         """See Instance.close."""

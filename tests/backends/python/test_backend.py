@@ -11,6 +11,7 @@ from serving import ADD_SUB, ADD_SUB_CONFIG, ONE_CONFIG, parameter, running
 from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException
 
+LIMITED = 'instance_group { kind: KIND_CPU rate_limiter { resources { name: "R" count: 1 } } }\n'
 BATCHING = "max_batch_size: 8\ndynamic_batching {}\n"
 COUNT = """
     import pathlib, threading
@@ -328,9 +329,36 @@ def test_finalize_is_called_before_the_process_ends(serve, models):
     assert mark.exists()
 
 
+@pytest.mark.parametrize("limit", ["off", "execution_count"])
+def test_a_stream_that_is_given_up_is_told_to_the_model_before_it_answers(
+    serve, eventually, tmp_path, limit
+):
+    source = f"""
+        import threading
+        class TritonPythonModel:
+            def execute(self, requests):
+                open({str(tmp_path / "runs")!r}, "w").close()
+                while not requests[0].is_cancelled():
+                    threading.Event().wait(0.001)
+                open({str(tmp_path / "told")!r}, "w").close()
+                flags = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+                requests[0].get_response_sender().send(flags=flags)
+    """
+    config = "model_transaction_policy { decoupled: true }\n" + ONE_CONFIG + LIMITED
+    with serve({"rate_limit": limit}, waits=(source, config)) as asked:
+        given = InferInput("IN", (1,), "INT32")
+        given.set_data_from_numpy(np.ones(1, np.int32))
+        asked.grpc.start_stream(lambda result, error: None)
+        asked.grpc.async_stream_infer("waits", [given])
+        eventually((tmp_path / "runs").exists)
+        asked.grpc.stop_stream(cancel_requests=True)
+        eventually((tmp_path / "told").exists)
+
+
+@pytest.mark.parametrize("limit", ["off", "execution_count"])
 @pytest.mark.parametrize("batching", ["", BATCHING, "max_batch_size: 8\nsequence_batching {}\n"])
 def test_a_cancelled_request_is_told_to_the_model_that_executes_it(
-    serve, eventually, tmp_path, batching
+    serve, eventually, tmp_path, batching, limit
 ):
     source = f"""
         import threading
@@ -347,7 +375,8 @@ def test_a_cancelled_request_is_told_to_the_model_that_executes_it(
                     answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", given)]))
                 return answers
     """
-    with serve(waits=(source, batching + ONE_CONFIG)) as asked:
+    options = {"rate_limit": limit}
+    with serve(options, waits=(source, batching + ONE_CONFIG + LIMITED)) as asked:
         shape = (1, 1) if batching else (1,)
         given = InferInput("IN", shape, "INT32")
         given.set_data_from_numpy(np.ones(shape, np.int32))

@@ -173,6 +173,9 @@ class WorkerInstance(Supervisor):
             for number, (batch, index) in self._places.items()
             if id(batch.requests[index]) in wanted
         ]
+        for number, stream in self._streams.items():
+            if id(stream.request) in wanted:
+                numbers.append(number)
         if numbers:
             self.send(packet.CANCEL, [numbers])
 
