@@ -73,7 +73,7 @@ def grouped(*groups, **said):
 
 
 POLICY = QueuePolicy("DELAY", 5)
-OVERRIDE = QueuePolicy("DELAY", allow_timeout_override=True)
+OVERRIDE = QueuePolicy("DELAY", 5, allow_timeout_override=True)
 
 SOUND = [
     config(),
@@ -89,6 +89,10 @@ SOUND = [
     dynamic(priority_queue_policy={9: POLICY}),
     dynamic(preserve_ordering=True, priority_levels=1, default_priority_level=1),
     dynamic(preserve_ordering=True, default_queue_policy=QueuePolicy("DELAY")),
+    dynamic(
+        preserve_ordering=True,
+        default_queue_policy=QueuePolicy("DELAY", allow_timeout_override=True),
+    ),
     dynamic(preserve_ordering=True, default_queue_policy=QueuePolicy("REJECT", 5)),
     dynamic(default_queue_policy=POLICY),
     config(response_cache=True),

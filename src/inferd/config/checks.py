@@ -204,8 +204,8 @@ def _ordering_complaints(dynamic: DynamicBatching) -> Iterator[str]:
     policies = [dynamic.default_queue_policy or QueuePolicy()]
     policies += dynamic.priority_queue_policy.values()
     for policy in policies:
-        has_timeout = policy.default_timeout_microseconds or policy.allow_timeout_override
-        if policy.timeout_action == "DELAY" and has_timeout:
+        # Without a default timeout a request's own, which may only shorten it, has no effect.
+        if policy.timeout_action == "DELAY" and policy.default_timeout_microseconds:
             yield "dynamic_batching: preserve_ordering does not go with timeout_action DELAY"
 
 
