@@ -150,6 +150,9 @@ async def test_an_error_is_not_kept(model, ask):
     assert await it.ask(ask()) == [2, 4]
     stats = it.told().inference_stats
     assert (stats.fail.count, stats.success.count, stats.cache_miss.count) == (2, 1, 3)
+    of_success_ns = 2000  # for looking and keeping; those that failed looked as well
+    assert stats.cache_miss.ns == of_success_ns + 2 * 1000
+    assert stats.success.ns == stats.compute_infer.ns + of_success_ns
 
 
 @run

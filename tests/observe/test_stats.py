@@ -47,7 +47,9 @@ def test_an_answer_from_the_cache_is_a_success_that_ran_nothing():
     found = request(queued=500, ended=900, batch_size=3)
     found.shared = True
     counts.add_success(found)
-    counts.add_success(request(*ALONE, batch_size=3))
+    missed = request(*ALONE, batch_size=3)
+    missed.answered_ns = missed.ended_ns + 70
+    counts.add_success(missed)
     counts.add_cache_miss(70)
     row = told(counts)
     stats = row.inference_stats
@@ -195,7 +197,20 @@ def test_a_shared_execution_that_failed_counts_once_and_fails_each():
     found = told(counts)
     assert (found.inference_count, found.execution_count) == (0, 1)
     assert found.inference_stats.fail.count == 2
-    assert found.batch_stats == []
+    [row] = found.batch_stats
+    assert (row.batch_size, row.compute_infer) == (2, Duration(1, 800))
+
+
+def test_the_executions_of_all_batch_sizes_are_all_executions_failed_or_not():
+    counts = Counts(clock=lambda: 3000)
+    counts.add_success(request(*ALONE, batch_size=2))
+    counts.add_failure(request(*ALONE, batch_size=2), BackendFailed("no"))
+    for failed in (False, True):
+        counts.add_shared_execution(request(*ALONE), [request(), request()], failed=failed)
+    found = told(counts)
+    [row] = found.batch_stats
+    assert (row.batch_size, row.compute_infer) == (2, Duration(4, 3200))
+    assert found.execution_count == 4
 
 
 def test_more_batch_sizes_than_anybody_has_are_counted_together():
@@ -219,11 +234,13 @@ def test_a_request_that_failed_in_the_model_counts_its_execution_but_no_inferenc
     clock = Clock()
     counts = Counts(clock)
     clock.now_ns = 2000
-    counts.add_failure(request(started=1500), BackendFailed("no"))
+    counts.add_failure(request(started=1500, batch_size=3), BackendFailed("no"))
     found = told(counts)
     assert (found.inference_count, found.execution_count) == (0, 1)
     assert found.inference_stats.fail == Duration(1, 500)
     assert found.inference_stats.success == Duration(0, 0)
+    [row] = found.batch_stats
+    assert (row.batch_size, row.compute_infer) == (3, Duration(1, 500))
     assert found.last_inference > 0
 
 

@@ -82,6 +82,15 @@ def test_counts_with_summaries_count_as_others_do_and_have_all_five():
     assert found == [pytest.approx(34, rel=0.032), 10, 5, 16, 3]
 
 
+def test_the_quantiles_of_requests_hold_all_that_their_sum_does():
+    counts = SummaryCounts()
+    given = InferRequest("m", queued_ns=10, started_ns=20, ended_ns=24, answered_ns=41)
+    counts.add_success(given)
+    assert counts.summaries[0].quantiles([0.5]) == [31]
+    buckets, sum_ns = counts.histograms()[0]
+    assert (buckets[(31).bit_length()], sum_ns) == (1, 31)
+
+
 def test_hits_and_misses_of_the_cache_have_summaries_of_their_own():
     counts = SummaryCounts()
     counts.add_success(InferRequest("m", queued_ns=500, ended_ns=520, shared=True))

@@ -377,7 +377,7 @@ def test_an_execution_of_several_requests_is_counted_and_its_times_are_all_their
     statistics = asyncio.run(serve())
     assert statistics.execution_count == FIRST_RUNS + 1
     [row] = statistics.batch_stats
-    assert (row.batch_size, row.compute_infer.count) == (2, FIRST_RUNS + (not failed))
+    assert (row.batch_size, row.compute_infer.count) == (2, FIRST_RUNS + 1)
     assert [(one.started_ns, one.ended_ns, one.shared) for one in requests] == [
         (100, 140, True)
     ] * 2
@@ -556,6 +556,24 @@ def test_an_instance_that_hears_of_it_is_told_when_nobody_waits_for_what_runs(ga
         await execution.close(PATIENCE_S)
 
     asyncio.run(serve())
+
+
+def test_an_execution_for_several_counts_once_though_the_first_of_them_has_left(gate, request_of):
+    async def serve():
+        counts = Counts()
+        execution = Execution("m", [gate], may_run_inline=False, counts=counts)
+        requests = [request_of("left"), request_of("stays")]
+        execution.start(requests, lambda _: None)
+        await wait_for(gate.started)
+        counts.add_failure(requests[0], asyncio.CancelledError())
+        gate.opened.set()
+        await execution.close(PATIENCE_S)
+        await turns()
+        return counts.statistics("m", "1")
+
+    found = asyncio.run(serve())
+    assert found.execution_count == 1
+    assert [(row.batch_size, row.compute_infer.count) for row in found.batch_stats] == [(2, 1)]
 
 
 def test_those_given_up_leave_nothing_behind_a_model_that_hangs(gate, request_of):

@@ -96,6 +96,9 @@ class CachingScheduler:
                 await self._keep(shelf, key, response)
             kept_ns = self._clock() - began_ns
             counts.insertion_ns += kept_ns
+            # What the miss took is part of the request, but of no queue and no execution.
+            answered_ns = request.answered_ns or request.ended_ns
+            request.answered_ns = answered_ns + looked_ns + kept_ns
         finally:
             self._counts.add_cache_miss(looked_ns + kept_ns)
         return response

@@ -153,8 +153,9 @@ class InferRequest(Record):
     execution, and between them, by a backend that can tell, `computing_ns` when the inputs were
     where the framework wants them and `computed_ns` when the framework had done its work. Of an
     execution in a thread, `answered_ns` is when the event loop had its answer, and `cpu_ns` the CPU
-    time that the thread spent on it. `shared`: other requests were in the same execution, or an
-    earlier one's answer was kept (inferd.observe.stats).
+    time that the thread spent on it. After a miss in the response cache `answered_ns` is later by
+    what that took. `shared`: other requests were in the same execution, or an earlier one's answer
+    was kept (inferd.observe.stats).
     """
 
     _fields = (

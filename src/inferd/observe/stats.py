@@ -101,8 +101,9 @@ class Counts:
 
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
     ones, by theirs. Their `handover_ns` is the time the event loop took to get the answers of
-    executions in threads. `other_inference_count` has the batch sizes in rows 0. Histograms count
-    successful requests; one that had no queue is in none of `queue_histogram`'s buckets.
+    executions in threads, and that of misses in the response cache. `failed` are the executions
+    that failed, alone or shared. `other_inference_count` has the batch sizes in rows 0. Histograms
+    count successful requests; one that had no queue is in none of `queue_histogram`'s buckets.
     `refused_count` counts requests turned away before a queue or an instance had them, which are no
     failures of the model. `first_responses`, for decoupled models, counts the milliseconds to the
     first answer.
@@ -116,7 +117,7 @@ class Counts:
         self.shared: dict[int, Phases] = {}
         self.shared_requests: dict[int, Phases] = {}
         self.other_inference_count = 0
-        self.failed_execution_count = 0
+        self.failed: dict[int, Phases] = {}
         self.failures: dict[int, Duration] = {}
         self.fail_counts = dict.fromkeys(FAILURE_REASONS, 0)
         self.refused_count = 0
@@ -169,7 +170,10 @@ class Counts:
         self.request_histogram[took_ns.bit_length()] += 1
 
     def add_cache_miss(self, took_ns: int) -> None:
-        """Note that an answer was not in the cache; `took_ns` for looking, and for keeping it."""
+        """Note that an answer was not in the cache; `took_ns` for looking, and for keeping it.
+
+        In the time of the request, if it succeeds, that is as part of its `answered_ns`.
+        """
         self.cache_miss.add(took_ns)
 
     def add_failure(self, request: Timed, error: BaseException) -> None:
@@ -181,8 +185,7 @@ class Counts:
         _row(self.failures, request.batch_size, Duration).add(self.clock() - began_ns)
         self.fail_counts[_reason(request, error)] += 1
         if request.started_ns and not request.shared:
-            self.failed_execution_count += 1
-            self._last_ns = request.started_ns
+            self._add_execution(self.failed, request, request.batch_size)
 
     def add_outcome(self, request: Timed, failure: BaseException | None) -> None:
         """Settle a request whose answers have come; `failure` is one of them that was an error."""
@@ -208,17 +211,19 @@ class Counts:
             request.answered_ns = ran.answered_ns
             request.shared = True
             batch_size += request.batch_size
-        self._last_ns = ran.started_ns
-        if failed:
-            self.failed_execution_count += 1
-            return
-        phases = _row(self.shared, batch_size, Phases)
-        computing_ns = ran.computing_ns or ran.started_ns
-        computed_ns = ran.computed_ns or ran.ended_ns
+        self._add_execution(self.failed if failed else self.shared, ran, batch_size)
+
+    def _add_execution(self, rows: dict[int, Phases], ran: Timed, batch_size: int) -> None:
+        """Count an execution of its own; one that goes on though nobody waits takes until now."""
+        self._last_ns = started_ns = ran.started_ns
+        ended_ns = ran.ended_ns or self.clock()
+        computing_ns = ran.computing_ns or started_ns
+        computed_ns = ran.computed_ns or ended_ns
+        phases = _row(rows, batch_size, Phases)
         phases.count += 1
-        phases.input_ns += computing_ns - ran.started_ns
+        phases.input_ns += computing_ns - started_ns
         phases.infer_ns += computed_ns - computing_ns
-        phases.output_ns += ran.ended_ns - computed_ns
+        phases.output_ns += ended_ns - computed_ns
 
     def add_response(self, index: int, outcome: Outcome, infer_ns: int, output_ns: int) -> None:
         """Count what became of answer `index` (from 0) of a decoupled model's stream."""
@@ -243,13 +248,13 @@ class Counts:
     def statistics(self, name: str, version: str) -> ModelStatistics:
         """Return all of it in the words of the Statistics extension."""
         counted = [*self.alone.items(), *self.shared_requests.items()]
-        executions = [*self.alone.values(), *self.shared.values()]
+        executions = [*self.alone.values(), *self.shared.values(), *self.failed.values()]
         return ModelStatistics(
             name,
             version,
             (self._epoch_ns + self._last_ns) // 1_000_000 if self._last_ns else 0,
             self.other_inference_count + sum(size * phases.count for size, phases in counted),
-            self.failed_execution_count + sum(phases.count for phases in executions),
+            sum(phases.count for phases in executions),
             self._request_statistics(
                 [phases for _, phases in counted],
                 self.failures.values(),
@@ -259,7 +264,7 @@ class Counts:
             {str(index): row for index, row in enumerate(self.responses)},
             [
                 BatchStatistics(size, *_durations(self._executions_of(size)))
-                for size in sorted(self.alone.keys() | self.shared.keys())
+                for size in sorted(self.alone.keys() | self.shared.keys() | self.failed.keys())
             ],
             [],
         )
@@ -294,7 +299,7 @@ class Counts:
         compute_input, compute_infer, compute_output = _durations(requests)
         success_ns = queue_ns + sum(phases.handover_ns for phases in requests)
         success_ns += compute_input.ns + compute_infer.ns + compute_output.ns
-        success_ns += cache_hit.ns + miss.ns
+        success_ns += cache_hit.ns
         return InferStatistics(
             success=Duration(count, success_ns),
             fail=_total(failures),
@@ -320,7 +325,8 @@ class Counts:
         ]
 
     def _executions_of(self, batch_size: int) -> list[Phases]:
-        return [some[batch_size] for some in (self.alone, self.shared) if batch_size in some]
+        kinds = (self.alone, self.shared, self.failed)
+        return [some[batch_size] for some in kinds if batch_size in some]
 
 
 class AnswerCount:

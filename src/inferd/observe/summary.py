@@ -77,7 +77,7 @@ class SummaryCounts(Counts):
         ended_ns = request.ended_ns
         computed_ns = request.computed_ns or ended_ns
         request_, queue, compute_input, compute_infer, compute_output = self.summaries
-        request_.add(ended_ns - queued_ns)
+        request_.add((request.answered_ns or ended_ns) - queued_ns)
         queue.add(started_ns - queued_ns)
         compute_input.add(computing_ns - started_ns)
         compute_infer.add(computed_ns - computing_ns)

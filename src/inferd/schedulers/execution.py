@@ -214,6 +214,8 @@ class Execution:
                 self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
             finish(outcome)
 
+        if len(requests) > 1:
+            requests[0].shared = True  # also if its client leaves before `finished` counts them all
         loop = self._home or asyncio.get_running_loop()
         self._submit(StartedJob(requests, loop, finished, wanted))
 
