@@ -325,6 +325,7 @@ def test_what_may_not_wait_long_or_what_others_wait_for_is_not_given_ahead():
         await asyncio.sleep(0)
         ids = lambda: [requests[0].id for requests, _ in one.running]  # noqa: E731
         assert ids() == ["first", "ahead"]
+        assert execution.pending_count == 4  # all but the first
         one.answer()
         assert ids() == ["ahead"]
         one.answer()

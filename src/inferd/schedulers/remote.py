@@ -48,6 +48,11 @@ class RemoteExecution(Execution):
         return not self._jobs and self._freest() is not None
 
     @property
+    def pending_count(self) -> int:
+        """See Execution.pending_count; what was sent ahead waits behind what its instance runs."""
+        return len(self._jobs) + sum([max(0, one.running_count - 1) for one in self._remote])
+
+    @property
     def instances(self) -> Sequence[AsyncInstance]:
         """See Resizable.instances."""
         return self._remote
