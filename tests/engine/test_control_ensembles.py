@@ -8,6 +8,7 @@ import pytest
 from controlled import (
     BROKEN,
     PATIENCE_S,
+    SENT,
     UNAVAILABLE,
     identity,
     run,
@@ -112,6 +113,60 @@ async def test_an_ensemble_goes_and_comes_with_its_steps(repository):
         assert catalog.names() == ["a", "e", "outer"]  # they can be asked once the load is answered
         await control.unload(UnloadRequest("outer", unload_dependents=True))
         assert catalog.names() == ["a"]
+
+
+@run
+async def test_loading_an_ensemble_looks_at_its_steps_that_serve_too(repository):
+    root = repository(outer=ensemble("e", "a"), e=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("outer"))
+        before = catalog.models["e"].default
+        await control.load(LoadRequest("outer"))
+        assert catalog.models["e"].default is before
+        (root / "a" / "2").mkdir()
+        write(root / "outer" / "config.pbtxt", ensemble("e"))
+        await control.load(LoadRequest("outer"))
+        assert list(catalog.models["a"].ready) == ["2"]
+        await until(lambda: catalog.models["e"].default is not before)
+        await control.load(LoadRequest("outer"))  # what was put together anew is so with its config
+        assert len(catalog.models["outer"].default.config.ensemble_scheduling.step) == 1
+
+
+@run
+async def test_a_step_that_does_not_reload_goes_on_in_an_ensemble_that_is_loaded(
+    repository, caplog
+):
+    root = repository(e=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("e"))
+        write(root / "a" / "config.pbtxt", BROKEN)
+        await control.load(LoadRequest("e"))
+        assert catalog.names() == ["a", "e"]
+        assert caplog.messages[-1].startswith("model 'a' fails to load")
+
+
+@run
+async def test_a_step_stays_as_a_client_sent_it_when_its_ensemble_is_loaded(repository):
+    root = repository(e=ensemble("a", "up"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("a", SENT))
+        await control.load(LoadRequest("up", SENT, {"1/weights": b""}))
+        for _ in range(2):
+            await control.load(LoadRequest("e"))
+        assert catalog.models["a"].default.config.input[0].dims == (3,)
+        assert catalog.names() == ["a", "e", "up"]
+
+
+@run
+async def test_an_ensemble_that_is_put_together_anew_keeps_what_it_was_loaded_with(repository):
+    root = repository(e=ensemble("a", "b"), a=identity(), b=identity())
+    async with ensembles_on(root) as (control, catalog):
+        await control.load(LoadRequest("e"))
+        (root / "a" / "2").mkdir()
+        write(root / "e" / "config.pbtxt", ensemble("a"))
+        await asyncio.gather(control.load(LoadRequest("e")), control.load(LoadRequest("a")))
+        assert len(catalog.models["e"].default.config.ensemble_scheduling.step) == 1
+        assert list(catalog.models["a"].ready) == ["2"]
 
 
 @run

@@ -252,35 +252,74 @@ class Control:
     # --- one change ---
 
     async def _change(
-        self, name: str, read: Read, *, is_asked: bool = False, chain: tuple[str, ...] = ()
+        self,
+        name: str,
+        read: Read,
+        *,
+        is_asked: bool = False,
+        chain: tuple[str, ...] = (),
+        looked: set[str] | None = None,
     ) -> list[str]:
         """Make what serves of the model what `read` finds; return what went wrong.
 
         An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
         The ensembles that call a model that is gone end before it. When a client `is_asked` for
-        it, whatever goes wrong is raised.
+        it, whatever goes wrong is raised, and steps that serve are looked at as well; those that
+        were are in `looked`.
         """
         check_chain(chain, name)
         complaints: list[str] = []
+        looked = set() if is_asked else looked
+        if looked is not None:
+            looked.add(name)
         for is_last in (False, True):
             async with self._turn(name) as lineup:
                 source = await self._read(read)
                 missing = self._missing(source)
                 is_called = source is None and any(map(self._serves, self._dependents.of(name)))
-                if not (missing or is_called) or is_last:
+                serving = [] if looked is None else self._serving_steps(source, looked)
+                if not (missing or serving or is_called) or is_last:
                     complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
                     break
             if is_called:
                 await self._take_down_callers(name)
             for step in missing:
                 try:
-                    await self._change(step, self._reader(step), chain=(*chain, name))
+                    await self._change(
+                        step, self._reader(step), chain=(*chain, name), looked=looked
+                    )
                 except LoadFailed as error:
                     if is_asked:
                         raise _not_begun(name, error) from error
                     raise
+            for step in serving:
+                await self._look_at_step(step, (*chain, name), looked)
         await self._settle(name)
         return complaints
+
+    async def _look_at_step(
+        self, step: str, chain: tuple[str, ...], looked: set[str] | None
+    ) -> None:
+        """Have a step that serves follow what has changed of it, for the ensembles in `chain`.
+
+        What goes wrong is logged: it goes on as it is, and whether it fits is seen later.
+        """
+        served = self._lineup(step).source
+        if served is None or served.is_override:  # as a client sent it: so it stays
+            return
+        try:
+            complaints = await self._change(
+                step, lambda: self._sources.find(step) or served, chain=chain, looked=looked
+            )
+        except InferdError as error:
+            complaints = [error.message]
+        for complaint in complaints:
+            log.error("%s", complaint)
+
+    def _serving_steps(self, source: Source | None, looked: set[str]) -> list[str]:
+        """Return the steps of an ensemble that serve and were not yet `looked` at."""
+        needs = needs_of(source.model.config) if source else ()
+        return [name for name in needs if self._serves(name) and name not in looked]
 
     def _missing(self, source: Source | None) -> list[str]:
         needs = needs_of(source.model.config) if source else ()
@@ -355,7 +394,7 @@ class Control:
             source = self._lineup(ensemble).source
             needs = needs_of(source.model.config) if source else ()
             if source is not None and source.callees != self._callees(needs):
-                self._catch_up(ensemble, self._renew(ensemble, source))
+                self._catch_up(ensemble, self._renew(ensemble))
 
     def _catch_up(self, ensemble: str, job: Coroutine[object, object, None]) -> None:
         """Have `job` adapt the ensemble to what now serves of its steps."""
@@ -396,13 +435,19 @@ class Control:
             self._withdraw(lineup, reason)
         await lineup.drained()
 
-    async def _renew(self, ensemble: str, source: Source) -> None:
-        """Put an ensemble together anew, for other versions serve its steps now.
+    async def _renew(self, ensemble: str) -> None:
+        """Put an ensemble that serves together anew, for other versions serve its steps now.
 
         It is taken down when it does not go with them.
         """
+        complaints: list[str] = []
         try:
-            complaints = await self._change(ensemble, lambda: source)
+            async with self._turn(ensemble) as lineup:
+                source = lineup.source  # what it is made from by now
+                if source is not None and lineup.serving:
+                    missing = self._missing(source)
+                    complaints = await self._apply(lineup, source, missing, is_asked=False)
+            await self._settle(ensemble)
         except InferdError as error:
             complaints = [error.message]
         if complaints and self._serves(ensemble):
