@@ -32,6 +32,16 @@ def test_a_model_whose_versions_are_known_loses_the_row_without_one():
     assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY)]
 
 
+def test_a_version_that_could_not_be_replaced_says_why_until_it_is():
+    catalog = Catalog()
+    catalog.add(served(1))
+    catalog.note("m", 1, "no config")
+    assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY, "no config")]
+    assert catalog.is_sound()
+    catalog.add(served(1))
+    assert list(catalog.rows()) == [IndexEntry("m", "1", ModelState.READY)]
+
+
 def test_a_catalog_is_sound_when_what_is_not_ready_is_excused():
     catalog = Catalog()
     catalog.add(served(1))

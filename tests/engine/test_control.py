@@ -222,12 +222,17 @@ async def test_a_failed_reload_keeps_what_serves(repository, ask):
                 "model 'm' fails to load, as its fault 'load' says"
             )
             await engine.infer(ask("m", INPUT0=[1]))
-            assert states(engine) == {("m", "1"): READY}
+            why = "model 'm' fails to load, as its fault 'load' says"
+            assert states(engine) == {("m", "1"): (READY, why)}
             assert engine.is_ready()
         write(root / "m" / "config.pbtxt", "max_batch_size: 1 max_batch_size: 2")
         with pytest.raises(NotLoadable, match=r"^failed to load 'm': m/config.pbtxt:1:"):
             await engine.load(LoadRequest("m"))
         await engine.infer(ask("m", INPUT0=[1]))
+        assert states(engine)["m", "1"][1].startswith("m/config.pbtxt:1:")
+        write(root / "m" / "config.pbtxt", identity())  # as it serves
+        await engine.load(LoadRequest("m"))
+        assert states(engine) == {("m", "1"): READY}
         write(root / "m" / "config.pbtxt", identity(dims=2))
         await engine.load(LoadRequest("m"))
         await engine.infer(ask("m", INPUT0=[1, 2]))
@@ -252,6 +257,11 @@ async def test_when_one_new_version_fails_none_takes_over(theirs, repository, as
             ),
         }
         assert engine.is_ready()  # what served still does
+        write(root / "m" / "1" / "weights")
+        theirs.failures.extend([None, ArithmeticError("no")])
+        with pytest.raises(LoadFailed, match=r"version 2: .*ArithmeticError: no"):
+            await engine.load(LoadRequest("m"))
+        assert states(engine)["m", "1"] == (READY, "not reloaded, because version 2 failed")
         await engine.load(LoadRequest("m"))
         assert engine.model_metadata("m", "").versions == ["1", "2", "3"]
 
@@ -290,6 +300,22 @@ async def test_a_model_without_a_version_to_serve_does_not_come_up(repository):
             await engine.load(LoadRequest("m"))
         with pytest.raises(LoadFailed, match=r"^load failed for model 'bare': .*no version folder"):
             await engine.load(LoadRequest("bare"))
+        assert states(engine) == {
+            ("m", ""): (
+                UNAVAILABLE,
+                "model 'm': its version_policy allows none of the versions 1",
+            ),
+            ("bare", ""): (
+                UNAVAILABLE,
+                "model 'bare' has no version folder, such as bare/1",
+            ),
+        }
+        assert not engine.is_ready()
+        (root / "bare" / "1").mkdir()
+        await engine.load(LoadRequest("bare"))
+        await engine.unload(UnloadRequest("m"))
+        assert states(engine) == {("bare", "1"): READY}
+        assert engine.is_ready()
 
 
 @pytest.mark.parametrize(
@@ -323,6 +349,12 @@ async def test_what_is_wrong_tells_whether_the_model_was_read(repository, config
         start = "load failed for model 'm': " if kind is LoadFailed else "failed to load 'm': "
         assert type(caught.value) is kind
         assert caught.value.message.startswith(start) and text in caught.value.message
+        if kind is LoadFailed:  # as one that does not come up
+            [(state, reason)] = states(engine).values()
+            assert state is UNAVAILABLE and text in reason
+        else:
+            assert states(engine) == {}
+        assert engine.is_ready() is (kind is NotLoadable)
 
 
 @run

@@ -17,6 +17,7 @@ from controlled import (
 )
 
 from inferd.core.load import LoadRequest, UnloadRequest
+from inferd.core.metadata import IndexEntry
 from inferd.core.request import InferResponse
 from inferd.engine import control as control_module
 from inferd.engine.catalog import Catalog
@@ -194,14 +195,19 @@ async def test_a_load_does_not_wait_for_ever_for_an_ensemble(repository, monkeyp
 
 
 @run
-async def test_an_ensemble_without_its_step_does_not_load(repository):
+async def test_an_ensemble_without_its_step_does_not_load(repository, caplog):
     root = repository(e=ensemble("a", "nobody"), a=identity(), f=ensemble("broken"), broken=BROKEN)
-    async with ensembles_on(root) as (control, _):
+    async with ensembles_on(root) as (control, catalog):
         with pytest.raises(LoadFailed) as caught:
             await control.load(LoadRequest("e"))
         assert caught.value.message == (
             "load failed for model 'e': model 'e' needs nobody, which is not loaded"
         )
+        assert [row for row in catalog.rows() if row.name == "e"] == [
+            IndexEntry("e", "", UNAVAILABLE, "model 'e' needs nobody, which is not loaded")
+        ]
+        assert not catalog.is_sound()
+        assert caplog.messages[-1] == "model 'e' needs nobody, which is not loaded"
         with pytest.raises(LoadFailed, match=r"needs broken \(model 'broken' fails to load, as"):
             await control.load(LoadRequest("f"))
 
@@ -209,9 +215,12 @@ async def test_an_ensemble_without_its_step_does_not_load(repository):
 @run
 async def test_an_ensemble_that_calls_itself_does_not_load(repository):
     root = repository(e=ensemble("f"), f=ensemble("e"))
-    async with ensembles_on(root) as (control, _):
+    async with ensembles_on(root) as (control, catalog):
         with pytest.raises(LoadFailed) as caught:
             await control.load(LoadRequest("e"))
+        assert {row.name: row.reason for row in catalog.rows()} == {
+            "e": "ensemble 'e' calls itself: e → f → e"
+        }
     assert caught.value.message == (
         "load failed for model 'e': ensemble 'e' calls itself: e → f → e"
     )

@@ -103,6 +103,10 @@ class Catalog:
         model.versions[version] = Version(state, reason, is_excused=is_excused)
         model.refresh()
 
+    def note(self, name: str, version: int, reason: str) -> None:
+        """Record why a version that serves could not be replaced; `add` forgets it."""
+        self.models[name].versions[version].reason = reason
+
     def remove(self, name: str, version: int) -> None:
         """Forget a version that does not serve, and with the last one the model."""
         model = self.models[name]

@@ -290,7 +290,7 @@ class Control:
                     )
                 except LoadFailed as error:
                     if is_asked:
-                        raise _not_begun(name, error) from error
+                        raise self._not_begun(name, error) from error
                     raise
             for step in serving:
                 await self._look_at_step(step, (*chain, name), looked)
@@ -339,7 +339,7 @@ class Control:
             if source.is_override:
                 raise error
             if is_asked:
-                raise _not_begun(name, error) from error
+                raise self._not_begun(name, error) from error
             lineup.fail(error.message)
             return [error.message]
         self._dependents.want(name, needs)  # at once, so that the next one is checked against it
@@ -357,6 +357,22 @@ class Control:
             log.error("%s", error.message)
             raise error
         return list(failures.values())
+
+    def _not_begun(self, name: str, error: InferdError) -> InferdError:
+        """Return the answer to a load of which nothing was begun; the index tells of it, too.
+
+        A model that was read, and has no version or no steps to serve, or tensors that lack
+        something, failed as one that does not come up; one that cannot be read could not be
+        loaded, as Triton tells them apart, and is still one that never was unless it serves.
+        """
+        is_read = isinstance(error, LoadFailed | NoVersion | NoDatatype)
+        if is_read or self._serves(name):
+            self._lineup(name).fail(error.message)
+            self._drop_if_idle(name)
+        if not is_read:
+            return NotLoadable(f"failed to load '{name}': {error.message}")
+        log.error("%s", error.message)
+        return LoadFailed(f"load failed for model '{name}': {error.message}")
 
     def _misfit(self, name: str, needs: tuple[str, ...], missing: list[str]) -> LoadFailed | None:
         """Return why a model cannot call the models in `needs`, of which some are `missing`."""
@@ -518,18 +534,6 @@ class Control:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, InferdError):
             log.error("a change of models failed", exc_info=error)
-
-
-def _not_begun(name: str, error: InferdError) -> InferdError:
-    """Return the answer to a load of which nothing was begun.
-
-    A model that was read, and has no version or no steps to serve, or tensors that lack something,
-    failed as one that does not come up; one that cannot be read could not be loaded, as Triton
-    tells them apart.
-    """
-    if isinstance(error, LoadFailed | NoVersion | NoDatatype):
-        return LoadFailed(f"load failed for model '{name}': {error.message}")
-    return NotLoadable(f"failed to load '{name}': {error.message}")
 
 
 def _failed(name: str, failures: dict[int, str]) -> LoadFailed:

@@ -110,8 +110,7 @@ class Lineup:
         if failures and not is_partial:
             await _close_all(loaded)
             await in_daemon_thread(lambda: [resize.undo() for resize in resizes.values()])
-            told = f"not served, because version {min(failures)} failed"
-            self._note_failures(source, {int(one.version): told for one in loaded} | failures)
+            self._note_failures(source, self._not_served(loaded, min(failures)) | failures)
             return failures
         self._resize(resizes)
         self._take_over(source, loaded, unchanged=more.keys())
@@ -144,7 +143,9 @@ class Lineup:
         self._forget_if_gone()
 
     def fail(self, reason: str) -> None:
-        """Say why nothing of the model can be loaded, unless something of it serves."""
+        """Say why nothing of the model can be loaded; what serves of it goes on."""
+        for number in self._kept:
+            self._catalog.note(self.name, number, reason)
         if self._kept:
             return
         model = self._catalog.models.get(self.name)
@@ -227,16 +228,25 @@ class Lineup:
                 raise
         return resizes, failures
 
+    def _not_served(self, loaded: Iterable[Served], failed: int) -> dict[int, str]:
+        """Return what is told of versions that were `loaded` when version `failed` was not."""
+        why = f"because version {failed} failed"
+        return {
+            number: f"not reloaded, {why}" if number in self._kept else f"not served, {why}"
+            for number in (int(one.version) for one in loaded)
+        }
+
     def _note_failures(self, source: Source, failures: dict[int, str]) -> None:
         for number, reason in failures.items():
-            if number in self._kept:
-                continue
             if source.upload is not None:  # it lies nowhere where it could be seen to
-                self._catalog.remove(self.name, number)
-                continue
-            self._catalog.set_state(
-                self.name, number, ModelState.UNAVAILABLE, reason, is_excused=bool(self._kept)
-            )
+                if number not in self._kept:
+                    self._catalog.remove(self.name, number)
+            elif number in self._kept:
+                self._catalog.note(self.name, number, reason)
+            else:
+                self._catalog.set_state(
+                    self.name, number, ModelState.UNAVAILABLE, reason, is_excused=bool(self._kept)
+                )
 
     # --- taking over ---
 
