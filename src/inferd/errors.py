@@ -71,6 +71,10 @@ class NoDatatype(InvalidConfig):
     """An input or output of a model's configuration has no datatype."""
 
 
+class NotUnique(InvalidConfig):
+    """Several models in the repositories have the name, so none of them is meant."""
+
+
 class NotLoadable(InferdError):
     """What a load asks for lies in no repository, or cannot be read there."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import threading
 
 import pytest
@@ -26,6 +27,7 @@ from inferd.engine.load import Loader, LoadOptions
 from inferd.engine.served import Served
 from inferd.errors import (
     LoadFailed,
+    NotLoadable,
 )
 
 pytestmark = pytest.mark.usefixtures("temporary")
@@ -63,11 +65,11 @@ def ensemble(*names):
 
 
 @contextlib.asynccontextmanager
-async def ensembles_on(root, mode="explicit", loader=EnsembleLoader, **options):
+async def ensembles_on(root, mode="explicit", loader=EnsembleLoader, others=(), **options):
     catalog = Catalog()
     options = LoadOptions(model_control_mode=mode, repository_poll_secs=0, **options)
     control = Control(catalog, options, loader(options))
-    await control.start([root])
+    await control.start([root, *others])
     try:
         yield control, catalog
     finally:
@@ -296,3 +298,31 @@ async def test_polling_takes_down_the_ensemble_of_a_step_that_goes(repository, t
         (tmp_path / "away").rename(root / "a")
         await asyncio.gather(*await control.look())
         await until(lambda: catalog.names() == ["a", "e"])
+
+
+@run
+async def test_an_ensemble_ends_when_another_model_has_the_name_of_its_step(repository, tmp_path):
+    root, other = repository(e=ensemble("a"), a=identity()), tmp_path / "other"
+    other.mkdir()
+    async with ensembles_on(root, "poll", others=[other]) as (control, catalog):
+        shutil.copytree(root / "a", other / "a")
+        await asyncio.gather(*await control.look())
+        assert catalog.names() == []
+        shutil.rmtree(other / "a")
+        await asyncio.gather(*await control.look())
+        await until(lambda: catalog.names() == ["a", "e"])
+
+
+@run
+async def test_where_clients_load_models_one_goes_on_when_another_has_its_name(
+    repository, tmp_path
+):
+    root, other = repository(e=ensemble("a"), a=identity()), tmp_path / "other"
+    other.mkdir()
+    async with ensembles_on(root, others=[other]) as (control, catalog):
+        await control.load(LoadRequest("e"))
+        shutil.copytree(root / "a", other / "a")
+        with pytest.raises(NotLoadable, match="appears in 2 places"):
+            await control.load(LoadRequest("a"))
+        await control.load(LoadRequest("e"))
+        assert catalog.names() == ["a", "e"]

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import shutil
 
 import pytest
 from controlled import (
     BROKEN,
+    IN_THREADS,
     PATIENCE_S,
     READY,
     UNAVAILABLE,
@@ -17,6 +19,7 @@ from controlled import (
     write,
 )
 
+from inferd.core.metadata import ModelState
 from inferd.engine.engine import Engine
 from inferd.engine.load import LoadOptions
 from inferd.errors import (
@@ -118,6 +121,44 @@ async def test_a_new_broken_model_is_told_of_and_the_others_go_on(repository, as
         write(root / "o" / "config.pbtxt", identity())
         await looked(engine)
         assert states(engine) == {("m", "1"): READY, ("o", "1"): READY}
+
+
+@run
+async def test_a_model_serves_no_more_when_another_of_its_name_appears(repository, ask, tmp_path):
+    root, other = repository(m=identity(), n=identity()), tmp_path / "other"
+    other.mkdir()
+    async with engine_on(root, other, mode="poll") as engine:
+        shutil.copytree(root / "m", other / "m")
+        why = (UNAVAILABLE, "model 'm' appears in 2 places, expected one")
+        for _ in range(2):
+            await looked(engine)
+            assert not engine.is_ready()
+            with pytest.raises(ModelNotFound):
+                await engine.infer(ask("m", INPUT0=[1]))
+            await until(lambda: states(engine) == {("m", "1"): why, ("n", "1"): READY})
+        shutil.rmtree(other / "m")
+        await looked(engine)
+        assert states(engine) == {("m", "1"): READY, ("n", "1"): READY}
+        assert engine.is_ready()
+
+
+@run
+async def test_the_last_requests_of_a_model_that_is_not_unique_any_more_are_answered(
+    theirs, repository, ask, tmp_path
+):
+    root, other = repository(m=IN_THREADS), tmp_path / "other"
+    other.mkdir()
+    async with engine_on(root, other, mode="poll") as engine:
+        theirs.may_execute.clear()
+        running = asyncio.create_task(engine.infer(ask("m", A=[1])))
+        await until(theirs.executing.is_set)
+        shutil.copytree(root / "m", other / "m")
+        for _ in range(2):
+            await looked(engine)
+            assert states(engine) == {("m", "1"): ModelState.UNLOADING}
+            assert not engine.is_ready()
+        theirs.may_execute.set()
+        await running
 
 
 @run

@@ -27,6 +27,7 @@ from inferd.errors import (
     LoadFailed,
     NoDatatype,
     NotLoadable,
+    NotUnique,
     NoVersion,
     Unavailable,
 )
@@ -276,7 +277,8 @@ class Control:
             async with self._turn(name) as lineup:
                 source = await self._read(read)
                 missing = self._missing(source)
-                is_called = source is None and any(map(self._serves, self._dependents.of(name)))
+                goes = source is None or self._is_hidden(source)
+                is_called = goes and any(map(self._serves, self._dependents.of(name)))
                 serving = [] if looked is None else self._serving_steps(source, looked)
                 if not (missing or serving or is_called) or is_last:
                     complaints = await self._apply(lineup, source, missing, is_asked=is_asked)
@@ -340,7 +342,10 @@ class Control:
                 raise error
             if is_asked:
                 raise self._not_begun(name, error) from error
-            lineup.fail(error.message)
+            if lineup.serving and self._is_hidden(source):
+                self._withdraw(lineup, error.message, is_excused=False)
+            else:
+                lineup.fail(error.message)
             return [error.message]
         self._dependents.want(name, needs)  # at once, so that the next one is checked against it
         before = lineup.serving
@@ -385,9 +390,23 @@ class Control:
             return error
         return None
 
-    def _withdraw(self, lineup: Lineup, reason: str = UNLOADED, *, is_gone: bool = False) -> None:
+    def _is_hidden(self, source: Source) -> bool:
+        """Tell whether a model is to serve no more, for another has appeared with its name.
+
+        Where clients ask for models it goes on, as one that cannot be read: only its load fails.
+        """
+        return self._mode == "poll" and isinstance(source.model.error, NotUnique)
+
+    def _withdraw(
+        self,
+        lineup: Lineup,
+        reason: str = UNLOADED,
+        *,
+        is_gone: bool = False,
+        is_excused: bool = True,
+    ) -> None:
         before = lineup.serving
-        lineup.withdraw(reason, is_gone=is_gone)
+        lineup.withdraw(reason, is_gone=is_gone, is_excused=is_excused)
         if before:
             self._tell(lineup)
 

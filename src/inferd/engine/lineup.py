@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from inferd.config.model import ModelConfig
 from inferd.core.metadata import ModelState
-from inferd.engine.catalog import NO_VERSION, UNLOADED, Catalog
+from inferd.engine.catalog import NO_VERSION, UNLOADED, Catalog, Version
 from inferd.engine.instances import Resize, is_resized
 from inferd.engine.load import Loader
 from inferd.engine.served import Served
@@ -123,10 +123,13 @@ class Lineup:
             if number not in self._kept:
                 self._set_state(number, ModelState.LOADING)
 
-    def withdraw(self, reason: str = UNLOADED, *, is_gone: bool = False) -> None:
+    def withdraw(
+        self, reason: str = UNLOADED, *, is_gone: bool = False, is_excused: bool = True
+    ) -> None:
         """Have no version serve any more; the index tells the `reason`.
 
-        A model that `is_gone` is forgotten as soon as its last request is done.
+        A model that `is_gone` is forgotten as soon as its last request is done. One that is not
+        `is_excused` keeps a strict server from being ready.
         """
         model = self._catalog.models.get(self.name)
         for number in list(model.versions) if model else ():
@@ -136,7 +139,7 @@ class Lineup:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
         kept, self._kept = self._kept, {}
         for number in kept:
-            self._set_state(number, ModelState.UNLOADING)
+            self._set_state(number, ModelState.UNLOADING, is_excused=is_excused)
         for number, one in kept.items():
             self._drain(number, one, reason)
         self._is_gone = is_gone
@@ -150,6 +153,8 @@ class Lineup:
             return
         model = self._catalog.models.get(self.name)
         rows = model.versions.items() if model else ()
+        if any(row.state is ModelState.UNLOADING and not row.is_excused for _, row in rows):
+            return  # the reason why it was withdrawn comes as its last request ends
         idle = (ModelState.LOADING, ModelState.UNAVAILABLE)
         known = [n for n, row in rows if row.state in idle and row.reason != UNLOADED]
         for number in known or [NO_VERSION]:
@@ -313,8 +318,9 @@ class Lineup:
             await close_served(old.served, self._drain_timeout_s)
         finally:
             self._draining -= Counter((number,))
-            if not self._draining[number] and self._state(number) is ModelState.UNLOADING:
-                self._set_state(number, ModelState.UNAVAILABLE, reason)
+            row = self._row(number)
+            if row is not None and row.state is ModelState.UNLOADING and not self._draining[number]:
+                self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=row.is_excused)
         if old.upload is not None and old.upload.release():
             await in_daemon_thread(old.upload.discard)
 
@@ -328,13 +334,14 @@ class Lineup:
         if self._is_gone and not self._draining.total():
             self._catalog.remove_model(self.name)
 
-    def _state(self, number: int) -> ModelState | None:
+    def _row(self, number: int) -> Version | None:
         model = self._catalog.models.get(self.name)
-        row = model.versions.get(number) if model else None
-        return row.state if row else None
+        return model.versions.get(number) if model else None
 
-    def _set_state(self, number: int, state: ModelState, reason: str = "") -> None:
-        self._catalog.set_state(self.name, number, state, reason, is_excused=True)
+    def _set_state(
+        self, number: int, state: ModelState, reason: str = "", *, is_excused: bool = True
+    ) -> None:
+        self._catalog.set_state(self.name, number, state, reason, is_excused=is_excused)
 
 
 async def _close_all(loaded: Iterable[Served]) -> None:

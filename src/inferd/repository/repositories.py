@@ -13,7 +13,7 @@ import msgspec
 from inferd.config.checks import CONFIG_FILE
 from inferd.config.model import ModelConfig
 from inferd.config.platform import platform_of_file
-from inferd.errors import InferdError, InvalidConfig, InvalidRequest, NotLoadable
+from inferd.errors import InferdError, InvalidConfig, InvalidRequest, NotLoadable, NotUnique
 from inferd.repository.bucket import Bucket
 from inferd.repository.cloud_url import CloudUrl
 from inferd.repository.foreign import foreign_name, is_foreign, nested_foreign
@@ -148,7 +148,7 @@ class Repositories:
         [place, *more] = places
         if more:
             msg = f"model '{place.name}' appears in {len(places)} places, expected one"
-            return FoundModel(place.name, place.path, error=InvalidConfig(msg))
+            return FoundModel(place.name, place.path, error=NotUnique(msg))
         try:
             self.fetch(place)
         except NotLoadable as error:
