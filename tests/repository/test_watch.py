@@ -16,6 +16,7 @@ def folder(add_model, tmp_path):
     """Model a of a repository that has b as well; both have versions 1 and 2 and a config."""
     for name in NAMES:
         add_model(tmp_path / "models", name, "max_batch_size: 4", versions=(1, 2))
+    (tmp_path / "models" / "a" / "0").mkdir()
     return tmp_path / "models" / "a"
 
 
@@ -39,6 +40,9 @@ CHANGES = {
     "a newer file": lambda folder: touch(folder / "1" / "model.onnx"),
     "an older file": lambda folder: touch(folder / "1" / "model.onnx", -1_000_000_000),
     "a new version": lambda folder: touch(folder / "3" / "model.onnx"),
+    "a new empty version": lambda folder: (folder / "3").mkdir(),
+    "an empty version by another name": lambda folder: (folder / "0").rename(folder / "7"),
+    "an empty version less": lambda folder: (folder / "0").rmdir(),
     "a new label file": lambda folder: touch(folder / "labels.txt"),
     "another config": lambda folder: touch(folder / "config.pbtxt"),
     "a config by name": lambda folder: touch(folder / "configs" / "large.pbtxt"),

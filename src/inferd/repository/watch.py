@@ -2,10 +2,12 @@
 
 A model looks the same while its files have the same names, sizes and times. Looking for the newest
 time alone would miss a file that was replaced by an older one. The times of folders say nothing:
-Python and editors leave caches and backups there, which are passed over.
+Python and editors leave caches and backups there, which are passed over. Only which version folders
+there are counts, for those of ensembles are empty.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -102,7 +104,7 @@ def marks_of(folder: Path, file: Path | None = None) -> Marks:
         return Marks(b"", b"", {"1": _digest(entries_of(file))})
     config: list[Entry] = []
     shared: list[Entry] = []
-    versions: dict[str, list[Entry]] = {}
+    versions: dict[str, list[Entry]] = {name: [] for name in _version_names(folder)}
     for entry in walk(folder):
         first, slash, _ = entry.path.partition("/")
         if entry.path == CONFIG_FILE or entry.path.startswith(_CONFIGS):
@@ -116,6 +118,14 @@ def marks_of(folder: Path, file: Path | None = None) -> Marks:
         _digest(shared),
         {version: _digest(found) for version, found in versions.items()},
     )
+
+
+def _version_names(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as found:
+            return [one.name for one in found if is_version(one.name) and one.is_dir()]
+    except OSError:
+        return []
 
 
 def _digest(entries: Iterable[Entry]) -> bytes:
