@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from inferd.errors import BackendFailed, InvalidRequest
+from inferd.errors import BackendFailed, InvalidConfig, InvalidRequest, NotLoadable
 from inferd.transport.failure import MAX_KINDS, FailureLog
 
 
@@ -21,10 +21,13 @@ def raised(code="1 / 0"):
         return error
 
 
-def failed(cause):
-    error = BackendFailed("the model broke")
+def caused(error, cause):
     error.__cause__ = cause
     return error
+
+
+def failed(cause):
+    return caused(BackendFailed("the model broke"), cause)
 
 
 def test_a_failing_model_is_a_warning_with_its_traceback_once(log, caplog):
@@ -35,6 +38,21 @@ def test_a_failing_model_is_a_warning_with_its_traceback_once(log, caplog):
     assert {one.levelno for one in caplog.records} == {logging.WARNING}
     log.note("/there", BackendFailed("without a cause"))
     assert not caplog.records[-1].exc_info
+
+
+def test_a_mistake_in_a_configuration_has_no_traceback(log, caplog):
+    mistake = caused(InvalidConfig("m/config.pbtxt:1:1: no such field"), raised())
+    log.note("/there", caused(NotLoadable("failed to load 'm': no such field"), mistake))
+    assert caplog.messages == ["/there: failed to load 'm': no such field"]
+    assert not caplog.records[0].exc_info
+
+
+def test_a_failing_step_of_an_ensemble_has_the_traceback_of_its_model(log, caplog):
+    origin = raised()
+    log.note("/there", failed(failed(origin)))
+    assert caplog.records[0].exc_info[1] is origin
+    log.note("/there", failed(failed(None)))
+    assert not caplog.records[1].exc_info
 
 
 def test_the_unexpected_is_an_error_with_its_traceback_once(log, caplog):

@@ -31,7 +31,7 @@ class FailureLog:
                 "unexpected failure in %s: %s", where, text, exc_info=self._new(error)
             )
         elif error.code is Code.INTERNAL:
-            new = self._new(error.__cause__)
+            new = self._new(_origin(error))
             self._logger.warning("%s: %s", where, error.message, exc_info=new)
 
     def _new(self, error: BaseException | None) -> BaseException | None:
@@ -43,6 +43,17 @@ class FailureLog:
             return None
         self._known.add(kind)
         return error
+
+
+def _origin(error: BaseException | None) -> BaseException | None:
+    """Return the exception that made `error` fail, if it is not ours.
+
+    None when there is none, or one in between says what somebody is to put right: a mistake in a
+    configuration, say, of which our code knows nothing more than its text.
+    """
+    while isinstance(error, InferdError):
+        error = error.__cause__ if error.code is Code.INTERNAL else None
+    return error
 
 
 def _place(traceback: TracebackType | None) -> tuple[str, int]:
