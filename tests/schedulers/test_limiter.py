@@ -283,10 +283,31 @@ def test_an_instance_that_may_wait_does_not_run_on_the_event_loop():
 
 
 @pytest.mark.parametrize(
+    ("limits", "count"),
+    [
+        ({("R", 0): 3}, 3),
+        ({("R", 7): 3, ("R", 1): 2}, 3),
+        ({("R", None): 2, ("R", 0): 3}, 2),
+        ({("Q", 0): 2}, 1),
+    ],
+)
+def test_of_the_limit_of_a_global_resource_the_device_does_not_matter(limits, count):
+    world = World(limits)
+    pairs = [world.instance(place(is_global=True, R=1)) for _ in range(4)]
+    for _, instance in pairs:
+        world.ask("x", instance)
+    assert [runs(inner) for inner, _ in pairs].count(True) == count
+    for inner, _ in pairs:
+        ends(inner)
+    world.join()
+
+
+@pytest.mark.parametrize(
     ("limits", "wanted", "text"),
     [
         ({("R", None): 1}, place(R=2), "'R' is needed 2 times, --rate-limit-resource has 1 of it"),
         ({("R", 3): 1, ("R", None): 9}, place(3, R=2), "'R' is needed 2 times"),
+        ({("R", 3): 1}, place(is_global=True, R=2), "'R' is needed 2 times"),
         ({}, place(is_global=True, S=1), "'S' is global in one place and belongs to a device in"),
         (
             {},

@@ -11,11 +11,13 @@ Limits = Mapping[tuple[str, int | None], int]
 def read_resources(texts: Sequence[str]) -> Limits:
     """Return what the values of --rate-limit-resource, each NAME:COUNT[:DEVICE], say together.
 
-    Raises InvalidConfig.
+    Device -1 is Triton's word for all. Raises InvalidConfig.
     """
     limits: dict[tuple[str, int | None], int] = {}
     for text in texts:
         name, *numbers = text.split(":")
+        if len(numbers) == 2 and numbers[1] == "-1":
+            numbers.pop()
         is_whole = name and all(n.isascii() and n.isdecimal() and len(n) < 10 for n in numbers)
         if not is_whole or len(numbers) not in (1, 2):
             msg = f"--rate-limit-resource is '{text}', expected NAME:COUNT or NAME:COUNT:DEVICE"

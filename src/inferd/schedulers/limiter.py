@@ -34,6 +34,7 @@ class RateLimiter:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._together = _without_devices(limits)
         self._changed = threading.Condition()
         self._claims: list[Claim] = []
         self._waiting: list[Claim] = []
@@ -134,7 +135,9 @@ class RateLimiter:
         return max((claim.needs.get(pool, 0) for claim in self._claims), default=0)
 
     def _limit(self, pool: Pool) -> int | None:
-        name, _ = pool
+        name, device = pool
+        if device is None:
+            return self._together.get(name)
         return self._limits.get(pool, self._limits.get((name, None)))
 
     def _check(self, model: str, one: RateLimiterResource, place: Placement) -> None:
@@ -150,6 +153,17 @@ class RateLimiter:
         if limit is not None and one.count > limit:
             msg = f"{where} is needed {one.count} times, --rate-limit-resource has {limit} of it"
             raise InvalidConfig(msg)
+
+
+def _without_devices(limits: Limits) -> dict[str, int]:
+    """Return how much there is of what all devices share, of which Triton ignores the device.
+
+    Of several limits the one without a device counts, or else the largest.
+    """
+    found: dict[str, int] = {}
+    for (name, _), limit in limits.items():
+        found[name] = max(limit, found.get(name, 0))
+    return found | {name: limit for (name, device), limit in limits.items() if device is None}
 
 
 class Claim:
