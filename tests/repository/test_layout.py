@@ -52,6 +52,7 @@ def test_reserved_and_hidden_folders_and_files_are_passed_over(tmp_path):
         (VersionPolicy(latest=9), (1, 3, 5)),
         (VersionPolicy(latest=0), ()),
         (VersionPolicy(all=True), (1, 3, 5)),
+        (VersionPolicy(), (1, 3, 5)),
         (VersionPolicy(specific=(5, 1, 7)), (1, 5)),
         (VersionPolicy(specific=(7,)), ()),
         (VersionPolicy(specific=()), ()),

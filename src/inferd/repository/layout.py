@@ -90,14 +90,16 @@ def version_folders(folder: Path) -> tuple[dict[int, Path], tuple[str, ...]]:
 
 
 def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> tuple[int, ...]:
-    """Return the versions among `available` that `policy` serves, ascending; None is latest 1."""
+    """Return the versions among `available` that `policy` serves, ascending; None is latest 1.
+
+    One that is there and says nothing serves all, as in Triton.
+    """
     policy, versions = policy or VersionPolicy(latest=1), sorted(available)
     if policy.specific is not None:
         return tuple(number for number in versions if number in policy.specific)
-    if policy.all or not versions:
+    if policy.all or policy.latest is None:
         return tuple(versions)
-    count = policy.latest or 0
-    return tuple(versions[-count:] if count else ())
+    return tuple(versions[-policy.latest :] if policy.latest else ())
 
 
 # --- what the files tell ---
