@@ -21,7 +21,7 @@ from inferd.config.model import (
     SequenceBatching,
     VersionPolicy,
 )
-from inferd.config.pbtxt import format_pbtxt, parse_json, parse_pbtxt, to_json
+from inferd.config.pbtxt import decode_pbtxt, format_pbtxt, parse_json, parse_pbtxt, to_json
 from inferd.errors import InvalidConfig
 from inferd.tensor.dtype import DataType
 
@@ -358,3 +358,29 @@ def test_no_value_of_any_field_makes_protobuf_speak_for_us(config_fields):
                 assert not re.search('Expected|Couldn|codec|String|Value|Enum type|type "', told), (
                     told
                 )
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "gbk", "utf-8"])
+def test_comments_may_be_in_any_encoding(encoding):
+    comment = {"latin-1": "modèle \"#'", "gbk": "模型 '", "utf-8": "模型"}[encoding]
+    text = (
+        f'# {comment}\nname: \'a # b\'  # {comment}\nbackend: "\\"#" max_batch_size: 4 #{comment}'
+    )
+    config = parse_pbtxt(decode_pbtxt(text.encode(encoding), "f"), "f")
+    assert (config.name, config.backend, config.max_batch_size) == ("a # b", '"#', 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (b"# \xe8\nname: '\xe8'", "byte 11 is 0xe8"),
+        (b"# \xe8\nname: '#\xe8'", "byte 12 is 0xe8"),
+        (b'name: "\\"#\xe8"', "byte 10 is 0xe8"),
+        (b"name: 'a\n# \xe8\n\xe8", "byte 13 is 0xe8"),
+        (b"\xff\xfe#\x00", "byte 0 is 0xff"),
+    ],
+)
+def test_what_is_no_comment_is_utf_8(content, where):
+    with pytest.raises(InvalidConfig) as caught:
+        decode_pbtxt(content, "f")
+    assert caught.value.message == f"f is not UTF-8: {where}"

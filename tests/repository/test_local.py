@@ -20,6 +20,12 @@ def test_a_config_that_is_not_utf8_is_refused(add_model, tmp_path):
     assert find_model(folder).error.message == "a/config.pbtxt is not UTF-8: byte 7 is 0xff"
 
 
+def test_a_config_may_have_comments_in_another_encoding(add_model, tmp_path):
+    folder = add_model(tmp_path, "a", "")
+    (folder / "config.pbtxt").write_bytes(b"# mod\xe8le\nbackend: 'identity'")
+    assert find_model(folder).config.backend == "identity"
+
+
 def test_a_config_that_cannot_be_opened_is_refused_without_the_path(add_model, tmp_path):
     folder = add_model(tmp_path, "a")
     (folder / "config.pbtxt").symlink_to("config.pbtxt")

@@ -23,6 +23,30 @@ from inferd.errors import InvalidConfig
 FLOAT_MAX = float(finfo(float32).max)
 
 
+_STRING_OR_COMMENT = re.compile(rb"""("(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)|#[^\n]*""")
+
+
+def decode_pbtxt(content: bytes, file: str) -> str:
+    """Return `content`, the content of `file`, as text; comments may be in any encoding.
+
+    Raises InvalidConfig when the rest is not UTF-8.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        content = _STRING_OR_COMMENT.sub(_blanked, content)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        msg = f"{file} is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}"
+        raise InvalidConfig(msg) from error
+
+
+def _blanked(found: re.Match[bytes]) -> bytes:
+    """Return a string as it is, and blanks for a comment."""
+    return found[0] if found[1] else b" " * len(found[0])
+
+
 def parse_pbtxt(text: str, file: str) -> ModelConfig:
     """Return the configuration that `text`, the content of `file`, holds.
 

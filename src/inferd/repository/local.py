@@ -8,7 +8,7 @@ from pathlib import Path
 from inferd.config.checks import CONFIG_FILE, check_config
 from inferd.config.defaults import normalised
 from inferd.config.model import ModelConfig
-from inferd.config.pbtxt import parse_pbtxt
+from inferd.config.pbtxt import decode_pbtxt, parse_pbtxt
 from inferd.config.platform import PLATFORMS, platform_of_file
 from inferd.errors import InferdError, InvalidConfig, NoVersion
 from inferd.repository.agent import run_agents
@@ -173,11 +173,7 @@ def _read_config(folder: Path, config_name: str, *, strict: bool) -> tuple[str, 
     if len(content) > MAX_CONFIG_BYTES:
         msg = f"{place} is larger than {MAX_CONFIG_BYTES} bytes"
         raise InvalidConfig(msg)
-    try:
-        return file, parse_pbtxt(content.decode(), place)
-    except UnicodeDecodeError as error:
-        msg = f"{place} is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}"
-        raise InvalidConfig(msg) from error
+    return file, parse_pbtxt(decode_pbtxt(content, place), place)
 
 
 def _prepared(
