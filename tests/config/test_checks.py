@@ -260,7 +260,10 @@ UNSOUND = {
     "sequence_batching: direct: minimum_slot_utilization is -0.5": sequence(
         direct=DirectStrategy(minimum_slot_utilization=-0.5)
     ),
-    "ensemble_scheduling needs platform 'ensemble', not ''": ensemble(STEP, platform=""),
+    "ensemble_scheduling needs platform 'ensemble', which is not given": ensemble(
+        STEP, platform=""
+    ),
+    "ensemble_scheduling needs platform 'ensemble', not 'x'": ensemble(STEP, platform="x"),
     "an ensemble has no backend, the configuration names 'python'": ensemble(
         STEP, backend="python"
     ),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import shutil
 import threading
 
@@ -17,6 +18,7 @@ from controlled import (
     write,
 )
 
+from inferd.config.pbtxt import parse_pbtxt, to_json
 from inferd.core.load import LoadRequest, UnloadRequest
 from inferd.core.metadata import IndexEntry
 from inferd.core.request import InferResponse
@@ -326,3 +328,16 @@ async def test_where_clients_load_models_one_goes_on_when_another_has_its_name(
             await control.load(LoadRequest("a"))
         await control.load(LoadRequest("e"))
         assert catalog.names() == ["a", "e"]
+
+
+@run
+async def test_a_sent_ensemble_that_does_not_fit_is_refused_as_any_load(repository):
+    root = repository(e=ensemble("a"), a=identity())
+    async with ensembles_on(root) as (control, catalog):
+        config = to_json(parse_pbtxt(ensemble("nobody"), "config.pbtxt"))
+        with pytest.raises(LoadFailed) as caught:
+            await control.load(LoadRequest("e", json.dumps(config)))
+        assert caught.value.message == (
+            "load failed for model 'e': model 'e' needs nobody, which is not loaded"
+        )
+        assert list(catalog.rows()) == []

@@ -64,6 +64,7 @@ BAD_CONFIGS = {
     '{"nonsense": 1}': "config: ModelConfig has no field 'nonsense'",
     '{"name": "other", "backend": "identity"}': "model 'm', config: name is 'other'",
     '{"backend": "identity", "version_policy": {"specific": {"versions": [9]}}}': "version_policy",
+    "{}": "nothing says which backend runs it; config names no platform and no backend",
     '{"backend": "identity", "parameters": {"a": {"string_value": 7}}}': "config: ",
     "[" * 100_000: "not JSON: depth limit",
     '{"input": ' + "[" * 1000 + "]" * 1000 + "}": "config: input[0]: expected an object",
@@ -79,6 +80,8 @@ async def test_a_sent_configuration_that_is_wrong_is_refused(repository, text, m
             with pytest.raises((InvalidConfig, InvalidRequest)) as caught:
                 await engine.load(LoadRequest("m", text, files))
             assert message in caught.value.message
+            if isinstance(caught.value, InvalidConfig):
+                assert caught.value.message.startswith("failed to load 'm': ")
         assert engine.index() == []
         assert engine.is_ready()
 

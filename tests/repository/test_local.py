@@ -26,6 +26,13 @@ def test_a_config_may_have_comments_in_another_encoding(add_model, tmp_path):
     assert find_model(folder).config.backend == "identity"
 
 
+def test_steps_without_a_platform_are_those_of_an_ensemble(add_model, tmp_path):
+    folder = add_model(tmp_path, "e", "ensemble_scheduling { step { model_name: 'a' } }")
+    assert find_model(folder).error.message == (
+        "model 'e', config.pbtxt: ensemble_scheduling needs platform 'ensemble', which is not given"
+    )
+
+
 def test_a_config_that_cannot_be_opened_is_refused_without_the_path(add_model, tmp_path):
     folder = add_model(tmp_path, "a")
     (folder / "config.pbtxt").symlink_to("config.pbtxt")

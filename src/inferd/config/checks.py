@@ -136,7 +136,8 @@ def _platform_names(backend: str) -> list[str]:
 def _ensemble_complaints(config: ModelConfig) -> Iterator[str]:
     ensemble = config.ensemble_scheduling
     if config.platform != ENSEMBLE:
-        yield f"ensemble_scheduling needs platform '{ENSEMBLE}', not '{config.platform}'"
+        given = f"not '{config.platform}'" if config.platform else "which is not given"
+        yield f"ensemble_scheduling needs platform '{ENSEMBLE}', {given}"
     if config.backend not in ("", ENSEMBLE):
         yield f"an ensemble has no backend, the configuration names '{config.backend}'"
     steps = ensemble.step if ensemble is not None else ()

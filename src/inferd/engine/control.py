@@ -23,6 +23,7 @@ from inferd.engine.source import Source, Sources
 from inferd.engine.thread import in_daemon_thread
 from inferd.errors import (
     InferdError,
+    InvalidConfig,
     InvalidRequest,
     LoadFailed,
     NoDatatype,
@@ -306,7 +307,8 @@ class Control:
 
         What goes wrong is logged: it goes on as it is, and whether it fits is seen later.
         """
-        served = self._lineup(step).source
+        lineup = self._lineups.get(step)
+        served = lineup.source if lineup is not None else None
         if served is None or served.is_override:  # as a client sent it: so it stays
             return
         try:
@@ -338,10 +340,11 @@ class Control:
         needs = needs_of(source.model.config)
         error = source.model.error or self._misfit(name, needs, missing)
         if error is not None:
+            if is_asked:
+                answer = _refused if source.is_override else self._not_begun
+                raise answer(name, error) from error
             if source.is_override:
                 raise error
-            if is_asked:
-                raise self._not_begun(name, error) from error
             if lineup.serving and self._is_hidden(source):
                 self._withdraw(lineup, error.message, is_excused=False)
             else:
@@ -553,6 +556,14 @@ class Control:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, InferdError):
             log.error("a change of models failed", exc_info=error)
+
+
+def _refused(name: str, error: InferdError) -> InferdError:
+    """Return the answer to a load that brought a configuration which is wrong or does not fit."""
+    if isinstance(error, LoadFailed):
+        return LoadFailed(f"load failed for model '{name}': {error.message}")
+    kind = InvalidConfig if isinstance(error, InvalidConfig) else type(error)
+    return kind(f"failed to load '{name}': {error.message}")
 
 
 def _failed(name: str, failures: dict[int, str]) -> LoadFailed:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from inferd.config.checks import is_inside
+from inferd.config.checks import CONFIG_FILE, is_inside
 from inferd.config.model import InstanceGroup, ModelConfig, VersionPolicy
 from inferd.config.platform import (
     ENSEMBLE,
@@ -105,13 +105,15 @@ def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> t
 # --- what the files tell ---
 
 
-def derived(config: ModelConfig, version_folder: Path | None, name: str) -> ModelConfig:
+def derived(
+    config: ModelConfig, version_folder: Path | None, name: str, file: str = CONFIG_FILE
+) -> ModelConfig:
     """Return `config` with the backend and model file that lie in `version_folder` filled in.
 
     A configuration that names a platform or backend keeps it. Raises InvalidConfig when nothing
-    tells the backend of the model called `name`.
+    tells the backend of the model called `name`; complaints call the configuration `file`.
     """
-    if config.platform == ENSEMBLE:
+    if config.platform == ENSEMBLE or config.ensemble_scheduling is not None:
         return config
     known = platform_named(config.platform)
     if known is not None:
@@ -134,7 +136,7 @@ def derived(config: ModelConfig, version_folder: Path | None, name: str) -> Mode
             backend=suffix,
             default_model_filename=config.default_model_filename or f"model.{suffix}",
         )
-    raise InvalidConfig(_no_backend(config, name))
+    raise InvalidConfig(_no_backend(config, name, file))
 
 
 def _found_in(
@@ -159,12 +161,12 @@ def _filled(config: ModelConfig, found: Platform) -> ModelConfig:
     )
 
 
-def _no_backend(config: ModelConfig, name: str) -> str:
+def _no_backend(config: ModelConfig, name: str, file: str) -> str:
     wanted = config.default_model_filename
     expected = ", ".join(platform.filename for platform in PLATFORMS if platform.filename)
     sought = f"'{wanted}' has no known ending" if wanted else "no known model file was found"
     return (
-        f"model '{name}': nothing says which backend runs it; config.pbtxt names no platform and "
+        f"model '{name}': nothing says which backend runs it; {file} names no platform and "
         f"no backend, and {sought}, expected one of {expected} in the version folder"
     )
 

@@ -179,7 +179,7 @@ def _read_config(folder: Path, config_name: str, *, strict: bool) -> tuple[str, 
 def _prepared(
     config: ModelConfig, name: str, version_folder: Path | None, gpu_count: int, file: str
 ) -> ModelConfig:
-    config = derived(config, version_folder, name)
+    config = derived(config, version_folder, name, file)
     config = normalised(config, name, gpu_count, file)
     check_config(config, file)
     return config
