@@ -387,6 +387,26 @@ def test_the_command_line_of_a_trtis_container_works():
     )
 
 
+@pytest.mark.parametrize("strict", ["true", "false"])
+@pytest.mark.parametrize("disable", ["true", "false"])
+def test_a_deprecated_flag_yields_to_the_new_one(strict, disable):
+    flags = [f"--strict-model-config={strict}", f"--disable-auto-complete-config={disable}"]
+    for arguments in (flags, flags[::-1]):
+        config = read_settings(read_command_line(arguments).flags, {}).config
+        assert config.disable_auto_complete_config is (disable == "true")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (["--exit-timeout-secs=-1"], "exit_timeout_secs", 0),
+        (["--model-load-thread-count", "0"], "model_load_thread_count", 1),
+    ],
+)
+def test_numbers_that_triton_raises_to_the_least_are_raised(arguments, name, value):
+    assert values(arguments) == {name: value}
+
+
 @pytest.mark.parametrize("text", ["1", "129"])
 def test_threads_of_grpc_are_as_many_as_triton_may_have(text):
     with pytest.raises(InvalidConfig, match=r"^--grpc-infer-thread-count: "):

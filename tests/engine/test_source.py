@@ -1,6 +1,7 @@
 """What models are made from: which there are to begin with, what lies on disk, what is sent."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,20 @@ def test_the_mode_says_what_there_is_to_begin_with(sources, mode, wanted, names)
     assert [model.name for model in models] == names
     assert [model.name for model in models if model.error] == [n for n in names if n == "x"]
     assert found.names() == ["m", "n"]
+
+
+def test_a_path_that_is_given_twice_counts_once(repository, tmp_path, monkeypatch):
+    root = repository(m=IDENTITY)
+    app = tmp_path / "app.py"
+    app.write_text("import inferd\n\n@inferd.model\ndef f(x: int) -> int:\n    return x\n")
+    monkeypatch.chdir(tmp_path)
+    found = Sources(asyncio.run(made(LoadOptions())), LoadOptions())
+    models = found.open([root, app, Path("models"), Path("app.py")])
+    found.close()
+    assert [(model.name, model.error and model.error.message) for model in models] == [
+        ("f", None),
+        ("m", None),
+    ]
 
 
 def test_what_is_never_looked_at_again_has_no_marks(sources):

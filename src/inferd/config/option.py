@@ -34,8 +34,9 @@ class Option:
     help prints for the value. `bare` is the text a flag without a value stands for, "" if it needs
     one. `old_flags` are deprecated spellings; the template beside each turns its value into one of
     this option; `old_switches` are such flags that are true or false, each with the value that true
-    is. `acted_on` is false for what is accepted, for the sake of existing command lines,
-    and changes nothing. `also` is a variable with which a cloud platform says the same.
+    is. A value below the `minimum` of an option that `is_raised` means the minimum. `acted_on` is
+    false for what is accepted, for the sake of existing command lines, and changes nothing. `also`
+    is a variable with which a cloud platform says the same.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Option:
     choices: tuple[object, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    is_raised: bool = False
     aliases: tuple[str, ...] = ()
     old_flags: Mapping[str, str] = field(default_factory=dict)
     old_switches: Mapping[str, str] = field(default_factory=dict)
@@ -126,6 +128,8 @@ class Option:
             msg = f"{where}: {value!r} is none of {', '.join(map(str, self.choices))}"
             raise InvalidConfig(msg)
         if self.minimum is not None and value < self.minimum:
+            if self.is_raised:
+                return self.kind(self.minimum)
             msg = f"{where}: {value} is too small, the least is {self.minimum:g}"
             raise InvalidConfig(msg)
         if self.maximum is not None and value > self.maximum:

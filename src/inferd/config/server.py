@@ -99,7 +99,11 @@ class ServerConfig:
         word="NAME",
     )
     model_load_thread_count: int = option(
-        4, "Number of model versions that load at the same time.", group="Models", **_COUNT
+        4,
+        "Number of model versions that load at the same time.",
+        group="Models",
+        is_raised=True,  # as in Triton
+        **_COUNT,
     )
     model_load_retry_count: int = option(
         0, "Number of times a failed load is tried again.", group="Models", minimum=0
@@ -133,6 +137,7 @@ class ServerConfig:
         "After SIGTERM the process ends within this time; requests not finished by then are cut "
         "off. 0: requests in flight are cut off at once.",
         group="Server",
+        is_raised=True,  # as in Triton
         **_SECONDS,
     )
     max_inflight_requests: int = option(

@@ -180,12 +180,20 @@ def _check_one_port(config: ServerConfig) -> None:
 
 def _read_flags(options: Mapping[str, Option], flags: Sequence[GivenFlag]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
+    named = {each.name for each in flags if not _is_old(options, each)}
     for given in flags:
         value = options[given.name].read_text(given.text, given.spelling)
-        if options[given.name].kind is tuple:
+        if options[given.name].kind is not tuple:
+            if given.name in named and _is_old(options, given):
+                continue  # Triton, too, lets the new spelling win, whichever comes last
+        else:
             value = (*chosen.get(given.name, ()), value)
         chosen[given.name] = value
     return chosen
+
+
+def _is_old(options: Mapping[str, Option], given: GivenFlag) -> bool:
+    return given.spelling.removeprefix("--") in options[given.name].old_flags
 
 
 def _read_variables(

@@ -76,6 +76,7 @@ class Sources:
 
         Raises NotLoadable for a cloud that does not answer.
         """
+        paths = _distinct(paths)
         apps = [path for path in paths if isinstance(path, Path) and is_app(path)]
         folders = [path for path in paths if path not in apps]
         if apps and self._mode == "poll":
@@ -216,6 +217,14 @@ def _read_config(name: str, text: str) -> ModelConfig:
     except InvalidConfig as error:
         msg = f"failed to load '{name}': {error.message}"
         raise InvalidConfig(msg) from error
+
+
+def _distinct(paths: Sequence[Path | CloudUrl]) -> list[Path | CloudUrl]:
+    """Return `paths` without those that are there before: their models are there once."""
+    found: dict[Path | CloudUrl, Path | CloudUrl] = {}
+    for path in paths:
+        found.setdefault(path.absolute() if isinstance(path, Path) else path, path)
+    return list(found.values())
 
 
 def _nowhere(name: str, folder: Path) -> str:
