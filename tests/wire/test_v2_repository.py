@@ -146,6 +146,14 @@ def test_escaped_base64_is_read():
     assert content == base64.b64decode("//79+/4=")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_base64_in_lines_is_read(end):
+    content = bytes(range(256))
+    text = base64.encodebytes(content).decode().replace("\n", end)
+    body = load_body(config="{}", **{"file:1/a": text})
+    assert wire.decode_load_request("m", body, LIMIT).files == {"1/a": content}
+
+
 BAD_LOADS = {
     "a load has no parameter 'zz', expected 'config' or 'file:VERSION/PATH'": load_body(zz="x"),
     "a load has no parameter 'File:1/a'": load_body(**{"File:1/a": ""}),

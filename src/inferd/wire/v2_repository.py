@@ -208,6 +208,7 @@ def _raw_text(key: str, value: msgspec.Raw, expected: str) -> str:
 
 def _unpacked(key: str, value: msgspec.Raw) -> bytes:
     text = _raw_text(key, value, "a string of base64")
+    text = text.replace("\n", "").replace("\r", "")  # many programs break it into lines
     try:
         if 0 <= text.find("=") < len(text) - 2:
             msg = "padding before the end"
