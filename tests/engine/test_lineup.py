@@ -126,6 +126,24 @@ def test_a_version_is_unloaded_when_the_last_of_its_kind_has_ended(tmp_path):
     asyncio.run(go())
 
 
+def test_the_reason_of_the_last_of_its_kind_stays(tmp_path):
+    async def go():
+        stage = Stage()
+        for mark in (b"1", b"2"):
+            await stage.change(tmp_path, mark)
+        stage.lineup.withdraw("its step is gone")
+        for scheduler in reversed(stage.loader.schedulers):
+            scheduler.may_end.set()
+            await until(lambda one=scheduler: one.is_closed)
+        await asyncio.wait_for(stage.idle.wait(), PATIENCE_S)
+        stage.lineup.withdraw("another step is gone")
+        assert [row.reason for row in stage.catalog.rows()] == ["its step is gone"]
+        stage.lineup.withdraw()
+        assert [row.reason for row in stage.catalog.rows()] == ["unloaded"]
+
+    asyncio.run(go())
+
+
 def test_a_model_that_is_gone_is_forgotten_when_it_has_ended(tmp_path):
     async def go():
         stage = Stage()

@@ -67,6 +67,7 @@ class Lineup:
         self._kept: dict[int, _Kept] = {}
         self._drains: set[asyncio.Task[None]] = set()
         self._draining: Counter[int] = Counter()
+        self._reasons: dict[int, str] = {}  # why versions that are draining went, the last of them
         self._is_gone = False
         self.source: Source | None = None
         """What serves was last made from."""
@@ -129,13 +130,14 @@ class Lineup:
         """Have no version serve any more; the index tells the `reason`.
 
         A model that `is_gone` is forgotten as soon as its last request is done. One that is not
-        `is_excused` keeps a strict server from being ready.
+        `is_excused` keeps a strict server from being ready. What did not serve before keeps the
+        reason it had, unless all of it is unloaded.
         """
         model = self._catalog.models.get(self.name)
         for number in list(model.versions) if model else ():
             if number == NO_VERSION:
                 self._catalog.remove(self.name, number)
-            elif number not in self._kept and not self._draining[number]:
+            elif reason == UNLOADED and number not in self._kept and not self._draining[number]:
                 self._set_state(number, ModelState.UNAVAILABLE, UNLOADED)
         kept, self._kept = self._kept, {}
         for number in kept:
@@ -309,20 +311,26 @@ class Lineup:
 
     def _drain(self, number: int, old: _Kept, reason: str) -> None:
         self._draining[number] += 1
-        task = asyncio.get_running_loop().create_task(self._drained(number, old, reason))
+        self._reasons[number] = reason
+        task = asyncio.get_running_loop().create_task(self._drained(number, old))
         self._drains.add(task)
         task.add_done_callback(self._after_drain)
 
-    async def _drained(self, number: int, old: _Kept, reason: str) -> None:
+    async def _drained(self, number: int, old: _Kept) -> None:
         try:
             await close_served(old.served, self._drain_timeout_s)
         finally:
             self._draining -= Counter((number,))
-            row = self._row(number)
-            if row is not None and row.state is ModelState.UNLOADING and not self._draining[number]:
-                self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=row.is_excused)
+            if not self._draining[number]:
+                self._set_unloaded(number, self._reasons.pop(number))
         if old.upload is not None and old.upload.release():
             await in_daemon_thread(old.upload.discard)
+
+    def _set_unloaded(self, number: int, reason: str) -> None:
+        row = self._row(number)
+        if row is not None and row.state is ModelState.UNLOADING:
+            excused = row.is_excused
+            self._set_state(number, ModelState.UNAVAILABLE, reason, is_excused=excused)
 
     def _after_drain(self, task: asyncio.Task[None]) -> None:
         self._drains.discard(task)
