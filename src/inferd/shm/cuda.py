@@ -1,8 +1,8 @@
-"""CudaRegion: memory of a GPU that a client shares by its IPC handle, copied on its way.
+"""CudaRegion: GPU memory that a client shares by its IPC handle, copied to and from the CPU.
 
-Models get and give memory the CPU can reach, so what a request uses of such a region is copied to
-the CPU before the model runs, and back after. The driver's own library, libcuda, is called
-directly: it is wherever a GPU is, and needs no package.
+Models take and return memory that the CPU can reach, so the parts of a region that a request uses
+are copied to the CPU before the model runs, and back afterwards. The driver's library, libcuda, is
+called directly: it is present wherever there is a GPU, and needs no package.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ HANDLE_BYTES = 64
 """The size of a cudaIpcMemHandle_t."""
 
 _LIBRARY = "libcuda.so.1"
-_LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the one flag there is
+_LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag
 
 
 class _Handle(ctypes.Structure):
@@ -52,7 +52,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 class CudaDriver:
-    """The calls of libcuda that regions need. Each raises RegionFailed when the driver refuses."""
+    """The libcuda calls that regions need. Each raises RegionFailed if the driver refuses it."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -64,13 +64,13 @@ class CudaDriver:
         self._call("cuInit", 0)
 
     def device_count(self) -> int:
-        """Return how many GPUs there are."""
+        """Return the number of GPUs."""
         count = ctypes.c_int()
         self._call("cuDeviceGetCount", ctypes.byref(count))
         return count.value
 
     def open(self, handle: bytes, device_id: int) -> tuple[int, int]:
-        """Return where the shared memory lies on the device, and how many bytes it has."""
+        """Return the address of the shared memory on the device, and its size in bytes."""
         address, base, size = _Address(), _Address(), ctypes.c_size_t()
         with self._on(device_id):
             given = _Handle.from_buffer_copy(handle)
@@ -90,20 +90,20 @@ class CudaDriver:
             self._call("cuIpcCloseMemHandle", address)
 
     def read(self, into: memoryview, address: int, device_id: int) -> None:
-        """Fill `into` with what lies at `address`."""
+        """Fill `into` with the device memory at `address`."""
         if into:
             with self._on(device_id):
                 self._call("cuMemcpyDtoH_v2", _address_of(into), address, len(into))
 
     def write(self, data: memoryview, address: int, device_id: int) -> None:
-        """Put `data` at `address`."""
+        """Write `data` to the device memory at `address`."""
         if data:
             with self._on(device_id):
                 self._call("cuMemcpyHtoD_v2", address, _address_of(data), len(data))
 
     @contextmanager
     def _on(self, device_id: int) -> Iterator[None]:
-        """Make the device's context current in this thread, as the driver's calls expect it."""
+        """Make the device's context current in this thread, as the driver calls require."""
         context = self._contexts.get(device_id)
         if context is None:
             device, context = ctypes.c_int(), ctypes.c_void_p()
@@ -128,7 +128,7 @@ class CudaDriver:
 
 @functools.cache
 def cuda_driver() -> CudaDriver | None:
-    """Return this machine's driver, None where there is no GPU; found once in a process."""
+    """Return this machine's driver, None if there is no GPU; looked up once per process."""
     try:
         driver = CudaDriver(ctypes.CDLL(_LIBRARY))
         return driver if driver.device_count() else None
@@ -137,10 +137,10 @@ def cuda_driver() -> CudaDriver | None:
 
 
 class CudaRegion:
-    """`size_bytes` of a GPU's memory, under the client's name for it.
+    """A part of a GPU's memory, registered under the client's name for it.
 
-    Raises InvalidRequest for what cannot be a handle or device and where there is no GPU, and
-    RegionFailed when the memory cannot be opened, or is smaller.
+    Raises InvalidRequest for an invalid handle or device or if there is no GPU, RegionFailed if the
+    memory cannot be opened or is smaller than `status.size_bytes`.
     """
 
     def __init__(self, status: CudaRegionStatus, handle: bytes, driver: CudaDriver | None) -> None:
@@ -170,12 +170,15 @@ class CudaRegion:
             raise RegionFailed(msg)
         self._memory: _GpuMemory | None = memory
         self.spans: dict[tuple[int, int], Span] = {}
-        """None are kept: each is a copy."""
+        """Always empty: each span is a copy and cannot be shared."""
 
     def span(self, offset: int, size_bytes: int) -> Span:
-        """Return that piece, which lies inside the region. Raises Unavailable."""
+        """Return `size_bytes` from `offset`, which must lie inside the region.
+
+        Raises InvalidRequest if the region has been closed, Unavailable if there is no memory.
+        """
         memory = self._memory
-        if memory is None:  # unregistered this very moment, by another thread
+        if memory is None:  # just unregistered by another thread
             msg = f"shared memory region '{self.status.name}' is no longer registered"
             raise InvalidRequest(msg)
         try:
@@ -185,15 +188,15 @@ class CudaRegion:
             raise Unavailable(msg) from None
 
     def close(self) -> None:
-        """Let go of the memory; it is closed when no request uses it any more."""
+        """Release the memory; it is closed once no request uses it any more."""
         self._memory = None
 
 
 class CudaSpan(Span):
-    """See Span: `view` is a copy; each copying says whether it could be made."""
+    """See Span: `view` is a copy; `fetch` and `flush` raise RegionFailed if they cannot copy."""
 
     def __init__(self, gpu: "_GpuMemory", offset: int, size_bytes: int) -> None:
-        # Not a bytearray: that would touch all of it, however little an output may fill.
+        # Not a bytearray: that would touch all of it, even if an output fills only a little.
         view = np.empty(size_bytes, np.uint8).data
         memory = (-1, gpu.device_id, gpu.address)  # no file system is number -1
         super().__init__(view, (memory, offset, offset + size_bytes), gpu, is_copy=True)
@@ -210,7 +213,7 @@ class CudaSpan(Span):
 
 
 class _GpuMemory:
-    """An opened handle, closed when neither the region nor a span holds it any more."""
+    """An opened handle, closed once neither the region nor a span refers to it."""
 
     def __init__(self, driver: CudaDriver, handle: bytes, device_id: int) -> None:
         self.driver = driver
@@ -218,7 +221,7 @@ class _GpuMemory:
         self.address, self.size_bytes = driver.open(handle, device_id)
 
     def __del__(self) -> None:
-        with suppress(AttributeError, RegionFailed):  # not opened; the GPU has gone
+        with suppress(AttributeError, RegionFailed):  # never opened; the GPU has gone
             self.driver.close(self.address, self.device_id)
 
 

@@ -1,16 +1,16 @@
-"""Guard: memory that goes away under a mapping costs its request, never the process.
+"""Guard: memory that disappears under a mapping fails its request, never the process.
 
 Any client may truncate a shared memory object while the server reads or writes its mapping. The
-next touch of a page that is gone raises SIGBUS, whose default ends the process, and no check
-beforehand can rule that out. So the signal is caught: zeros are mapped in place of the whole
-range, the touch is repeated and finds them, and the range is marked as lost for whoever looks
-afterwards. Wayland's servers keep their clients' buffers at bay in the same way.
+next access to a page that is gone raises SIGBUS, whose default action ends the process, and no
+check beforehand can rule that out. So the signal is caught: zeros are mapped in place of the whole
+range, the access is repeated and finds them, and the range is marked as lost, to be checked
+afterwards. Wayland servers protect themselves from their clients' buffers in the same way.
 
-The handler is Python, called in the thread that faulted. That is sound where a handler for a
-signal from outside would not be: the fault lies in an instruction that reads or writes tensor
-bytes, so no allocator's lock and no half-changed object is involved. Its one condition: the thread
-must be able to take the interpreter lock, so nobody may wait for another thread's work on a tensor
-while holding it. The frameworks let go of it while they compute.
+The handler is Python, called in the thread that faulted. That is sound where a handler for an
+asynchronous signal would not be: the faulting instruction reads or writes tensor bytes, so no
+allocator lock and no half-changed object is involved. It has one condition: the thread must be able
+to take the interpreter lock, so nobody may hold that lock while waiting for another thread's work
+on a tensor. The frameworks release it while they compute.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
 
 
 class _Action(ctypes.Structure):
-    """struct sigaction, as glibc and musl lay it out on 64-bit Linux."""
+    """struct sigaction in the layout of glibc and musl on 64-bit Linux."""
 
     _fields_ = (
         ("handler", ctypes.c_void_p),
@@ -39,7 +39,7 @@ class _Action(ctypes.Structure):
 
 
 class Watch:
-    """A mapped range of addresses; `is_lost` once its memory has gone and zeros stand there."""
+    """A mapped range of addresses; `is_lost` once its memory is gone and zeros took its place."""
 
     __slots__ = ("end", "is_lost", "start")
 
@@ -50,11 +50,11 @@ class Watch:
 
 
 IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 2**32
-"""Whether this is a system whose signals are told as this module reads them."""
+"""Whether the signal structures of this system are those this module assumes."""
 
 
 class Guard:
-    """Watches ranges of this process's memory. There is one: `guard()`."""
+    """Watches ranges of this process's memory. There is only one: `guard()`."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -78,11 +78,11 @@ class Guard:
         return watch
 
     def forget(self, watch: Watch) -> None:
-        """Stop guarding; to be called before the range is unmapped. From any thread."""
+        """Stop guarding; call this before the range is unmapped. Any thread may call it."""
         self._watched.pop(watch.start, None)
 
     def _install(self) -> None:
-        """Become the action of SIGBUS, unless we are; others may have replaced us meanwhile."""
+        """Install our SIGBUS handler, unless it is installed; others may have replaced it."""
         now = _Action()
         self._libc.sigaction(signal.SIGBUS, None, ctypes.byref(now))
         if now.handler != self._address:
@@ -100,26 +100,26 @@ class Guard:
         self._pass_on(code)
 
     def _replace(self, watch: Watch) -> bool:
-        """Map zeros over the whole range; what is written there from now on is nobody's."""
+        """Map zeros over the whole range; whatever is written there from now on is lost."""
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED | _MAP_NORESERVE
         access = mmap.PROT_READ | mmap.PROT_WRITE
-        watch.is_lost = True  # before it is: a thread that sees zeros must see this as well
+        watch.is_lost = True  # set first: a thread that sees zeros must see this as well
         mapped = self._map(watch.start, watch.end - watch.start, access, kind, -1, 0)
         return bool(mapped == watch.start)
 
     def _pass_on(self, code: int) -> None:
-        """Leave a fault that is not ours to whoever had the signal before; at last to the system.
+        """Leave a fault that is not ours to the previous action, the next time to the default one.
 
-        An instruction that faulted is repeated after this, and faults again.
+        The faulting instruction is repeated after this, and faults again.
         """
         action = _Action() if self._has_passed_on else self._before
         self._has_passed_on = True
         self._libc.sigaction(signal.SIGBUS, ctypes.byref(action), None)
-        if code <= 0:  # sent by a process: nothing will repeat it
+        if code <= 0:  # sent by a process, so no instruction will repeat it
             signal.raise_signal(signal.SIGBUS)
 
 
 @functools.cache
 def guard() -> Guard:
-    """Return the guard of this process: a signal has one action, whatever servers live here."""
+    """Return the guard of this process: a signal has one action, however many servers there are."""
     return Guard()

@@ -1,4 +1,4 @@
-"""Mapping: an object of POSIX shared memory, opened and mapped, until nobody uses it any more."""
+"""Mapping: a POSIX shared memory object, opened and mapped until nobody uses it any more."""
 
 import errno
 import mmap
@@ -13,35 +13,35 @@ from inferd.errors import InferdError, InvalidRequest, RegionFailed, Unavailable
 from inferd.shm.guard import Watch, guard
 
 RESERVED = ("inferd_", "triton_python_backend_shm_region_", "sem.")
-"""No key begins so: objects of this server and of Triton's Python backend, and semaphores."""
+"""Refused prefixes: objects of this server and of Triton's Python backend, and semaphores."""
 
 MAX_KEY_BYTES = 255
-"""What the system allows a name."""
+"""The system's limit on names."""
 
-_FOLDER = "/dev/shm"  # where Linux keeps what shm_open makes
+_FOLDER = "/dev/shm"  # where Linux keeps the objects of shm_open
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Mapping(mmap.mmap):
-    """A guarded mapping; every view of it keeps it alive, and its file open."""
+    """A guarded mapping; every view of it keeps it alive and its file open."""
 
-    fd = -1  # until the memory is mapped, and whoever opened the file need not close it
+    fd = -1  # until the memory is mapped; from then on the mapping closes the file
     watch: Watch
     memory: tuple[int, ...]
-    skipped: int  # bytes between the mapping's first and the region's, mappings begin at pages
+    skipped: int  # bytes before the region: mappings begin at page boundaries
 
     def __del__(self) -> None:
-        """Guard it no more, and close its file."""
+        """Stop guarding it and close its file."""
         if self.fd < 0:
             return
-        # Before the memory is unmapped: its addresses may then become another mapping's.
+        # Before the memory is unmapped: then another mapping may get its addresses.
         guard().forget(self.watch)
         os.close(self.fd)
 
 
 def check_key(key: str) -> None:
-    """Check that `key` names an object, and none of the server's own. Raises InvalidRequest."""
-    name = key.lstrip("/")  # as shm_open takes it
+    """Check that `key` is a valid name and not reserved. Raises InvalidRequest."""
+    name = key.lstrip("/")  # as shm_open does
     if name in ("", ".", "..") or "/" in name or "\0" in name or not _fits(name):
         msg = (
             f"'{key[:MAX_KEY_BYTES]}' is no key of a shared memory object, expected a name of "
@@ -63,8 +63,8 @@ def _fits(name: str) -> bool:
 def open_mapping(key: str, offset: int, size_bytes: int) -> Mapping:
     """Map `size_bytes` from `offset` of the object `key`, which has been checked.
 
-    Raises RegionFailed when there is no such object or it is too small, Unavailable when the
-    process has no files or memory left.
+    Raises RegionFailed if there is no such object or it is too small, Unavailable if the process
+    has no file descriptors or memory left.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -92,10 +92,10 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> Mapping:
     skipped = offset % mmap.ALLOCATIONGRANULARITY
     options: dict[str, Any] = {"offset": offset - skipped}
     if sys.version_info >= (3, 13):
-        options["trackfd"] = False  # or it would open the file a second time
+        options["trackfd"] = False  # or it would duplicate the file descriptor
     try:
         mapping = Mapping(fd, skipped + size_bytes, **options)
-    except (OSError, ValueError) as error:  # ValueError: it shrank since we looked
+    except (OSError, ValueError) as error:  # ValueError: it shrank since the fstat
         raise _cannot_open(key, error) from None
     start = np.frombuffer(mapping, np.uint8).ctypes.data
     mapping.watch = guard().watch(start, skipped + size_bytes)
@@ -106,7 +106,7 @@ def _mapped(fd: int, key: str, offset: int, size_bytes: int) -> Mapping:
 
 
 def _cannot_open(key: str, error: Exception | None = None) -> InferdError:
-    # One text for what is not there and what is not ours: clients are not told which names exist.
+    # The same text whether it is missing or not ours: clients are not told which names exist.
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return Unavailable("the server has no room for another shared memory region")
     return RegionFailed(

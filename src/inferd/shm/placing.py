@@ -1,4 +1,4 @@
-"""Placing: outputs go where in shared memory the client wants them, and nowhere else."""
+"""Placing: puts outputs where in shared memory the client wants them, and nowhere else."""
 
 import asyncio
 from typing import Any
@@ -12,14 +12,14 @@ from inferd.tensor.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 INLINE_BYTES = 4 << 20
-"""So much is copied on the event loop at once: about a millisecond."""
+"""How much is copied on the event loop at once: about a millisecond's worth."""
 
 MAX_COPIED_BYTES = (1 << 31) - 1
-"""The largest output that is copied out of shared memory to be sent: the largest gRPC message."""
+"""The largest output that is copied from shared memory to be sent: the largest gRPC message."""
 
 
 async def place_outputs(request: InferRequest, response: InferResponse) -> None:
-    """Do what `place_now` does, what takes long in a thread. Raises as that."""
+    """Do what `place_now` does, but long copies in a thread. Raises as `place_now` does."""
     if not is_large(response):
         place_now(request, response)
         return
@@ -31,7 +31,7 @@ async def place_outputs(request: InferRequest, response: InferResponse) -> None:
 
 
 def is_large(response: InferResponse) -> bool:
-    """Tell whether the outputs of `response` are too much to be copied on the event loop."""
+    """Return whether the outputs of `response` are too large to be copied on the event loop."""
     size_bytes = 0
     for tensor in response.outputs:
         size_bytes += tensor.size_bytes
@@ -41,12 +41,12 @@ def is_large(response: InferResponse) -> bool:
 def place_now(request: InferRequest, response: InferResponse) -> None:
     """Put the outputs of `response`, which are in the order `request` wants, in their places.
 
-    What is placed has no data in the response any more. Outputs that are to be sent, but are
-    views of shared memory, are copied: a client may write there again while it still reads.
+    Placed outputs have no data left in the response. Outputs to be sent that are views of shared
+    memory are copied: the client may write there again while it is still receiving them.
 
-    Raises RegionFailed when an output does not fit in its place, before anything is copied, and
-    InvalidRequest when memory the request uses went away, or more is to be sent than
-    MAX_COPIED_BYTES; Unavailable when there is no memory for that.
+    Raises RegionFailed if an output does not fit in its place, before anything is copied;
+    InvalidRequest if memory that the request uses went away, or an output to be copied exceeds
+    MAX_COPIED_BYTES; Unavailable if there is no memory for the copy.
     """
     places, views = _fitting(request, response)
     spans = request.spans or []
@@ -58,7 +58,7 @@ def place_now(request: InferRequest, response: InferResponse) -> None:
 def _fitting(
     request: InferRequest, response: InferResponse
 ) -> tuple[list[Span | None], list[memoryview]]:
-    """Return the place of each output, and its bytes. Raises RegionFailed without room."""
+    """Return the place of each output, and its bytes. Raises RegionFailed if one does not fit."""
     outputs = response.outputs
     places: list[Span | None]
     if request.outputs:
@@ -76,7 +76,7 @@ def _fitting(
 
 
 def _check(spans: list[Span]) -> None:
-    """Raise InvalidRequest when memory went away meanwhile."""
+    """Raise InvalidRequest if memory went away meanwhile."""
     checked: object = None
     for span in spans:
         if span.region is not checked:
@@ -101,7 +101,7 @@ def _placed(
 
 
 def _copied(name: str, data: memoryview) -> memoryview:
-    """Return a copy of output `name`, made by numpy: it lets other threads run meanwhile."""
+    """Return a copy of output `name`, made by numpy: it releases the interpreter lock."""
     if len(data) > MAX_COPIED_BYTES:
         msg = (
             f"output '{name}' lies in shared memory and has {len(data)} bytes; more than "
@@ -120,7 +120,7 @@ def _copied(name: str, data: memoryview) -> memoryview:
 def _fill(place: Span, data: memoryview, *, is_there: bool) -> None:
     """Copy `data` to its place, unless the backend has put it there itself."""
     size_bytes = len(data)
-    if not is_there and size_bytes > INLINE_BYTES:  # here numpy lets other threads run
+    if not is_there and size_bytes > INLINE_BYTES:  # numpy releases the interpreter lock
         np.copyto(_bytes_of(place.view)[:size_bytes], _bytes_of(data))
     elif not is_there:
         place.view[:size_bytes] = data
@@ -129,7 +129,7 @@ def _fill(place: Span, data: memoryview, *, is_there: bool) -> None:
 
 
 def _is_there(data: Any, place: Span) -> bool:
-    """Tell whether a backend has written its array straight into the place."""
+    """Return whether the backend has written its array directly into the place."""
     return isinstance(data, np.ndarray) and _address(data) == _address(_bytes_of(place.view))
 
 

@@ -1,4 +1,4 @@
-"""Regions: the shared memory clients have registered, by the names they gave it."""
+"""Regions: the shared memory that clients have registered, by the clients' names for it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,7 +12,7 @@ from inferd.shm.guard import IS_SUPPORTED
 from inferd.shm.system import SystemRegion
 
 MAX_REGIONS = 1024
-"""So many may be registered at a time: each holds a file open."""
+"""How many may be registered at a time: each keeps a file open."""
 
 MAX_NAME_BYTES = 1024
 """The longest name of a region."""
@@ -22,10 +22,10 @@ _Kind = TypeVar("_Kind", bound=Region)
 
 
 class Regions:
-    """All registered regions; the names of both kinds are one space, as requests use them.
+    """All registered regions; both kinds share one namespace, since requests use only the name.
 
-    With `allowed` false nothing can be registered or used, without `has_guard` no system region.
-    `find_driver` finds the GPUs' driver.
+    Unless `allowed`, nothing can be registered or used; without `has_guard`, no system region.
+    `find_driver` returns the GPU driver.
     """
 
     def __init__(
@@ -42,15 +42,14 @@ class Regions:
         self._find_driver = find_driver
         self._regions: dict[str, Region] = {}
         self.moment = Moment()
-        """To be told when rounds of turns begin and end; each region is looked at once in one."""
+        """Updated when a round of turns begins or ends; each region is checked once per round."""
 
     def register_system(self, name: str, key: str, offset: int, size_bytes: int) -> None:
-        """Make a POSIX shared memory object, or a part of it, known as `name`.
+        """Register a POSIX shared memory object, or a part of it, as `name`.
 
-        Raises Unsupported when not allowed or not possible here, InvalidRequest for a name, key or
-        range that cannot be, AlreadyExists, Unavailable when there are too many regions, and
-        RegionFailed when the object cannot be opened or is too small. (V2, System Shared Memory
-        extension.)
+        Raises Unsupported if not allowed or not possible here, InvalidRequest for an invalid name,
+        key or range, AlreadyExists, Unavailable if there are too many regions, and RegionFailed if
+        the object cannot be opened or is too small. (V2, System Shared Memory extension.)
         """
         self._check_new(name, size_bytes)
         if not self._has_guard:
@@ -62,9 +61,9 @@ class Regions:
         self._regions[name] = SystemRegion(name, key, offset, size_bytes, self.moment)
 
     def register_cuda(self, name: str, handle: bytes, device_id: int, size_bytes: int) -> None:
-        """Make a GPU's memory known as `name`; `handle` is a cudaIpcMemHandle_t.
+        """Register memory of a GPU as `name`; `handle` is a cudaIpcMemHandle_t.
 
-        Raises as `register_system`, and InvalidRequest where there is no GPU. (V2, CUDA Shared
+        Raises as `register_system` does, and InvalidRequest if there is no GPU. (V2, CUDA Shared
         Memory extension.)
         """
         self._check_new(name, size_bytes)
@@ -72,9 +71,9 @@ class Regions:
         self._regions[name] = CudaRegion(status, handle, self._find_driver())
 
     def unregister(self, kind: type[Region], name: str = "") -> None:
-        """Forget the region `name` of that kind, or all; one that is not there is no mistake.
+        """Unregister the region `name` of that kind, or all; an unknown one is not an error.
 
-        Requests that use it already end as they would have. Raises Unsupported when not allowed.
+        Requests already using it are not affected. Raises Unsupported if not allowed.
         """
         self._check_allowed()
         for region in self._of_kind(kind):
@@ -83,15 +82,15 @@ class Regions:
                 region.close()
 
     def system_status(self, name: str = "") -> list[SystemRegionStatus]:
-        """Return the system region `name`, or all of them. Raises RegionNotFound."""
+        """Return the status of the system region `name`, or of all. Raises RegionNotFound."""
         return [region.status for region in self._found(SystemRegion, "system", name)]
 
     def cuda_status(self, name: str = "") -> list[CudaRegionStatus]:
-        """Return the CUDA region `name`, or all of them. Raises RegionNotFound."""
+        """Return the status of the CUDA region `name`, or of all. Raises RegionNotFound."""
         return [region.status for region in self._found(CudaRegion, "CUDA", name)]
 
     def span(self, name: str, offset: int, size_bytes: int) -> Span:
-        """Return a piece of a region for the use of one request: a Resolve."""
+        """Return a piece of a region for one request; see Resolve."""
         region = self._regions.get(name)
         if region is None:
             self._check_allowed()
@@ -110,7 +109,7 @@ class Regions:
         return region.span(offset, size_bytes)
 
     def close(self) -> None:
-        """Forget all regions."""
+        """Unregister all regions."""
         regions = list(self._regions.values())
         self._regions.clear()
         for region in regions:

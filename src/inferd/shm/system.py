@@ -9,13 +9,13 @@ from inferd.errors import InvalidRequest
 from inferd.shm.mapping import Mapping, check_key, open_mapping
 
 MAX_REMEMBERED = 64
-"""So many spans of a region are kept: clients use the same places again and again."""
+"""How many spans of a region are kept: clients use the same places again and again."""
 
 
 class _Object:
-    """The object under a region, which is looked at from time to time.
+    """The object that a region lies in, which is checked from time to time.
 
-    `needed` is the size it must have. It keeps no memory mapped: views of that do.
+    `needed` is the size it must have. It does not keep the memory mapped: the views do.
     """
 
     __slots__ = ("_fd", "_looked_in", "_moment", "_name", "_needed", "_watch", "memory")
@@ -27,10 +27,10 @@ class _Object:
         self._name = name
         self._needed = needed
         self._moment = moment
-        self._looked_in = 0  # the last round in which all was well
+        self._looked_in = 0  # the last round in which the check passed
 
     def look(self) -> None:
-        """Raise InvalidRequest when the object was removed, or shrank; once in a round."""
+        """Raise InvalidRequest if the object was removed or shrank; checked once per round."""
         if self._watch.is_lost:
             raise self._lost()
         round_number = self._moment.number
@@ -52,7 +52,7 @@ class _Object:
         self._looked_in = round_number
 
     def check(self) -> None:
-        """Raise InvalidRequest when zeros stand in the place of its memory."""
+        """Raise InvalidRequest if its memory is gone and zeros took its place."""
         if self._watch.is_lost:
             raise self._lost()
 
@@ -84,11 +84,11 @@ class SystemSpan(Span):
 
 
 class SystemRegion:
-    """`size_bytes` from `offset` of the object `key`, under the client's name for it.
+    """`size_bytes` from `offset` of the object `key`, registered under the client's name for it.
 
-    In a round of `moment` the object is looked at once, whatever number of requests use it.
-    Raises InvalidRequest for a key or range that cannot be, RegionFailed when there is no such
-    object or it is too small, and Unavailable when the process has no files or memory left.
+    In each round of `moment` the object is checked once, however many requests use it. Raises
+    InvalidRequest for an invalid key, RegionFailed if there is no such object or it is too small,
+    and Unavailable if the process has no file descriptors or memory left.
     """
 
     def __init__(
@@ -100,15 +100,15 @@ class SystemRegion:
         self._mapping: Mapping | None = mapping
         self._object = _Object(mapping, name, offset + size_bytes, moment or Moment())
         self.spans: dict[tuple[int, int], Span] = {}
-        """Those made lately, by offset and size: requests may share one."""
+        """The latest spans, by offset and size: requests may share them."""
 
     def span(self, offset: int, size_bytes: int) -> Span:
-        """Return that piece, which lies inside the region, and is none of `spans`.
+        """Return a new span, inside the region and not yet in `spans`, and remember it.
 
-        Raises InvalidRequest when the region has been closed.
+        Raises InvalidRequest if the region has been closed.
         """
         mapping = self._mapping
-        if mapping is None:  # unregistered this very moment, by another thread
+        if mapping is None:  # just unregistered by another thread
             msg = f"shared memory region '{self.status.name}' is no longer registered"
             raise InvalidRequest(msg)
         at = mapping.skipped + offset
@@ -121,6 +121,6 @@ class SystemRegion:
         return span
 
     def close(self) -> None:
-        """Let go of the memory; it is unmapped when no request uses it any more."""
+        """Release the memory; it is unmapped once no request uses it any more."""
         self._mapping = None
         self.spans = {}

@@ -1,7 +1,6 @@
-"""Who may call what: a guard before each call that is not open to everybody.
+"""Access control: a guard in front of each call that is not open to everybody.
 
-Whether a call has a guard is settled when the tables of routes and methods are built: what is open
-to everybody pays nothing.
+Guards are assigned when the tables of routes and methods are built, so open calls cost nothing.
 """
 
 import hmac
@@ -12,21 +11,21 @@ from inferd.config.api_keys import ApiKey, hash_key
 from inferd.errors import Forbidden, Restricted, Unauthenticated
 
 Headers = Mapping[bytes, bytes]
-"""Names in lower case; a header that came twice has both values, with a comma between."""
+"""Names in lower case; the values of a repeated header are joined with a comma."""
 
 
 _BEARER, _API_KEY = b"authorization", b"x-api-key"
 
 
 class Secret(NamedTuple):
-    """A header, its name in lower case, and the one value it must have."""
+    """A header, its name in lower case, and the value it must have."""
 
     name: bytes
     value: bytes
 
 
 class KeyRing:
-    """The API keys that are good, by their hashes; exchanged as a whole while the server runs."""
+    """The valid API keys by their hashes; `keys` is replaced as a whole while the server runs."""
 
     def __init__(self, keys: Mapping[bytes, ApiKey]) -> None:
         self.keys = keys
@@ -37,8 +36,8 @@ class KeyRing:
         if not given:
             msg = "an API key is needed here: Authorization: Bearer KEY, or x-api-key: KEY"
             raise Unauthenticated(msg)
-        # How long this takes may tell something of a hash, but nothing of a key: nobody can choose
-        # what their guess is hashed to.
+        # The time this takes may reveal something about a hash, but nothing about a key: nobody can
+        # choose what their guess hashes to.
         key = self.keys.get(hash_key(given))
         if key is None:
             msg = "the API key is not known here"
@@ -49,7 +48,7 @@ class KeyRing:
 
 
 class Guard:
-    """Stands before the calls of one API group."""
+    """Guards the calls of one API group."""
 
     def __init__(self, api: str, secret: Secret | None, ring: KeyRing | None) -> None:
         self._api = api
@@ -57,9 +56,9 @@ class Guard:
         self._ring = ring
 
     def check(self, headers: Headers) -> None:
-        """Raise Unauthenticated, Forbidden or Restricted if a request with `headers` may not call.
+        """Raise Unauthenticated, Forbidden or Restricted if a request with `headers` has no access.
 
-        An API key is asked for first.
+        The API key is checked first.
         """
         if self._ring is not None:
             self._ring.check(self._api, headers)
@@ -74,9 +73,9 @@ class Guard:
 
 
 class Access:
-    """Which calls of one protocol ask for what.
+    """What the calls of one protocol require of clients.
 
-    `secrets` are by API group. With a `ring` the calls of all groups need a key, but those of
+    `secrets` are by API group. With a `ring` the calls of all groups need a key, except those of
     the groups in `keyless`.
     """
 
@@ -92,25 +91,25 @@ class Access:
 
     @property
     def secret_names(self) -> frozenset[str]:
-        """The headers that open something here, in lower case; models need not see them."""
+        """The names of headers with credentials, in lower case; models need not see them."""
         names = {secret.name for secret in self._secrets.values()}
         if self._ring is not None:
             names |= {_BEARER, _API_KEY}
         return frozenset(name.decode() for name in names)
 
     def guard(self, api: str) -> Guard | None:
-        """Return what stands before the calls of the group `api`, None for nothing."""
+        """Return the guard of the calls of the group `api`, None if they are open."""
         secret = self._secrets.get(api)
         ring = None if api in self._keyless else self._ring
         return Guard(api, secret, ring) if secret or ring else None
 
 
 OPEN = Access()
-"""Everybody may call everything."""
+"""No restrictions."""
 
 
 def joined(fields: Iterable[tuple[bytes, ...]]) -> dict[bytes, bytes]:
-    """Return `fields` by name; those sent twice mean the list of both (RFC 9110, section 5.3)."""
+    """Return `fields` by name; repeated ones form one list (RFC 9110, section 5.3)."""
     found: dict[bytes, bytes] = {}
     for name, value in fields:
         found[name] = found[name] + b", " + value if name in found else value

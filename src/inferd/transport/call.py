@@ -1,6 +1,6 @@
-"""What a handler of gRPC calls gets and gives, in words no transport owns.
+"""The interface of gRPC handlers, independent of the transport.
 
-Handlers see bytes and a Call, never grpcio: what carries them can be exchanged.
+Handlers see bytes and a Call, never grpcio, so the transport can be exchanged.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,13 +10,13 @@ from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.transport.access import Guard
 
 Metadata = list[tuple[str, str | bytes]]
-"""Keys in lower case, in order; those that end in -bin have bytes."""
+"""Pairs in order, keys in lower case; the values of keys that end in -bin are bytes."""
 
 
 class Call(Protocol):
-    """One call as its transport knows it.
+    """One call, as its handler sees it.
 
-    A handler whose client has gone, or whose deadline has passed, is cancelled where it waits
+    If the client goes away or the deadline passes, the handler is cancelled where it waits
     (asyncio.CancelledError); `cancelled` is for code that runs on without waiting.
     """
 
@@ -27,12 +27,12 @@ class Call(Protocol):
 
     @property
     def deadline_s(self) -> float | None:
-        """When the client stops waiting, on the clock of time.monotonic; None: never."""
+        """When the client stops waiting, by time.monotonic; None means never."""
         ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has given the call up."""
+        """Whether the client has given up the call."""
         ...
 
     @property
@@ -41,18 +41,18 @@ class Call(Protocol):
         ...
 
     def hold(self, size_bytes: int) -> None:
-        """Count bytes of messages that the handler has taken and not yet answered.
+        """Count bytes of messages that the handler has taken but not yet answered.
 
-        When that is too much, the call ends, or Overloaded is raised.
+        If that is too many, the call ends, or Overloaded is raised.
         """
         ...
 
     def release(self, size_bytes: int) -> None:
-        """Take back what `hold` counted; the end of the call takes back all of it."""
+        """Undo a `hold`; the end of the call undoes all of them."""
         ...
 
     def add_initial(self, metadata: Metadata) -> None:
-        """Send `metadata` before the answer; without effect once its first message is sent."""
+        """Send `metadata` before the answer; no effect once its first message has been sent."""
         ...
 
     def add_trailing(self, metadata: Metadata) -> None:
@@ -61,20 +61,20 @@ class Call(Protocol):
 
 
 UnaryHandler = Callable[[bytes, Call], list[Any] | Awaitable[list[Any]]]
-"""Takes a message, returns the answer as buffers to be sent one after the other, or raises.
+"""Takes a message and returns the answer, as buffers to be sent one after the other, or raises.
 
-One that need not wait may return its answer at once: a coroutine less for each call.
+A handler that need not wait may return the answer itself, which saves a coroutine per call.
 """
 
 StreamHandler = Callable[[AsyncIterator[bytes], Call], AsyncIterator[list[Any]]]
-"""Takes messages as they come and yields answers, each as buffers."""
+"""Takes messages as they arrive and yields answers, each as buffers."""
 
 
 class Unary(NamedTuple):
-    """A method that takes one message and gives one; the transport checks `guard` first.
+    """A method that takes one message and returns one; the transport checks `guard` first.
 
-    One that `is_inference` may be refused by an overloaded server before its message is there.
-    With `refusal` the client is told of that in an answer, which this returns, and not by a status.
+    If `is_inference`, an overloaded server may refuse a call before its message has arrived. If
+    `refusal` is given, the client then gets the answer it returns instead of an error status.
     """
 
     handler: UnaryHandler
@@ -84,7 +84,7 @@ class Unary(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A method that takes and gives any number of messages; the rest as with Unary."""
+    """A method that takes and yields any number of messages; otherwise like Unary."""
 
     handler: StreamHandler
     guard: Guard | None = None
@@ -95,7 +95,7 @@ Method = Unary | Stream
 
 
 def told_refusal(method: Method, error: Exception) -> list[Any] | None:
-    """Return the answer that tells of `error`, None if that is told by a status of gRPC."""
+    """Return the answer that reports `error`, None if a gRPC status reports it."""
     if isinstance(method, Unary) and method.refusal and isinstance(error, Overloaded | TooLarge):
         return method.refusal(error)
     return None
@@ -104,7 +104,7 @@ def told_refusal(method: Method, error: Exception) -> list[Any] | None:
 async def send_all(
     answers: AsyncIterator[list[Any]], send: Callable[[list[Any]], Awaitable[None]]
 ) -> None:
-    """Have `send` send all `answers`; at the end they are closed, if that is a generator."""
+    """Send all `answers` with `send`; at the end close them if they are a generator."""
     try:
         async for buffers in answers:
             await send(buffers)

@@ -1,4 +1,4 @@
-"""Coder: bodies and messages are inflated and deflated without holding up the event loop."""
+"""Coder: inflates and deflates bodies and messages without holding up the event loop."""
 
 import os
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from inferd.wire import coding
 from inferd.wire.inline import INLINE_CODED_BYTES, NotFast
 
 MOST_THREADS = 4
-"""zlib lets other threads run meanwhile; but each one that inflates needs its own memory."""
+"""zlib releases the interpreter lock, but each inflating thread needs its own memory."""
 
 
 class Coder:
-    """What one server inflates and deflates: what is short at once, the rest in a few threads.
+    """Inflates and deflates for one server: short data at once, the rest in a few threads.
 
-    `max_bytes`: nothing is inflated to more.
+    Nothing is inflated to more than `max_bytes`.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -25,9 +25,9 @@ class Coder:
         self._deflating = Lane("inferd-deflate", width)
 
     async def inflate(self, data: Any, name: bytes) -> memoryview:
-        """Return `data` decoded from the coding of that name.
+        """Return `data` decoded from the content coding `name`.
 
-        Raises as `coding.inflate` does, and Overloaded when too many wait.
+        Raises as `coding.inflate` does, and Overloaded if too many calls wait.
         """
         try:
             return coding.inflate(data, name, self._max_bytes, on_loop=True)
@@ -35,7 +35,7 @@ class Coder:
             return await self._inflating.run(coding.inflate, data, name, self._max_bytes)
 
     async def deflate(self, buffers: Sequence[Any], name: bytes, level: int = -1) -> bytes:
-        """Return `buffers` joined and compressed. Raises Overloaded when too many wait."""
+        """Return `buffers` joined and compressed. Raises Overloaded if too many calls wait."""
         if sum(map(len, buffers)) <= INLINE_CODED_BYTES:
             return coding.deflate(buffers, name, level)
         return await self._deflating.run(coding.deflate, buffers, name, level)

@@ -1,4 +1,4 @@
-"""FailureLog: what clients are not told of the server's own failures, without flooding the log."""
+"""FailureLog: logs the failures whose details clients do not get, without flooding the log."""
 
 import logging
 from types import TracebackType
@@ -6,7 +6,7 @@ from types import TracebackType
 from inferd.errors import Code, InferdError
 
 MAX_KINDS = 1000
-"""So many different tracebacks are remembered, and written."""
+"""How many different tracebacks are remembered, and written."""
 
 _MAX_WHERE = 200
 
@@ -14,8 +14,8 @@ _MAX_WHERE = 200
 class FailureLog:
     """Writes one line for each failure that is the server's or a model's fault.
 
-    The traceback comes with the first from each place in the code: a client that has found what
-    makes a model fail can repeat it at will.
+    Only the first failure from each place in the code gets its traceback: a client that has found
+    how to make a model fail can repeat it at will.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -23,7 +23,7 @@ class FailureLog:
         self._known: set[tuple[str, int]] = set()
 
     def note(self, where: str, error: Exception) -> None:
-        """Log `error`, which a call to `where` ended with, unless it is the client's fault."""
+        """Log `error`, which ended a call to `where`, unless it is the client's fault."""
         where = where[:_MAX_WHERE]
         if not isinstance(error, InferdError):
             text = f"{type(error).__name__}: {error}"[:_MAX_WHERE]
@@ -35,7 +35,7 @@ class FailureLog:
             self._logger.warning("%s: %s", where, error.message, exc_info=new)
 
     def _new(self, error: BaseException | None) -> BaseException | None:
-        """Return `error` if its like has not been seen."""
+        """Return `error` if it is the first from its place in the code, else None."""
         if error is None:
             return None
         kind = _place(error.__traceback__)

@@ -1,8 +1,8 @@
-"""One gRPC call on an HTTP/2 stream: its messages to a handler, the handler's answers back.
+"""One gRPC call on an HTTP/2 stream: its messages go to a handler, whose answers go back.
 
-A unary handler is started as soon as the message is there, by hand: a task exists only when it
-waits for something else than a model. A stream's handler always has one. What was not raised on
-purpose ends here, in the log and in a status that says nothing of it.
+A unary handler is started as soon as the message is there and is driven by hand: it gets a task
+only if it waits for something other than a model. A streaming handler always has a task. Unexpected
+exceptions end here: they are logged, and the client gets a status without details.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ COMPRESS_BYTES: Final = 1024
 """Answers below this size are not compressed."""
 
 QUEUED_BYTES: Final = 65536
-"""Who streams an answer waits while more than this of it is unsent."""
+"""A handler that streams answers waits while more than this is unsent."""
 
 LEVELS: Final = {"none": 0, "low": 1, "medium": 6, "high": 9}
 """zlib's levels for --grpc-infer-response-compression-level."""
@@ -57,12 +57,13 @@ _LATE: Final = "the deadline has passed"
 
 
 class GrpcCall(GrpcInput):
-    """One call; it is the `Call` its handler sees, and the messages a streaming handler reads."""
+    """One call: both the `Call` its handler sees and the iterator of a stream's messages."""
 
     deadline_s: float | None = None
     cancelled = False
-    _sends: asyncio.Future[None] | None = None  # what waits for the client to read
-    _task: Any = None  # a Task or Paused: of three types None would be no default, compiled
+    _sends: asyncio.Future[None] | None = None  # waits for the client to read
+    # A Task or Paused. Compiled, the default None of a union of three types would be lost.
+    _task: Any = None
     _timer: asyncio.TimerHandle | None = None
     _sent_count = 0
     _is_head_sent = False
@@ -99,7 +100,7 @@ class GrpcCall(GrpcInput):
             self._open(self._grpc)
 
     def _open(self, grpc: GrpcHead) -> None:
-        """Begin a call that has a deadline, is to be checked or refused, or is a stream."""
+        """Begin a call that has a deadline, needs an access check, is refused, or is a stream."""
         if grpc.timeout_s is not None:
             self.deadline_s = monotonic() + grpc.timeout_s
             if grpc.timeout_s <= 0:
@@ -174,7 +175,7 @@ class GrpcCall(GrpcInput):
             self._drive(begun)
 
     def _drive(self, running: Any) -> None:
-        """Go on with what a unary handler has begun; what does not wait is answered at once."""
+        """Drive the coroutine of a unary handler; answer at once if it does not wait."""
         try:
             waits_for = running.send(None)
         except StopIteration as done:
@@ -195,7 +196,7 @@ class GrpcCall(GrpcInput):
         self._port.go_on_soon(self)
 
     def go_on(self) -> None:
-        """Go on with the handler: what it has waited for is there."""
+        """Resume the handler: what it waited for is there."""
         paused = self._task
         if type(paused) is not Paused:  # the call has ended early
             return
@@ -252,7 +253,7 @@ class GrpcCall(GrpcInput):
     # --- what goes out ---
 
     def _answer(self, buffers: list[Any]) -> None:
-        """Send the one message of a unary call, and OK."""
+        """Send the answer of a unary call, and OK."""
         if self.is_local_done or self.ending is not None:
             return
         length = 0
@@ -300,7 +301,7 @@ class GrpcCall(GrpcInput):
         self._clean_up()
 
     async def _send(self, buffers: list[Any]) -> None:
-        """Send one message of a stream; wait while the client reads too slowly."""
+        """Send one message of a stream; wait if the client reads too slowly."""
         length = sum(map(len, buffers))
         if length > self._port.options.max_send_bytes:
             msg = f"an answer has {length} bytes, more than may be sent"
@@ -316,7 +317,7 @@ class GrpcCall(GrpcInput):
         self._port.flush()
         self._sent_count += 1
         if self._sent_count % _SENT_IN_A_ROW == 0 or length > QUEUED_BYTES:
-            await asyncio.sleep(0)  # a handler that never waits must not keep the loop to itself
+            await asyncio.sleep(0)  # a handler that never waits must not monopolize the loop
         while self.pending_bytes > QUEUED_BYTES:
             self._sends = self._port.loop.create_future()
             await self._sends
@@ -343,14 +344,14 @@ class GrpcCall(GrpcInput):
         self._end(*status_of(error))
 
     def _end_cancelled(self) -> None:
-        """End a call whose handler was cancelled by somebody else."""
+        """End a call whose handler was cancelled from elsewhere."""
         if not self._is_ended:
             self._task = None
             self._end(CANCELLED, "the call was cancelled")
             self._port.flush()
 
     def _end(self, status: int, message: str) -> None:
-        """Send the status, after what is pending; without any message before, it goes alone."""
+        """Send the status after the pending output; if no headers were sent, send it alone."""
         if not self._is_ended:
             if self._is_head_sent:
                 trailers = grpc_messages.encode_status(status, message, self._trailing or ())
@@ -376,7 +377,7 @@ class GrpcCall(GrpcInput):
     # --- how it ends early ---
 
     def watch_deadline(self) -> None:
-        """Have the call end at its deadline, if it has one and waits for something."""
+        """Start the timer that ends the call at its deadline, if it has one and is not done."""
         if self.deadline_s is not None and self._timer is None and not self._is_ended:
             self._is_bare = False
             wait_s = self.deadline_s - monotonic()
@@ -388,11 +389,11 @@ class GrpcCall(GrpcInput):
         self._port.flush()
 
     def cut(self) -> None:
-        """End the call because the server ends."""
+        """End the call because the server is shutting down."""
         self._end_early(UNAVAILABLE, "the server is shutting down")
 
     def _end_early(self, status: int, message: str) -> None:
-        if self.pending_bytes:  # the client does not read what it has been sent
+        if self.pending_bytes:  # the client does not read what is being sent
             self.connection.reset(self.id, ErrorCode.CANCEL)
         else:
             self._end(status, message)
@@ -403,7 +404,8 @@ class GrpcCall(GrpcInput):
             self._timer = None
         if self._task is not None:
             if self._queue is None:
-                # Not at once: a task that has never run would not tell the handler it took over.
+                # Not at once: a task that has never run would not pass the cancellation on to the
+                # handler it took over.
                 self._port.loop.call_soon(self._task.cancel)
             else:
                 self._task.cancel()
@@ -424,10 +426,9 @@ def _encoded(metadata: Metadata) -> list[Field]:
 
 
 def prepare(head: RequestHead, methods: dict[bytes, Method], max_bytes: int) -> GrpcHead | None:
-    """Find out what a request's head asks for, None if that is not gRPC.
+    """Return what the head of a request asks for, None if it is not gRPC.
 
-    It is kept in `head.use` for the head's repetitions. `max_bytes` is how much metadata a call
-    may have.
+    The caller keeps it in `head.use` for repetitions of the head. `max_bytes` limits the metadata.
     """
     if head.base is not None and (known := head.base.use) and known.fault is None:
         grpc = grpc_messages.renew_grpc_head(known, head.changed)

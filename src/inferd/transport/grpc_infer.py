@@ -1,4 +1,4 @@
-"""ModelInfer: one request and its one answer, at once where the model need not be waited for."""
+"""ModelInfer: one request and one answer, given at once if the model need not be waited for."""
 
 from collections.abc import Coroutine
 from functools import partial
@@ -19,7 +19,7 @@ from inferd.wire import v2_grpc
 from inferd.wire.inline import NotFast
 
 Begun = list[Any] | Coroutine[Any, Any, list[Any]]
-"""An answer as buffers, or what has to be awaited for it."""
+"""An answer as buffers, or a coroutine that returns it."""
 
 
 class Inference:
@@ -36,7 +36,7 @@ class Inference:
         self._decoding = Lane("inferd-decode")
 
     def model_infer(self, data: Any, call: Call) -> Begun:
-        """See UnaryHandler; `data` is a view where the message is large."""
+        """See UnaryHandler; `data` is a view if the message is large."""
         try:
             request = v2_grpc.decode_infer_request(data, on_loop=True, resolve=self._resolve)
         except NotFast:
@@ -58,7 +58,7 @@ class Inference:
         return begun if isinstance(begun, list) else await begun
 
     def _check_model(self, data: Any) -> None:
-        """Refuse a request that cannot be read for its model, if that cannot be asked: worse."""
+        """Check the model of an undecodable request: its error takes precedence."""
         model, version = v2_grpc.asked_model(data)
         if model:
             self._engine.check_model(model, version)

@@ -1,7 +1,8 @@
-"""The messages a gRPC call receives: gathered, counted, inflated, and handed on one by one.
+"""The messages a gRPC call receives: assembled, counted, inflated and passed on one by one.
 
-A unary call has one, which is kept till the client ends its side. A stream's wait in a queue, and
-what comes beyond a few of them stays as it came; meanwhile the client's window closes.
+A unary call has one, which is kept until the client ends its side. A stream's messages wait in a
+queue; beyond a limited number of them, input is kept unparsed while the client's flow-control
+window runs out.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from inferd.transport.http2_connection import Http2Connection
 
 SMALL_BYTES: Final = 16384
-"""Messages up to this size are copied rather than kept and sent as views, and coded on the loop."""
+"""Messages up to this size are copied, not kept and sent as views, and compressed on the loop."""
 
 CUT_SHORT = "the call ended inside a message"
 
@@ -39,7 +40,7 @@ _READ_BYTES: Final = 4096
 
 
 class GrpcInput(H2Stream):
-    """The receiving side of one call, and what its handler iterates over. GrpcCall is the rest."""
+    """The receiving side of one call, and the iterator its handler reads. GrpcCall is the rest."""
 
     takes_runs: ClassVar[bool] = True
     _reader: MessageReader | None = None
@@ -48,10 +49,10 @@ class GrpcInput(H2Stream):
     _backlog: deque[bytes] | None = None
     _untaken = 0
     _is_input_done = False
-    _reads: asyncio.Future[None] | None = None  # what waits for the next message; see _sends
+    _reads: asyncio.Future[None] | None = None  # waits for the next message; see _sends
     _held_bytes = 0
     _inflated_bytes = 0
-    _coming_since: tuple[int, float] | None = None  # a message by its number, and when it was seen
+    _coming_since: tuple[int, float] | None = None  # (message number, time it was first seen)
 
     def __init__(
         self, connection: H2Connection, stream_id: int, head: RequestHead, port: "Http2Connection"
@@ -59,8 +60,8 @@ class GrpcInput(H2Stream):
         H2Stream.__init__(self, connection, stream_id, head)
         self._port = port
         self._grpc: GrpcHead = head.use
-        self._is_begun = False  # a message has begun to come in pieces, or more than one may come
-        self._is_bare = True  # nothing to be sent but the answer, nothing to be let go of
+        self._is_begun = False  # a message is coming in pieces, or the call is a stream
+        self._is_bare = True  # nothing to send but the answer, and nothing to clean up
 
     def hold(self, size_bytes: int) -> None:
         """See Call."""
@@ -72,7 +73,7 @@ class GrpcInput(H2Stream):
         self._release(size_bytes)
 
     def __aiter__(self) -> Self:
-        """Return the messages as they come."""
+        """Return self."""
         return self
 
     async def __anext__(self) -> Any:
@@ -136,14 +137,17 @@ class GrpcInput(H2Stream):
 
     def _queue_data(self, data: Any, start: int, stop: int) -> None:
         if self._reader is None:
-            return  # what came before has ended the call
+            return  # earlier data has ended the call
         if self._backlog:
             self._backlog.append(bytes(data[start:stop]))
         else:
             self._read_some(data, start, stop)
 
     def _is_refused(self, data: Any, start: int, stop: int) -> bool:
-        """Refuse a call at the beginning of its first message, if that cannot be taken."""
+        """Refuse a call when its first message begins, if there is no room for it.
+
+        Return whether the call is over.
+        """
         capacity, method = self._port.server.capacity, self._grpc.method
         if self.is_local_done:
             return False
@@ -156,9 +160,9 @@ class GrpcInput(H2Stream):
         return self.is_local_done
 
     def _read_some(self, data: Any, start: int = 0, stop: int | None = None) -> None:
-        """Read a stream's messages, but no more of them than its handler soon takes.
+        """Parse a stream's messages, but only as many as its handler will soon take.
 
-        The rest is kept as it came: many small messages are much larger as objects.
+        The rest is kept unparsed: many small messages take much more memory as objects.
         """
         stop = len(data) if stop is None else stop
         reader, queue = cast("MessageReader", self._reader), cast("deque[Any]", self._queue)
@@ -172,7 +176,7 @@ class GrpcInput(H2Stream):
             self._backlog.appendleft(bytes(data[start:stop]))
 
     def _take(self, count: int) -> None:
-        """Open the stream's window again, unless messages wait for a handler to take them."""
+        """Reopen the stream's window, unless messages are waiting for the handler."""
         if self.is_local_done:
             return
         self._untaken += count
@@ -195,7 +199,7 @@ class GrpcInput(H2Stream):
             self._message = (message, is_compressed)
 
     def _hold(self, count: int) -> bool:
-        """Count bytes in memory, over all connections together; False when that is too much."""
+        """Count bytes held, over all connections; return False and end the call if too many."""
         capacity = self._port.server.capacity
         self._is_bare = False
         self._held_bytes += count
@@ -203,7 +207,7 @@ class GrpcInput(H2Stream):
         if capacity.held_bytes <= capacity.max_bytes:
             return True
         if count <= SMALL_BYTES and not self._grpc.method.is_inference:
-            return True  # health checks are answered all the same
+            return True  # an overloaded server still answers health checks
         if not self.is_local_done:
             self._fail(capacity.too_many_bytes(count))
         return False
@@ -234,7 +238,7 @@ class GrpcInput(H2Stream):
         return bytes(inflated) if count <= SMALL_BYTES else inflated
 
     def check_pace(self, now: float, limit_s: float) -> None:
-        """See H2Stream; between the messages of a stream there may be any time."""
+        """See H2Stream; the pauses between the messages of a stream are not limited."""
         coming = self._coming()
         if coming is None:
             self._coming_since = None
@@ -248,9 +252,9 @@ class GrpcInput(H2Stream):
             self._end(DEADLINE_EXCEEDED, text)
 
     def _coming(self) -> tuple[int, int] | None:
-        """Return the number of the message that is not whole and how much of it there is.
+        """Return the number of the incomplete message and how many bytes of it have arrived.
 
-        None when it is not the client who is waited for.
+        None if the call is not waiting for the client.
         """
         if self.is_local_done or self.ending is not None:
             return None
@@ -267,7 +271,7 @@ class GrpcInput(H2Stream):
         raise NotImplementedError
 
     def _forget_input(self) -> None:
-        """Let go of all that has come."""
+        """Release all input."""
         self._release(self._held_bytes)
         self._reader = self._message = None
         if self._queue:
@@ -284,5 +288,5 @@ class GrpcInput(H2Stream):
         raise NotImplementedError
 
     def _fail(self, error: Exception) -> None:
-        """End the call with what `error` means to a client."""
+        """End the call with the status for `error`."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ from inferd.wire import v2_logging
 
 
 class LoggingMethods:
-    """Tells and changes the log settings (Logging extension)."""
+    """Reports and changes the log settings (Logging extension)."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -18,6 +18,6 @@ class LoggingMethods:
         return {"LogSettings": Unary(self.log_settings)}
 
     async def log_settings(self, data: bytes, call: Call) -> list[Any]:
-        """Change the settings the message names, if any, and tell all."""
+        """Change the settings that the message names, if any; return all."""
         self._log.change(v2_logging.decode_log_message(data))
         return [v2_logging.encode_log_message(self._log.settings)]

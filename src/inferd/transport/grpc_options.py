@@ -1,4 +1,4 @@
-"""What can be set about the gRPC port, whichever transport carries it, and its TLS side."""
+"""The options of the gRPC port, whichever transport carries it, and its TLS context."""
 
 import ssl
 
@@ -10,15 +10,15 @@ from inferd.transport.trtis import Trtis
 
 
 class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set about the gRPC port; config/server.py has the defaults.
+    """The options of the gRPC port; config/server.py has the defaults.
 
     `typed_answers`: typed requests get typed answers. Metadata whose keys match
     `header_forward_pattern` become parameters of an inference. `compression_level`: none, low,
-    medium or high; answers are compressed with what the client accepts. The keepalive and
+    medium or high; answers are compressed with a coding that the client accepts. The keepalive and
     connection age settings are gRPC's own. TLS files are PEM; `mutual_tls` asks clients for a
-    certificate signed by `root_cert`. Those from `max_connections` to `max_connection_idle_ms` are
-    for our own transport, grpcio has none of them. `trtis` is the old API, None where it is not
-    offered.
+    certificate signed by `root_cert`. The options from `max_connections` to
+    `max_connection_idle_ms` are for our own transport; grpcio has none of them. `trtis` is the old
+    API, None if it is not offered.
     """
 
     typed_answers: bool
@@ -58,7 +58,7 @@ class GrpcOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
-    """Return the TLS side `options` ask for. Raises InvalidConfig."""
+    """Return the TLS context that `options` ask for. Raises InvalidConfig."""
     if not options.server_cert or not options.server_key:
         msg = "TLS for gRPC needs a server certificate and a server key"
         raise InvalidConfig(msg)
@@ -69,7 +69,7 @@ def grpc_ssl_context(options: GrpcOptions) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 9113, section 9.2
     context.set_alpn_protocols(["h2"])
     try:
-        # An encrypted key would otherwise be asked for at the terminal.
+        # Without a password OpenSSL would ask for that of an encrypted key at the terminal.
         context.load_cert_chain(options.server_cert, options.server_key, password="")
         if options.root_cert:
             context.load_verify_locations(options.root_cert)

@@ -9,7 +9,7 @@ from inferd.wire import v2_grpc_metadata, v2_repository
 
 
 class RepositoryMethods:
-    """Tells which models there are and how they are configured, loads and unloads them."""
+    """Lists the models and their configurations, loads and unloads them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,28 +26,28 @@ class RepositoryMethods:
         }
 
     async def repository_index(self, data: bytes, call: Call) -> list[Any]:
-        """Model Repository extension, RepositoryIndex."""
+        """Handle RepositoryIndex (Model Repository extension)."""
         ready = v2_repository.decode_index_message(data)
         return [
             v2_repository.encode_index_message(await self._engine.repository_index(ready=ready))
         ]
 
     async def repository_model_load(self, data: bytes, call: Call) -> list[Any]:
-        """Model Repository extension, RepositoryModelLoad."""
+        """Handle RepositoryModelLoad (Model Repository extension)."""
         self._engine.check_is_explicit()
         load = await self._decoding.run(v2_repository.decode_load_message, data)
         await self._engine.load(load)
         return [v2_repository.encode_done(load.model)]
 
     async def repository_model_unload(self, data: bytes, call: Call) -> list[Any]:
-        """Model Repository extension, RepositoryModelUnload."""
+        """Handle RepositoryModelUnload (Model Repository extension)."""
         self._engine.check_is_explicit()
         unload = v2_repository.decode_unload_message(data)
         await self._engine.unload(unload)
         return [v2_repository.encode_done(unload.model)]
 
     async def model_config(self, data: bytes, call: Call) -> list[Any]:
-        """Model Configuration extension."""
+        """Handle ModelConfig (Model Configuration extension)."""
         name, version = v2_grpc_metadata.decode_model_request("ModelConfig", data)
         config = self._engine.model_config(name, version)
         return [await self._encoding.run(v2_repository.encode_config_message, config)]

@@ -1,7 +1,7 @@
-"""The gRPC port on grpcio: its asyncio server carrying our handlers, the reference for our own.
+"""The gRPC port on grpcio: its asyncio server with our handlers, the reference for our own server.
 
 grpc.aio shares the loop with HTTP and the engine. grpcio's threaded server costs as much CPU per
-call once each call has to hop to that loop and back.
+call, counting the hop of each call to that loop and back.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _WATCH_INTERVAL_S = 1.0
 
 
 class GrpcServer:
-    """Answers gRPC calls on one port; `more_methods` are offered beside our own, by path."""
+    """Answers gRPC calls on one port; `more_methods`, by path, are offered besides our own."""
 
     def __init__(
         self, engine: Engine, options: GrpcOptions, more_methods: dict[str, Method] | None = None
@@ -48,10 +48,10 @@ class GrpcServer:
         self._certificates: grpc.ServerCertificateConfiguration | None = None
 
     async def start(self, address: str, port: int) -> int:
-        """Listen on `address` and return the port, which the system chooses when `port` is 0.
+        """Listen on `address` and return the port, which the system chooses if `port` is 0.
 
-        Raises OSError naming the address when it cannot be bound, InvalidConfig when the TLS
-        files cannot be used.
+        Raises OSError naming the address if it cannot be bound, InvalidConfig if the TLS files
+        cannot be used.
         """
         server = grpc.aio.server(options=_channel_arguments(self._options))
         handlers = cast("Any", _Handlers(self._methods, self._capacity))
@@ -70,16 +70,16 @@ class GrpcServer:
         return bound
 
     async def stop(self, grace_s: float) -> None:
-        """Take no new calls, give those in flight `grace_s` seconds, then cancel them."""
+        """Stop taking calls, give those in flight `grace_s` seconds, then cancel them."""
         self._stopping.set()
         if self._server is not None:
             await self._server.stop(grace_s)
             self._server = None
 
     def read_tls(self) -> None:
-        """Have new connections use what the TLS files hold now.
+        """Reload the TLS files, for new connections.
 
-        Raises InvalidConfig when they cannot be used; what was read before stays then.
+        Raises InvalidConfig if they cannot be used; the previous ones then stay in use.
         """
         self._certificates = _read_certificates(self._options)
 
@@ -92,12 +92,12 @@ class GrpcServer:
         )
 
     def _take_certificates(self) -> Any:
-        """Return what was read since the last connection, None for nothing."""
+        """Return the certificates read since the last connection, None if there are none."""
         found, self._certificates = self._certificates, None
         return found
 
     async def _pause(self) -> None:
-        """Wait a little; raises Unavailable when the server stops, so that watches end."""
+        """Wait for one interval; raise Unavailable if the server stops, so that watches end."""
         try:
             await asyncio.wait_for(self._stopping.wait(), _WATCH_INTERVAL_S)
         except TimeoutError:
@@ -148,16 +148,16 @@ class AioCall:
 
     def release(self, size_bytes: int) -> None:
         """See Call."""
-        size_bytes = min(size_bytes, self._held_bytes)  # the call may have ended before
+        size_bytes = min(size_bytes, self._held_bytes)  # the call may have ended already
         self._held_bytes -= size_bytes
         self._capacity.hold(-size_bytes)
 
     def end(self) -> None:
-        """Take back all that is held."""
+        """Release all that is held."""
         self.release(self._held_bytes)
 
     def note(self, error: Exception) -> None:
-        """Keep what `error` means to a client, and not `error`: it holds frames, and their data."""
+        """Keep the status for `error`, not `error` itself: it keeps frames and data alive."""
         self._status = status_of(error)
         if isinstance(error, Overloaded):
             self.add_trailing(RETRY_PUSHBACK)
@@ -178,7 +178,7 @@ class AioCall:
 
 
 class _Handlers:
-    """Finds grpcio's handler of a call, before its messages have come."""
+    """Finds grpcio's handler of a call, before its messages have arrived."""
 
     def __init__(self, methods: dict[str, Method], capacity: Capacity) -> None:
         self._capacity = capacity
@@ -186,7 +186,7 @@ class _Handlers:
         self._handlers = {
             path: _adapted(path, method, failures, capacity) for path, method in methods.items()
         }
-        # As streams, for then grpcio does not wait for the message.
+        # Registered as streams, so that grpcio does not wait for the message.
         self._refusing = {
             path: grpc.stream_stream_rpc_method_handler(functools.partial(self._refuse, method))
             for path, method in methods.items()
@@ -241,7 +241,7 @@ def _adapted_unary(
     async def run(data: bytes, context: Any) -> Any:
         call = AioCall(context, capacity)
         try:
-            if method.is_inference or len(data) > SMALL_BYTES:  # health checks are answered always
+            if method.is_inference or len(data) > SMALL_BYTES:  # health checks are never refused
                 call.hold(len(data))
             begun = method.handler(data, call)
             answer = b"".join(begun if isinstance(begun, list) else await begun)
@@ -255,7 +255,7 @@ def _adapted_unary(
             call.note(error)
         finally:
             call.end()
-            del data  # grpcio keeps this frame for a while when the call ends with an exception
+            del data  # grpcio keeps this frame for a while if the call ends with an exception
         return await call.fail()
 
     return run
@@ -284,12 +284,12 @@ def _adapted_stream(
 
 
 def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
-    """Return `options` by the names gRPC core gives them."""
+    """Return `options` under gRPC core's names."""
     arguments: dict[str, int | None] = {
         "grpc.so_reuseport": options.reuse_port,
         "grpc.max_receive_message_length": options.max_receive_bytes,
         "grpc.max_send_message_length": options.max_send_bytes,
-        # A level, not an algorithm: core then picks one the client accepts.
+        # A level, not an algorithm: gRPC core picks one that the client accepts.
         "grpc.default_compression_level": _COMPRESSION_LEVELS[options.compression_level],
         "grpc.keepalive_time_ms": options.keepalive_time_ms,
         "grpc.keepalive_timeout_ms": options.keepalive_timeout_ms,
@@ -306,8 +306,8 @@ def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
 
 
 def _read_certificates(options: GrpcOptions) -> grpc.ServerCertificateConfiguration:
-    """Return what the TLS files of `options` hold. Raises InvalidConfig."""
-    grpc_ssl_context(options)  # for its checks alone: gRPC core says only that it cannot bind
+    """Return the contents of the TLS files of `options`. Raises InvalidConfig."""
+    grpc_ssl_context(options)  # only for its checks: gRPC core merely reports that it cannot bind
     key, cert = Path(str(options.server_key)), Path(str(options.server_cert))
     return grpc.ssl_server_certificate_configuration(
         [(key.read_bytes(), cert.read_bytes())],

@@ -1,6 +1,6 @@
-"""The gRPC methods inferd answers, by full name: V2 inference, health checking, reflection.
+"""The gRPC methods that inferd offers, by full name: V2 inference, health checking, reflection.
 
-One handler per method: bytes to the codec, the words to the engine, its answer to the codec.
+One handler per method: the codec decodes the message, the engine answers, the codec encodes.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -32,9 +32,9 @@ V2_SERVICE = "inference.GRPCInferenceService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
 MLSERVER_REPOSITORY_SERVICE = "inference.model_repository.ModelRepositoryService"
-"""MLServer's own service for the Model Repository extension, whose messages are those of V2.
+"""MLServer's own service for the Model Repository extension, with V2's messages.
 
-It is kept for old clients, such as ModelMesh's adapter; reflection does not tell of it.
+It is kept for old clients such as ModelMesh's adapter; reflection does not list it.
 """
 
 Pause = Callable[[], Awaitable[None]]
@@ -54,7 +54,7 @@ _RPCS = {
     "logging": "LogSettings",
 }
 API_OF = {rpc: api for api, rpcs in _RPCS.items() for rpc in rpcs.split()}
-"""The API group of every method, by its name."""
+"""The API group of each method, by the method's name."""
 
 
 def grpc_methods(
@@ -68,10 +68,10 @@ def grpc_methods(
 ) -> dict[str, Method]:
     """Return every method the server offers by its path, such as /package.Service/Method.
 
-    A Watch looks at the engine's readiness again after each `pause`. With `typed_answers` a
-    request in typed contents is answered in typed contents. `forward` chooses the metadata of an
-    inference that become its parameters. `trtis` is the old API, where it is offered; of `access`
-    it asks what guards several groups at once.
+    A Watch checks the engine's readiness again after each `pause`. With `typed_answers` a request
+    in typed contents is answered in typed contents. `forward` chooses the metadata of an inference
+    that become its parameters. `trtis` is the old API, if it is offered; it needs `access` for the
+    one call that several groups guard.
     """
     v2: dict[str, Method] = {
         **_V2(engine, typed_answers=typed_answers, forward=forward).methods(),
@@ -98,9 +98,9 @@ def grpc_methods(
 def port_methods(
     engine: Engine, options: GrpcOptions, pause: Pause, more: Mapping[str, Method]
 ) -> dict[str, Method]:
-    """Return the methods of one port by their paths: ours and `more`, each with its guard.
+    """Return the methods of one port by path: ours and `more`, each with its guard.
 
-    A method that belongs to no API group is taken for an inference.
+    A method that belongs to no API group counts as an inference.
     """
     where, secret = "--grpc-header-forward-pattern", options.access.secret_names
     forward = HeaderForward.of(options.header_forward_pattern, where, secret)

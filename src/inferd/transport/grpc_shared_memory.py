@@ -10,7 +10,7 @@ from inferd.wire import v2_grpc_shared_memory as wire
 
 
 class SharedMemoryMethods:
-    """Registers regions, forgets them, and tells which there are."""
+    """Registers, unregisters and lists regions."""
 
     def __init__(self, regions: Regions) -> None:
         self._regions = regions
@@ -27,7 +27,7 @@ class SharedMemoryMethods:
         }
 
     async def system_status(self, data: bytes, call: Call) -> list[Any]:
-        """Tell one region, or all."""
+        """Return the status of one region, or of all."""
         name = wire.decode_region_name("SystemSharedMemoryStatus", data)
         return [wire.encode_system_status(self._regions.system_status(name))]
 
@@ -37,13 +37,13 @@ class SharedMemoryMethods:
         return [wire.encode_done("SystemSharedMemoryRegister")]
 
     async def drop_system(self, data: bytes, call: Call) -> list[Any]:
-        """Forget one region, or all; one that is not there is no mistake."""
+        """Unregister one region, or all; an unknown one is not an error."""
         name = wire.decode_region_name("SystemSharedMemoryUnregister", data)
         self._regions.unregister(SystemRegion, name)
         return [wire.encode_done("SystemSharedMemoryUnregister")]
 
     async def cuda_status(self, data: bytes, call: Call) -> list[Any]:
-        """Tell one region, or all."""
+        """Return the status of one region, or of all."""
         name = wire.decode_region_name("CudaSharedMemoryStatus", data)
         return [wire.encode_cuda_status(self._regions.cuda_status(name))]
 
@@ -53,7 +53,7 @@ class SharedMemoryMethods:
         return [wire.encode_done("CudaSharedMemoryRegister")]
 
     async def drop_cuda(self, data: bytes, call: Call) -> list[Any]:
-        """Forget one region, or all; one that is not there is no mistake."""
+        """Unregister one region, or all; an unknown one is not an error."""
         name = wire.decode_region_name("CudaSharedMemoryUnregister", data)
         self._regions.unregister(CudaRegion, name)
         return [wire.encode_done("CudaSharedMemoryUnregister")]

@@ -8,7 +8,7 @@ from inferd.wire import v2_statistics
 
 
 class StatisticsMethods:
-    """Tells what each model version has done (Statistics extension)."""
+    """Reports the statistics of each model version (Statistics extension)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -18,7 +18,7 @@ class StatisticsMethods:
         return {"ModelStatistics": Unary(self.model_statistics)}
 
     async def model_statistics(self, data: bytes, call: Call) -> list[Any]:
-        """Tell of all models, of one, or of one of its versions."""
+        """Return the statistics of all models, of one, or of one of its versions."""
         name, version = v2_statistics.decode_statistics_request(data)
         rows = self._engine.statistics(name, version)
         return [v2_statistics.encode_statistics_message(rows)]

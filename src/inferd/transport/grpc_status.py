@@ -1,16 +1,16 @@
-"""The gRPC status an error becomes."""
+"""The gRPC status for an error."""
 
 from inferd.errors import Code, InferdError
 from inferd.wire.v2_grpc import GRPC_STATUS
 
 _MAX_DETAILS_BYTES = 1500
-"""Status details are a header: percent-encoded they must stay well below the 8 KiB peers take."""
+"""Status details are a header: percent-encoded they must stay well below the 8 KiB peers accept."""
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """Return the gRPC status code and details that tell a client of `error`.
+    """Return the gRPC status code and details that report `error` to a client.
 
-    What was not raised on purpose says nothing of itself to a client.
+    No details of unexpected errors are disclosed.
     """
     if not isinstance(error, InferdError):
         return GRPC_STATUS[Code.INTERNAL], "the server failed unexpectedly; its log says why"

@@ -1,10 +1,10 @@
 """ModelStreamInfer: the requests of one stream overlap.
 
-They are begun in the order they come in, each as soon as it has come, so a model with a queue gets
-them in that order. A model that answers once has its answers sent in the order of its requests; the
-answers of decoupled models are sent as they come, whatever else is under way (Triton, decoupled
-models). How much is under way is limited by number and by size; then nothing more is read, and the
-client has to wait. A client that does not read has its models wait.
+Each request is begun as soon as it arrives, so a model with a queue gets them in order of arrival.
+Models that answer once have their answers sent in the order of the requests; the answers of
+decoupled models are sent as they come, whatever else is under way (Triton, decoupled models). The
+requests under way are limited by number and by size: at the limit, nothing more is read and the
+client has to wait. If a client does not read, its models wait.
 """
 
 import asyncio
@@ -42,16 +42,16 @@ behind them in the same stream.
 """
 
 MAX_IN_FLIGHT_BYTES = 16 << 20
-"""With messages of more bytes than this under way no further request is read."""
+"""With more message bytes than this under way, no further request is read."""
 
 MAX_READY = 16
-"""With so many answers unsent, decoupled models wait, and no further request is read."""
+"""With this many answers unsent, decoupled models wait, and no further request is read."""
 
 READ_IN_A_ROW = 16
-"""So many requests are begun before what they were answered at once is sent."""
+"""How many requests are begun before the answers that are already there are sent."""
 
 Outcome = list[Any] | Exception
-"""An answer as buffers; or an error, which ends the stream."""
+"""An answer as buffers, or an error that ends the stream."""
 
 
 class StreamMethods:
@@ -75,8 +75,8 @@ class StreamMethods:
     ) -> AsyncIterator[list[Any]]:
         """Answer the requests of a stream.
 
-        What fails is told inside the stream, which goes on; a client that sends the metadata
-        triton_grpc_error: true has the first failure end it instead.
+        Failures are reported inside the stream, which goes on; if the client sends the metadata
+        triton_grpc_error: true, the first failure ends it instead.
         """
         return InferStream(self, messages, call).answers()
 
@@ -92,12 +92,12 @@ class Asked:
         self.request: InferRequest | None = None
         self.request_id = ""
         self.trace: Trace | None = None
-        self.outcome: Outcome | None = None  # of one that waits in line
-        self.about: Any = None  # what another codec remembers of it
+        self.outcome: Outcome | None = None  # while it waits in line
+        self.about: Any = None  # what another protocol's codec needs for the answer
 
 
 class InferStream:
-    """One call of ModelStreamInfer; other protocols bring `decode`, `answer_once` and `fail`."""
+    """One call of ModelStreamInfer; other protocols override `decode`, `answer_once`, `fail`."""
 
     def __init__(self, methods: StreamMethods, messages: AsyncIterator[bytes], call: Call) -> None:
         self._methods = methods
@@ -109,9 +109,9 @@ class InferStream:
         self._asked: set[Asked] = set()
         self._size_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        # Requests to models that answer once, in their order, until their answers are ready.
+        # Requests to models that answer once, in order, until their answers are ready.
         self._line: deque[Asked] = deque()
-        # What is to be sent; None: there is nothing more to send for that request.
+        # (request, answer to send, whether it is the last); None for no more answers.
         self._ready: deque[tuple[Asked, Outcome | None, bool]] = deque()
         self._may_read = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -149,7 +149,7 @@ class InferStream:
     # --- requests ---
 
     async def _read(self) -> None:
-        """Begin each request as it comes, while there may be more of them."""
+        """Begin each request as it arrives; at the limits, wait."""
         count = 0
         async for data in self._messages:
             await self._begin(data)
@@ -161,7 +161,7 @@ class InferStream:
                 await self._may_read.wait()
 
     def _is_full(self) -> bool:
-        """Tell whether nothing more may be read: the client must take answers first."""
+        """Return whether no more may be read until the client has taken some answers."""
         return (
             len(self._asked) >= MAX_IN_FLIGHT
             or self._size_bytes > MAX_IN_FLIGHT_BYTES
@@ -213,7 +213,7 @@ class InferStream:
         return request
 
     def begin_trace(self, asked: Asked, request: InferRequest) -> None:
-        """Have the engine trace a request that is to be traced."""
+        """Have the engine trace the request, if it is one to be traced."""
         engine = self._methods.engine
         if engine.tracer.is_on and (trace := begin_grpc(engine.tracer, request.model, self._call)):
             asked.trace = trace
@@ -222,7 +222,7 @@ class InferStream:
     # --- answers ---
 
     async def answer_once(self, asked: Asked, request: InferRequest) -> Outcome:
-        """Return the answer to a request of a model that gives one."""
+        """Return the answer to a request for a model that gives one answer."""
         try:
             response = await asked.engine.infer(request)
             response.final = True
@@ -237,7 +237,7 @@ class InferStream:
         self._advance()
 
     def _advance(self) -> None:
-        """Move those whose turn has come from the line to what is to be sent."""
+        """Queue for sending the answers that are complete at the front of the line."""
         line = self._line
         while line and line[0].outcome is not None:
             asked = line.popleft()
@@ -273,9 +273,9 @@ class InferStream:
         return v2_grpc.encode_stream_response(request, response, mirror_typed=typed)
 
     def fail(self, asked: Asked, error: Exception, *, is_final: bool = True) -> Outcome:
-        """Return how the client is told of `error`; the model is named if it has run.
+        """Return the outcome that reports `error`; it names the model if that has run.
 
-        `is_final` says whether nothing follows for the request.
+        `is_final` says that nothing follows for the request.
         """
         if asked.trace is not None:
             asked.trace.fail(error)
@@ -292,7 +292,7 @@ class InferStream:
     # --- ends ---
 
     def _end(self, asked: Asked) -> None:
-        """Take note that the last answer to a request has been sent."""
+        """Note that the last answer to a request has been sent."""
         self._asked.discard(asked)
         self._size_bytes -= asked.size_bytes
         self._call.release(asked.size_bytes)
@@ -301,11 +301,12 @@ class InferStream:
             self._methods.engine.tracer.finish(asked.trace)
 
     async def _give_up(self) -> None:
-        """End whatever is still under way: the stream has ended, or its client has gone."""
+        """End everything still under way: the stream has ended, or its client has gone."""
         loop = asyncio.get_running_loop()
         for task in self._tasks:
             coroutine = cast("Coroutine[Any, Any, None]", task.get_coro())
-            if getcoroutinestate(coroutine) == CORO_CREATED:  # it would not tell what it took over
+            if getcoroutinestate(coroutine) == CORO_CREATED:
+                # It would not pass the cancellation on to a coroutine it took over.
                 loop.call_soon(task.cancel)
             else:
                 task.cancel()

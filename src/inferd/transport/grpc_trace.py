@@ -8,7 +8,7 @@ from inferd.wire import v2_trace
 
 
 class TraceMethods:
-    """Tells and changes the trace settings, all models' or one's (Trace extension)."""
+    """Reports and changes the trace settings, of all models or of one (Trace extension)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -18,7 +18,7 @@ class TraceMethods:
         return {"TraceSetting": Unary(self.trace_setting)}
 
     async def trace_setting(self, data: bytes, call: Call) -> list[Any]:
-        """Change the settings the message names, if any, and tell all."""
+        """Change the settings that the message names, if any; return all."""
         model, change = v2_trace.decode_trace_message(data)
         settings = self._engine.trace_settings(model, change)
         return [v2_trace.encode_trace_message(settings)]

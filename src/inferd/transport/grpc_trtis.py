@@ -1,7 +1,7 @@
 """The gRPC methods of the TensorRT Inference Server API.
 
-Whatever becomes of a request is told inside of its answer; for gRPC the call succeeds. Only who may
-not call at all, and a stream whose requests take too much memory, is told by gRPC.
+The outcome of a request is reported inside its answer; for gRPC the call succeeds. A gRPC status
+reports only denied access, and a stream whose requests take too much memory.
 """
 
 import logging
@@ -38,7 +38,7 @@ _APIS = {
     "Repository": "model-repository",
 }
 TRTIS_API_OF = {f"/{SERVICE}/{rpc}": api for rpc, api in _APIS.items()}
-"""The API group of every method, by its path."""
+"""The API group of each method, by path."""
 
 _UNLOAD, _LOAD = 0, 1
 _MAX_NUMBER = 2**63 - 1
@@ -82,7 +82,7 @@ class TrtisMethods:
     def _told(
         self, rpc: str, call: Callable[[Any, Call], Awaitable[Fields]], what: str
     ) -> Callable[[bytes, Call], Awaitable[list[Any]]]:
-        """Return the handler that answers with the fields `call` gives, and a status."""
+        """Return a handler that answers with the fields `call` returns, and a status."""
 
         async def told(data: bytes, about: Call) -> list[Any]:
             began_ns = perf_counter_ns()
@@ -99,12 +99,12 @@ class TrtisMethods:
         return told
 
     def refusal(self, rpc: str, error: InferdError) -> list[Any]:
-        """Return the answer to a request that is refused unread."""
+        """Return the answer to a request that is refused without being read."""
         status = self.failure(rpc, error, self.trtis.next_number())
         return [trtis_grpc.encode_answer(rpc, status)]
 
     def failure(self, rpc: str, error: Exception, number: int) -> bytes:
-        """Log `error` unless it is the client's, and return the status that tells of it."""
+        """Log `error` unless it is the client's fault; return the status that reports it."""
         self.failures.note(rpc, error)
         if isinstance(error, InferdError):
             return self.statuses.failure(status_of(error), error.message, number)
@@ -114,7 +114,7 @@ class TrtisMethods:
     # --- inference ---
 
     async def infer(self, data: bytes, call: Call) -> list[Any]:
-        """Inference."""
+        """Handle Infer."""
         trtis = self.trtis
         number = trtis.next_number()
         header: InferHeader | None = None
@@ -138,7 +138,7 @@ class TrtisMethods:
             return [trtis_grpc.encode_infer_failure(status, header.id if header else 0)]
 
     async def decode(self, form: Form, asked: trtis_grpc.Asked) -> InferRequest:
-        """Return the request that is asked for; what is long, from a thread."""
+        """Return the decoded request; long ones are decoded in a thread."""
         resolve = self._engine.regions.span
         try:
             return form.decode_request(asked.version, asked.header, asked.raw, resolve)
@@ -148,34 +148,34 @@ class TrtisMethods:
     async def encode(
         self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
     ) -> Answer:
-        """Return the answer; what is long, from a thread."""
+        """Return the encoded answer; long ones are encoded in a thread."""
         try:
             return form.encode_response(header, request, response)
         except NotFast:
             return await self.trtis.encode_long(form, header, request, response)
 
     def stream_infer(self, messages: AsyncIterator[bytes], call: Call) -> AsyncIterator[list[Any]]:
-        """Answer the requests of a stream, each once, in their order; failures end nothing."""
+        """Answer the requests of a stream, each once and in order; failures do not end it."""
         return TrtisStream(self, self._streams, messages, call).answers()
 
     # --- the rest ---
 
     async def status(self, asked: Any, call: Call) -> Fields:
-        """Status, of all models or one."""
+        """Handle Status, of all models or one."""
         headers = _headers(call)
         for guard in self._status_guards:
             guard.check(headers)
         return {"server_status": await self.trtis.status(asked.model_name)}
 
     async def health(self, asked: Any, call: Call) -> Fields:
-        """Health."""
+        """Handle Health."""
         if asked.mode not in ("live", "ready"):
             msg = f"there is no health '{asked.mode[:40]}', only live and ready"
             raise UnknownCall(msg)
         return {"health": self.trtis.is_healthy(asked.mode)}
 
     async def profile(self, asked: Any, call: Call) -> Fields:
-        """Profile, which is not offered."""
+        """Refuse Profile, which is not offered."""
         if asked.cmd not in ("start", "stop"):
             msg = f"there is no profile command '{asked.cmd[:40]}', only start and stop"
             raise InvalidRequest(msg)
@@ -183,7 +183,7 @@ class TrtisMethods:
         raise Unsupported(msg)
 
     async def model_control(self, asked: Any, call: Call) -> Fields:
-        """Model Control."""
+        """Handle ModelControl."""
         if asked.type == _LOAD:
             await self.trtis.load(asked.model_name)
         elif asked.type == _UNLOAD:
@@ -194,7 +194,7 @@ class TrtisMethods:
         return {}
 
     async def shared_memory_control(self, asked: Any, call: Call) -> Fields:
-        """Shared Memory Control."""
+        """Handle SharedMemoryControl."""
         kind = asked.WhichOneof("shared_memory_control")
         if kind == "register":
             self._register(asked.register)
@@ -236,7 +236,7 @@ class TrtisMethods:
         return told
 
     async def repository(self, asked: Any, call: Call) -> Fields:
-        """Repository, index."""
+        """Handle Repository, index."""
         if asked.WhichOneof("request_type") != "index":
             msg = "the request does not say what it wants: set index"
             raise UnknownCall(msg)
@@ -244,7 +244,7 @@ class TrtisMethods:
 
 
 class _About:
-    """What is remembered of a request of a stream."""
+    """What the answer to a request of a stream needs of it."""
 
     __slots__ = ("form", "header", "number")
 
@@ -255,7 +255,7 @@ class _About:
 
 
 class TrtisStream(InferStream):
-    """One call of StreamInfer: ModelStreamInfer in the old words, each request answered once."""
+    """One call of StreamInfer: ModelStreamInfer in the old API, each request answered once."""
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class TrtisStream(InferStream):
 
 
 def _headers(call: Call) -> Mapping[bytes, bytes]:
-    """Return the metadata as guards look at them."""
+    """Return the metadata in the form guards expect."""
     return {
         key.encode(): value if isinstance(value, bytes) else value.encode()
         for key, value in call.metadata

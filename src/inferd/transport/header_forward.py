@@ -1,6 +1,6 @@
-"""Request headers, and metadata of gRPC calls, that become parameters of the request.
+"""Header forwarding: HTTP headers and gRPC metadata that become parameters of the request.
 
-Parameters extension, header forwarding: off unless the server is given a pattern.
+See the Parameters extension; off unless the server is given a pattern.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ from inferd.core.request import InferRequest
 from inferd.errors import InvalidRequest
 
 MAX_NAME_BYTES = 256
-"""Longer names are not looked at: a pattern can take long to find that it does not match."""
+"""Longer names are skipped: a pattern can take long to find that it does not match."""
 
-_STATUSES = "triton_grpc_error"  # asks for statuses, and means nothing to a model
+_STATUSES = "triton_grpc_error"  # asks for gRPC statuses; no concern of models
 _RESERVED = frozenset(
     (
         "sequence_id",
@@ -28,10 +28,10 @@ _RESERVED = frozenset(
 
 
 class HeaderForward:
-    """Chooses the headers whose name has the regular expression `pattern` somewhere in it.
+    """Chooses the headers in whose name the regular expression `pattern` matches somewhere.
 
     Case does not matter, unless the pattern begins with (?-i). Those in `secret`, in lower case,
-    are never chosen. Raises InvalidConfig, beginning with `where`, for a pattern that is none.
+    are never chosen. Raises InvalidConfig, its text beginning with `where`, for an invalid pattern.
     """
 
     def __init__(self, pattern: str, where: str, secret: frozenset[str] = frozenset()) -> None:
@@ -42,14 +42,14 @@ class HeaderForward:
     def of(
         cls, pattern: str | None, where: str, secret: frozenset[str] = frozenset()
     ) -> Self | None:
-        """Return what forwards by `pattern`, None when there is none."""
+        """Return a HeaderForward for `pattern`, None if there is no pattern."""
         return cls(pattern, where, secret) if pattern else None
 
     def chosen(self, fields: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
         """Return the chosen `fields`, names as they were sent; binary metadata are left out.
 
-        One that comes several times is a list, as always in HTTP (RFC 9110, section 5.3), and has
-        the name it was first sent with.
+        Repeated ones form one list, as always in HTTP (RFC 9110, section 5.3), under the name that
+        was sent first.
         """
         found: dict[str, str] = {}
         names: dict[str, str] = {}
@@ -63,9 +63,9 @@ class HeaderForward:
 
 
 def add_forwarded(request: InferRequest, headers: Mapping[str, str]) -> None:
-    """Add `headers` to the parameters of `request`, over those of the same names.
+    """Add `headers` to the parameters of `request`, replacing those of the same name.
 
-    Raises InvalidRequest for a name that means something as a parameter.
+    Raises InvalidRequest for a name that is reserved among parameters.
     """
     for name in headers:
         if name in _RESERVED or name.startswith("triton_"):
@@ -78,7 +78,7 @@ def add_forwarded(request: InferRequest, headers: Mapping[str, str]) -> None:
 
 
 def text_of(value: bytes) -> str:
-    """Return a header's bytes as text: UTF-8 if they are, else Latin-1."""
+    """Return a header's bytes as text: decoded as UTF-8 if valid, else as Latin-1."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""One HTTP/2 connection on a socket: reads, gathered writes, keepalive, ages, drain.
+"""One HTTP/2 connection on a socket: reads, gathered writes, keepalive, age limits, drain.
 
-What the bytes mean is wire/h2_connection.py's business. Small reads go through one buffer all
-connections share, for they are used up before the loop reads again; a large message is received
-straight into its own memory. What one read causes is written at once, in one call.
+wire/h2_connection.py handles the protocol itself. Small reads go through one buffer that all
+connections share, since each read is consumed before the loop reads again; a large message is
+received directly into its own memory. The output of a round of turns is written in one call.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from inferd.transport.http2_server import Http2Server
 
 JOIN_BYTES: Final = 16384
-"""What is written together is joined up to this size."""
+"""Buffers written together are joined up to this total size."""
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
-"""With more than this unsent, nothing more is read or put into frames."""
+"""With more than this unsent, reading and framing stop."""
 
 LINGER_S: Final = 2.0
-"""How long a client that broke a rule may go on sending before the connection is cut."""
+"""How long a client that violated the protocol may go on sending before the connection is cut."""
 
 LINGER_BYTES: Final = 1 << 20
-"""How much it may send."""
+"""How much such a client may send."""
 
 PING_WITHOUT_CALLS_S: Final = 7200.0
-"""Least time between a client's pings while it has no call (gRPC's keepalive, ping strikes)."""
+"""Minimum time between a client's pings while it has no calls (gRPC keepalive, ping strikes)."""
 
 _DRAIN_PING: Final = b"draining"
 _KEEPALIVE_PING: Final = b"areuhere"
@@ -44,9 +44,9 @@ _NOT_REACHED: Final = float("inf")
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Http2Connection:
-    """One client's connection: an asyncio.BufferedProtocol, but for the name, as HttpConnection.
+    """One client's connection: like HttpConnection, an asyncio.BufferedProtocol in all but name.
 
-    For event loops that ask for the name there is AsyncioHttp2Connection.
+    Event loops that check the class get AsyncioHttp2Connection.
     """
 
     def __init__(self, server: "Http2Server") -> None:
@@ -66,7 +66,7 @@ class Http2Connection:
         )
         self._scratch = server.scratch
         self.small_bytes = min(SMALL_BYTES, server.max_message_bytes)
-        # Answers up to this size are sent in one piece; none where they might be compressed.
+        # Answers up to this size are sent in one piece; none are if they might be compressed.
         self.small_answer_bytes = min(SMALL_BYTES - PREFIX_BYTES, server.options.max_send_bytes)
         if self.level:
             self.small_answer_bytes = -1
@@ -74,9 +74,9 @@ class Http2Connection:
         self._is_direct = False
         self._is_closing = False
         self._is_write_due = False
-        self.hurried: list[GrpcCall] = []  # calls with a deadline that have come in this turn
-        self._resumed: list[GrpcCall] = []  # calls that go on in the next turn
-        # times, as the server's sweep knows them
+        self.hurried: list[GrpcCall] = []  # calls with a deadline that arrived in this turn
+        self._resumed: list[GrpcCall] = []  # calls to resume in the next turn
+        # times by the clock of the server's sweep
         self._made = self._read_at = self._busy_at = server.now
         self._closing_since: float | None = None
         self._dropped_bytes = 0
@@ -156,7 +156,7 @@ class Http2Connection:
         self.flush()
 
     def eof_received(self) -> bool:
-        """See asyncio.BufferedProtocol; what has come before is answered if it need not wait."""
+        """See asyncio.BufferedProtocol; input received before is answered if it need not wait."""
         if self._came:
             self.take_turn()
         self.write_pending()
@@ -166,7 +166,7 @@ class Http2Connection:
     def pause_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
         self._h2.is_paused = True
-        # What has not been read causes no more answers, and no more acknowledgements.
+        # Input that is not read causes no more answers and no more acknowledgements.
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -178,14 +178,14 @@ class Http2Connection:
             self.flush()
 
     def take(self, data: bytes) -> None:
-        """Take what came before this was the connection's protocol."""
+        """Take the bytes received before this became the connection's protocol."""
         self._came = data
         self.server.turns.answer_soon(self)
 
     # --- turns call these ---
 
     def take_turn(self) -> None:
-        """Act on what was read, and go on with what has waited."""
+        """Resume the calls whose wait is over and process the input."""
         if self._resumed:
             resumed, self._resumed = self._resumed, []
             for call in resumed:
@@ -198,13 +198,13 @@ class Http2Connection:
         self.flush()
 
     def go_on_soon(self, call: GrpcCall) -> None:
-        """Have `call` go on with its handler in the next turn."""
+        """Have `call` resume its handler in the next turn."""
         self._resumed.append(call)
         if len(self._resumed) == 1:
             self.server.turns.answer_soon(self)
 
     def write_pending(self) -> None:
-        """Write what there is to send; close when nothing is left to be done."""
+        """Write the pending output; close the connection when nothing is left to do."""
         self._is_write_due = False
         h2 = self._h2
         while h2.out and not self._is_closing and self._closing_since is None:
@@ -231,7 +231,7 @@ class Http2Connection:
             self._h2.receive(came)
 
     def _watch_deadlines(self) -> None:
-        """Give timers to those new calls that were not answered at once, as most are."""
+        """Give timers to the new calls that were not answered at once; most are."""
         hurried, self.hurried = self.hurried, []
         for call in hurried:
             call.watch_deadline()
@@ -239,10 +239,10 @@ class Http2Connection:
     # --- writing ---
 
     def flush(self) -> None:
-        """Have what there is to send written soon, together with what others send.
+        """Have pending output written soon, together with that of other connections.
 
-        Nothing is to be done while a large message comes: that would be a round of the event loop
-        for each read.
+        Without output nothing is scheduled: while a large message is received, that would cost one
+        event loop round per read.
         """
         h2 = self._h2
         if not self._is_write_due and (h2.out or h2.is_failed or h2.is_going_away):
@@ -254,7 +254,7 @@ class Http2Connection:
         self._transport.close()
 
     def _linger(self) -> None:
-        """End our side; what the client still sends is dropped for a while.
+        """Close our sending half; for a while, drop what the client still sends.
 
         Closing at once would reset the connection, and the client might never see the GOAWAY.
         """
@@ -286,7 +286,7 @@ class Http2Connection:
     # --- pings ---
 
     def _on_ping(self) -> None:
-        """Count pings that come more often than the options allow (gRPC's keepalive)."""
+        """Count pings that come more often than the options allow (gRPC keepalive)."""
         now, options, h2 = self.server.clock(), self.options, self._h2
         may_ping = bool(h2.streams) or options.keepalive_permit_without_calls
         least_s = options.min_recv_ping_interval_without_data_ms / 1000
@@ -308,7 +308,7 @@ class Http2Connection:
     def drain(self) -> None:
         """Ask the client to open no more streams, and close once those it has are done.
 
-        The last GOAWAY follows when the client has seen the first (RFC 9113, section 6.8).
+        The final GOAWAY follows once the client has seen the first one (RFC 9113, section 6.8).
         """
         if self._draining_since is not None or self._h2.is_failed:
             return
@@ -321,7 +321,7 @@ class Http2Connection:
         self.flush()
 
     def cut(self) -> None:
-        """End every call as unavailable, and the connection."""
+        """End all calls as UNAVAILABLE and close the connection."""
         if self._closing_since is not None:
             self.abort()
             return
@@ -332,12 +332,12 @@ class Http2Connection:
         self._close()
 
     def abort(self) -> None:
-        """Cut the connection now."""
+        """Abort the connection."""
         self._is_closing = True
         self._transport.abort()
 
     def check_time(self, now: float) -> None:
-        """Act on whatever has lasted too long."""
+        """Act on timeouts that have expired by `now`."""
         h2, options = self._h2, self.options
         h2.tick()
         unsent = self._transport.get_write_buffer_size()
@@ -359,7 +359,7 @@ class Http2Connection:
             self._check_alive(now)
 
     def _check_calls(self, now: float) -> None:
-        """End calls past their deadline, and those whose client reads nothing."""
+        """End calls past their deadline, and calls whose client does not read the answer."""
         for stream in list(self._h2.streams.values()):
             stream.check_pace(now, self.options.message_timeout_s)
             if stream.deadline_s is not None and stream.deadline_s < now:
@@ -389,7 +389,7 @@ class Http2Connection:
             self.drain()
 
     def _check_alive(self, now: float) -> None:
-        """Ping a client that has been quiet, and give up one that does not answer."""
+        """Ping a client that has been quiet; abort if it does not answer."""
         options, h2 = self.options, self._h2
         if self._pinged_at is not None:
             if self._read_at >= self._pinged_at:
@@ -413,9 +413,9 @@ class Http2Connection:
 
 
 def _is_waited_for(stream: H2Stream) -> bool:
-    """Tell whether the client must read for `stream` to go on, or to end.
+    """Return whether `stream` needs the client to read before it can go on or end.
 
-    A stream of answers may rest, as long as its handler need not wait.
+    A stream of answers may be idle as long as its handler is not held up.
     """
     if stream.ending is None:
         return stream.pending_bytes > QUEUED_BYTES
@@ -423,7 +423,7 @@ def _is_waited_for(stream: H2Stream) -> bool:
 
 
 def _peer(name: Any) -> str:
-    """Return a peer's address as gRPC writes it."""
+    """Return a peer's address in gRPC's notation."""
     if not isinstance(name, tuple):
         return "unix:"
     host, port = name[:2]

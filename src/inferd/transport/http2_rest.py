@@ -1,6 +1,6 @@
-"""REST over HTTP/2: the same routes as over HTTP/1.1, one stream for each request.
+"""REST over HTTP/2: the same routes as over HTTP/1.1, one stream per request.
 
-Only where gRPC and HTTP share a port: there a client that has HTTP/2 may use it for everything.
+Only where gRPC and HTTP share a port: there an HTTP/2 client may use it for everything.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _WRONG_METHOD = encode_fields(
 class WrongExchange(H2Stream):
     """A request that cannot be gRPC (gRPC over HTTP2, Requests).
 
-    415 for another Content-Type, 405 for another method than POST.
+    Answered with 405 if only the method is wrong (not POST), else with 415.
     """
 
     def on_open(self) -> None:
@@ -65,7 +65,7 @@ class RestExchange(H2Stream):
     _body: memoryview | bytearray | None = None
     _filled = 0
     _held_bytes = 0
-    _began_at: float | None = None  # when it was first seen to wait for its body
+    _began_at: float | None = None  # when the sweep first saw it wait for its body
     _task: asyncio.Task[None] | None = None
     _outflow: Outflow | None = None
 
@@ -95,7 +95,7 @@ class RestExchange(H2Stream):
             raise HttpError(501, f"there is no method {method} here")
         if self.head.method == b"CONNECT":
             raise HttpError(501, "CONNECT is not supported")
-        # What has no body is refused by its call, which also knows the questions of browsers.
+        # Without a body the call itself checks access, after CORS preflights have been answered.
         if self._routes.is_guarded and not self.is_remote_done:
             self._routes.check_access(self.head.path, joined(self.head.fields))
         if self.head.content_length > self._port.server.max_body_bytes:
@@ -162,11 +162,11 @@ class RestExchange(H2Stream):
 
     @property
     def _is_refused(self) -> bool:
-        """Whether the answer is complete but for the client's window, and the body not."""
+        """Whether a complete answer waits for the client's window, so the body is dropped."""
         return self.ending is not None
 
     def check_pace(self, now: float, _limit_s: float) -> None:
-        """See H2Stream; a body has its own limit, as over HTTP/1.1."""
+        """See H2Stream; a body has its own time limit, as over HTTP/1.1."""
         if self._task is not None or self._is_refused or self.is_local_done:
             return
         if self._began_at is None:
@@ -218,7 +218,7 @@ class RestExchange(H2Stream):
         self._clean_up()
 
     def _send_stream(self, fields: list[Field], first: list[Any], rest: Pieces) -> None:
-        """Send an answer of unknown length, no faster than the client opens its window."""
+        """Send an answer of unknown length, no faster than the client's window allows."""
         self.connection.send_headers(self, encode_fields(fields))
         self._release()
         self._outflow = Outflow(rest, self._write)
@@ -261,7 +261,8 @@ class RestExchange(H2Stream):
 
     def _clean_up(self) -> None:
         if self._task is not None:
-            # Not at once: a task that has never run would not tell the coroutine it took over.
+            # Not at once: a task that has never run would not pass the cancellation on to the
+            # coroutine it took over.
             asyncio.get_running_loop().call_soon(self._task.cancel)
             self._task = None
         self._release()

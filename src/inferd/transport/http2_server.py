@@ -26,10 +26,10 @@ from inferd.wire.h2_request import RequestHead
 from inferd.wire.h2_stream import H2Stream
 
 SWEEP_S = 1.0
-"""How often timeouts are looked at, at least; they are exact to about this much."""
+"""The longest interval between checks of timeouts, which is also their accuracy."""
 
 READ_BYTES = 3 << 18
-"""How much is read at once; more than the highest mark of LowWater."""
+"""How much is read at once; more than LowWater's highest mark."""
 
 WATCH_INTERVAL_S = 1.0
 
@@ -37,13 +37,13 @@ _LAST_WAIT_S = 0.5
 
 
 class AsyncioHttp2Connection(Http2Connection, asyncio.BufferedProtocol):
-    """A connection on asyncio's own event loop, which knows it by its class."""
+    """A connection on asyncio's own event loop, which recognizes a BufferedProtocol by class."""
 
 
 class Http2Server:
-    """Answers gRPC calls on one port, and REST too, as `http` does, where that is given.
+    """Answers gRPC calls on one port, and REST as well, as `http` does, if that is given.
 
-    `more_methods` are offered beside our own, by path. `clock` is for timeouts.
+    `more_methods`, by path, are offered besides our own. `clock` is used for timeouts.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class Http2Server:
         self.max_header_bytes = http.options.max_header_bytes if http else 0
         self.body_timeout_s = http.options.body_timeout_s if http else 0
         self.connections: set[Http2Connection] = set()
-        self.open_count = 0  # connections, without those that only linger
+        self.open_count = 0  # connections, except lingering ones
         self.capacity = engine.capacity
-        # Those that could never be held with others are refused by their length.
+        # A message larger than could ever be held is refused by its declared length.
         most_held = max(engine.capacity.max_bytes, SMALL_BYTES)
         self.max_message_bytes = int(min(options.max_receive_bytes, most_held))
-        # Answers are compressed for clients that take them; messages come compressed from any.
+        # Whatever the compression level of answers, clients may send compressed messages.
         self.coder = Coder(min(options.max_inflated_bytes, options.max_receive_bytes))
         self.is_stopping = False
         self.clock = clock
         self.now = clock()
-        # Every connection reads into it: what was read is used up before anybody reads again.
+        # All connections read into it: each read is consumed before the next one.
         self.scratch = memoryview(bytearray(READ_BYTES))
         self.sweep_s = _sweep_interval(options)
         self.turns = Turns(engine.regions.moment)
@@ -85,10 +85,10 @@ class Http2Server:
         self._all_gone = asyncio.Event()
 
     async def start(self, address: str, port: int) -> int:
-        """Listen on `address` and return the port, which the system chooses when `port` is 0.
+        """Listen on `address` and return the port, which the system chooses if `port` is 0.
 
-        Raises OSError naming the address when it cannot be bound, InvalidConfig when the TLS
-        files cannot be used.
+        Raises OSError naming the address if it cannot be bound, InvalidConfig if the TLS files
+        cannot be used.
         """
         if self.options.has_tls:
             self._tls = LiveTls(functools.partial(grpc_ssl_context, self.options))
@@ -119,15 +119,15 @@ class Http2Server:
         return AsyncioHttp2Connection(self) if is_asyncios else Http2Connection(self)
 
     def read_tls(self) -> None:
-        """Have new connections use what the TLS files hold now.
+        """Reload the TLS files, for new connections.
 
-        Raises InvalidConfig when they cannot be used; what was read before stays then.
+        Raises InvalidConfig if they cannot be used; the previous ones then stay in use.
         """
         if self._tls is not None:
             self._tls.read()
 
     async def stop(self, grace_s: float) -> None:
-        """Take no new calls, give those in flight `grace_s` seconds, then cancel them."""
+        """Stop taking calls, give those in flight `grace_s` seconds, then cancel them."""
         self.is_stopping = True
         self._stopping.set()
         for server in self._servers:
@@ -146,7 +146,7 @@ class Http2Server:
             self._sweeper = None
 
     def forget(self, connection: Http2Connection) -> None:
-        """Take a closed connection off the list."""
+        """Remove a closed connection from `connections`."""
         self.connections.discard(connection)
         if not self.connections:
             self._all_gone.set()
@@ -160,13 +160,13 @@ class Http2Server:
         return RestExchange(h2, stream_id, head, port)
 
     def sweep(self) -> None:
-        """Let every connection act on what has lasted too long."""
+        """Have every connection check its timeouts."""
         self.now = self.clock()
         for connection in list(self.connections):
             connection.check_time(self.now)
 
     def keep_sweeping(self) -> None:
-        """Sweep now and again."""
+        """Sweep now, and then at intervals."""
         self.sweep()
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(self.sweep_s, self.keep_sweeping)
@@ -181,7 +181,7 @@ class Http2Server:
             return
 
     async def _pause(self) -> None:
-        """Wait a little; raises Unavailable when the server stops, so that watches end."""
+        """Wait for one interval; raise Unavailable if the server stops, so that watches end."""
         try:
             await asyncio.wait_for(self._stopping.wait(), WATCH_INTERVAL_S)
         except TimeoutError:
@@ -191,7 +191,7 @@ class Http2Server:
 
 
 def _sweep_interval(options: GrpcOptions) -> float:
-    """Return how often to sweep: often enough for the shortest time that is set."""
+    """Return the interval between sweeps, short enough for the shortest timeout that is set."""
     times_ms = (
         options.keepalive_time_ms,
         options.keepalive_timeout_ms,

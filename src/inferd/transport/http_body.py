@@ -1,4 +1,4 @@
-"""The bodies of one HTTP/1.1 connection: gathered where they stay, counted, not too slow."""
+"""The bodies of one HTTP/1.1 connection: received in place, counted, checked for their pace."""
 
 from typing import cast
 
@@ -8,14 +8,14 @@ from inferd.transport.http_message import HttpError
 from inferd.transport.overload import memory_of
 
 MIN_BODY_RATE = 1024
-"""Bytes per second a body must come in with, once its time without any rate is over."""
+"""The rate in bytes per second at which a body must arrive once its grace period is over."""
 
 
 class BodyReader:
-    """Gathers one body after the other; what it holds counts in `capacity` until `release`.
+    """Receives one body after the other; the bytes held count in `capacity` until `release`.
 
-    A body of known length goes to `memory`, from `filled` on; one in `chunks` is fed. Both are None
-    while no such body is coming.
+    A body of known length is received into `memory`, from `filled` on; a chunked one is fed to
+    `chunks`. Each is None while no such body is coming.
     """
 
     __slots__ = ("_capacity", "_max_bytes", "chunks", "filled", "held_bytes", "memory")
@@ -29,9 +29,9 @@ class BodyReader:
         self.held_bytes = 0
 
     def begin(self, length: int, came: memoryview) -> None:
-        """Make room for a body, -1 for one in chunks; `came` is what there is of it, not chunks.
+        """Make room for a body of `length` bytes, -1 if chunked.
 
-        Raises Overloaded and TooLarge.
+        `came` is what has arrived of it, unused if chunked. Raises Overloaded and TooLarge.
         """
         self.filled = 0
         if length < 0:
@@ -42,7 +42,7 @@ class BodyReader:
         self.add(len(came))
 
     def add(self, count: int) -> bool:
-        """Count bytes that have come; tell whether they fill `memory`.
+        """Count `count` bytes as received; return whether they fill `memory`.
 
         Raises Overloaded and TooLarge.
         """
@@ -55,12 +55,12 @@ class BodyReader:
         return self.memory is not None and self.filled == len(self.memory)
 
     def take(self) -> memoryview:
-        """Return the body that fills `memory`, and be ready for the next."""
+        """Return the body that fills `memory` and get ready for the next."""
         body, self.memory = cast("memoryview", self.memory), None
         return body
 
     def feed(self, data: memoryview) -> tuple[memoryview, bytes] | None:
-        """See ChunkedBody.feed; raises Overloaded and TooLarge, too."""
+        """See ChunkedBody.feed; also raises Overloaded and TooLarge."""
         chunks = cast("ChunkedBody", self.chunks)
         finished = chunks.feed(data)
         self.add(chunks.size_bytes - self.filled)
@@ -69,25 +69,25 @@ class BodyReader:
         return finished
 
     def release(self) -> None:
-        """Let go of all that has come."""
+        """Release all bytes received."""
         self._capacity.held_bytes -= self.held_bytes
         self.held_bytes = 0
         self.memory = self.chunks = None
 
     def check_pace(self, lasts_s: float, limit_s: float) -> None:
-        """See the function."""
+        """See the function `check_pace`."""
         check_pace(self.filled, lasts_s, limit_s)
 
 
 def check_pace(came: int, lasts_s: float, limit_s: float) -> None:
-    """Raise HttpError for a body that has been coming for longer than `limit_s`, and slowly.
+    """Raise HttpError for a body that takes longer than `limit_s` and arrives too slowly.
 
-    `came` is how many bytes of it are there.
+    `came` bytes of it have arrived within `lasts_s`.
     """
     if is_too_slow(came, lasts_s, limit_s):
         raise HttpError(408, f"the body came too slowly: {came} bytes in {lasts_s:.0f} s")
 
 
 def is_too_slow(came: int, lasts_s: float, limit_s: float) -> bool:
-    """Tell whether `came` bytes are too few for the time: memory is held for them meanwhile."""
+    """Return whether `came` bytes are too few for the time: memory is held for them meanwhile."""
     return lasts_s > limit_s and came < (lasts_s - limit_s) * MIN_BODY_RATE + 1

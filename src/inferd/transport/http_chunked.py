@@ -1,11 +1,11 @@
-"""Chunked request bodies, put back together (RFC 9112, section 7.1)."""
+"""Chunked request bodies, reassembled (RFC 9112, section 7.1)."""
 
 import re
 
 from inferd.transport.http_message import HttpError
 
 MAX_CHUNKS = 65536
-"""Non-empty chunks one body may have: smaller ones cost more than they carry."""
+"""Maximum number of non-empty chunks per body: very small chunks cost more than they carry."""
 
 _MAX_LINE = 1024
 _MAX_TRAILER_BYTES = 8192
@@ -13,7 +13,7 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n]*)?\Z")
 
 
 class ChunkedBody:
-    """Collects one body of at most `max_bytes`; fed with whatever has arrived."""
+    """Collects one body of at most `max_bytes` from the data as it arrives."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -21,16 +21,16 @@ class ChunkedBody:
         self._pending = bytearray()
         self._chunk_count = 0
         self._trailer_bytes = 0
-        self._missing = 0  # bytes of the present chunk still to come, its CR LF included
+        self._missing = 0  # bytes still to come of the current chunk, its CR LF included
         self._in_trailer = False
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of body have been collected."""
+        """The number of body bytes collected."""
         return len(self._body)
 
     def feed(self, data: memoryview) -> tuple[memoryview, bytes] | None:
-        """Take in `data`; return the whole body and what came after it, or None to go on.
+        """Take `data`; return the whole body and the bytes after it, or None if more is needed.
 
         Raises HttpError for bad framing or a body that is too large.
         """
@@ -73,7 +73,7 @@ class ChunkedBody:
         return take
 
     def _is_end(self, line: bytes) -> bool:
-        """Read a size line or a trailer line; tell whether the body ends here."""
+        """Read a size line or a trailer line; return whether the body ends here."""
         if self._in_trailer:
             self._trailer_bytes += len(line)
             if self._trailer_bytes > _MAX_TRAILER_BYTES:

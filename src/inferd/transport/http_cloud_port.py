@@ -1,4 +1,4 @@
-"""What the ports of cloud platforms share: calls of V2 under other URLs and Content-Types."""
+"""Common to the ports for cloud platforms: V2's calls under other URLs and Content-Types."""
 
 import re
 from copy import copy
@@ -12,17 +12,17 @@ from inferd.wire import v2_binary
 from inferd.wire.v2_content_type import BinaryType
 
 NOT_READY = 503
-"""The status of health checks that fail; both platforms look at the status alone."""
+"""The status of failed health checks; both platforms look only at the status."""
 
 _HEADER = v2_binary.HEADER.lower().encode()
 _SIZE = re.compile(rb"^%b: ([0-9]+)\r$" % _HEADER, re.IGNORECASE | re.MULTILINE)
 
 
 class CloudCalls:
-    """Asks V2's calls on behalf of a platform.
+    """Calls V2 on behalf of a platform.
 
-    `default` is the model meant by requests that name none, "" for the only one there is; `flag`
-    sets it. Binary tensor data come and go as `binary_type`.
+    `default` is the model for requests that name none, "" for the only one there is; `flag` is the
+    option that sets it. Binary tensor data are sent and received as `binary_type`.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class CloudCalls:
         self._flag = flag
 
     def health(self, *, ready: bool) -> HttpAnswer:
-        """Return the answer to a health check: an empty body, its status says all."""
+        """Return the answer to a health check: a status and an empty body."""
         return HttpAnswer(200 if ready else NOT_READY, [])
 
     async def infer(self, request: HttpRequest, model: str = "", verb: str = "infer") -> HttpAnswer:
-        """Return what V2 answers to `verb` of `model`; none named means the default one."""
+        """Return V2's answer to `verb` of `model`, "" for the default model."""
         asked = copy(request)
         asked.target = f"/v2/models/{quote(model or self.default_model(), safe='')}/{verb}".encode()
         return await self.of_v2(asked)
 
     async def of_v2(self, request: HttpRequest) -> HttpAnswer:
-        """Return what V2 answers to `request`, whose target is one of V2."""
+        """Return V2's answer to `request`, whose target is one of V2's."""
         headers = request.headers
         size = self._binary_type.json_size(headers.get(b"content-type", b""))
         if size is not None:
@@ -57,7 +57,7 @@ class CloudCalls:
         return answer
 
     def default_model(self) -> str:
-        """Return the model meant by requests that name none. Raises InvalidRequest."""
+        """Return the model for requests that name none. Raises InvalidRequest if it is unclear."""
         if self._default:
             return self._default
         names = {row.name for row in self._engine.index()}

@@ -1,4 +1,4 @@
-"""CodedBodies: a compressed body is inflated before the call it is for (RFC 9110, section 8.4)."""
+"""CodedBodies: inflates compressed bodies before their calls run (RFC 9110, section 8.4)."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -18,23 +18,23 @@ _TAKEN = b"Accept-Encoding: gzip, deflate\r\n"
 
 
 class CodedBodies:
-    """Undoes the Content-Encoding of requests, with `coder` and counted in `capacity`."""
+    """Undoes the Content-Encoding of requests with `coder`; the result counts in `capacity`."""
 
     def __init__(self, coder: Coder, capacity: Capacity) -> None:
         self._coder = coder
         self._capacity = capacity
 
     def routes(self, routes: Iterable[Route]) -> list[Route]:
-        """Return `routes` with calls that take coded bodies as well."""
+        """Return `routes` with calls that accept compressed bodies as well."""
         return [
             route._replace(call=self._taking(route)) if route.verb == "POST" else route
             for route in routes
         ]
 
     async def infer(self, call: HttpCall, request: HttpRequest, *more: Any) -> HttpAnswer:
-        """Return what `call`, an inference, answers to `request` with its body inflated.
+        """Return the answer of `call`, an inference, to `request` with its body inflated.
 
-        Raises InvalidRequest when that cannot be, and Overloaded when there is no room for it.
+        Raises InvalidRequest if the body cannot be inflated, Overloaded if there is no room for it.
         """
         if self._capacity.is_full:
             raise self._capacity.too_many_requests()
@@ -80,6 +80,6 @@ class CodedBodies:
 
 
 def _unknown(coding: bytes) -> HttpAnswer:
-    # Triton answers 501 here, not 415: clients match on it.
+    # 501 as in Triton, not 415: clients match on it.
     text = f"Content-Encoding '{coding[:40].decode('latin-1')}' is not one of gzip, deflate"
     return HttpAnswer(501, [encode_error(text)], headers=_TAKEN)

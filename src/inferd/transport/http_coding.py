@@ -1,13 +1,13 @@
-"""Which content coding an answer gets (RFC 9110, section 12.5.3)."""
+"""The choice of an answer's content coding (RFC 9110, section 12.5.3)."""
 
 from inferd.wire.coding import WINDOW_BITS
 
 MIN_BYTES = 1024
-"""Answers below this stay as they are: identity is always allowed."""
+"""Answers below this size are not compressed: identity is always allowed."""
 
 
 def choose_coding(accept: bytes) -> bytes:
-    """Return the coding an Accept-Encoding value prefers: b"gzip", b"deflate" or b"identity".
+    """Return the coding that an Accept-Encoding prefers: b"gzip", b"deflate" or b"identity".
 
     The highest weight wins, the first listed on ties; `*` and unknown codings do not count.
     """

@@ -1,10 +1,11 @@
 """One HTTP/1.1 connection as a state machine: read, answer in order, keep alive, write.
 
-Heads are found in a small buffer; a body goes straight into memory of its declared length, which
-the tensors then view. A request is answered within the same loop iteration unless something really
-waits: the connection drives the answering coroutine itself, and a task exists only when it waits
-for something else than a model. Meanwhile what the client sends next is kept, up to one buffer, so
-answers go out in order. No timer per request: the server's sweep looks at every connection's clock.
+Heads are parsed in a small buffer; a body is received directly into memory of its declared length,
+which the tensors then view. A request is answered within the same loop iteration unless it really
+has to wait: the connection drives the answering coroutine itself and creates a task only when the
+coroutine waits for something other than a model. Meanwhile up to one buffer of further input is
+kept, so answers go out in order. No request has a timer: the server's sweep checks how long each
+connection has been in its present state.
 """
 
 import asyncio
@@ -48,18 +49,19 @@ _STILL_THERE = b"HTTP/1.1 102 Processing\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
 
 PROBE_S = 0.25
-"""How often a client that has said all it has to say is asked whether it still listens."""
+"""How often a client that has closed its sending half is probed, to see if it is still there."""
 
 SOON_S = 0.02
-"""So long after the first time it is asked again: who has gone shows when that is written."""
+"""Delay between the first probe and the second, whose write reveals a client that has gone."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HttpConnection:
-    """One client's connection: an asyncio.BufferedProtocol, but for the name.
+    """One client's connection: an asyncio.BufferedProtocol in all but name.
 
-    Compiled, a class on top of an interpreted one would have its attributes in a dictionary. uvloop
-    asks what a protocol can do; for other event loops there is AsyncioConnection.
+    A compiled class that inherits from an interpreted one would keep its attributes in a
+    dictionary. uvloop checks which methods a protocol has; other event loops check its class and
+    get AsyncioConnection.
     """
 
     def __init__(self, server: "HttpServer") -> None:
@@ -68,7 +70,7 @@ class HttpConnection:
         self._routes = server.routes
         self._turns = server.turns
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        # What has come and is not yet used lies in _buffer[_start:_end].
+        # _buffer[_start:_end] has been received but not yet consumed.
         self._buffer = bytearray(_FIRST_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = 0
@@ -79,18 +81,18 @@ class HttpConnection:
         )
         self._body = BodyReader(server.capacity, options.max_body_bytes)
         self._request: HttpRequest | None = None  # its body is still coming
-        self._task: asyncio.Task[None] | Paused | None = None  # what answers the latest request
-        self._asked: HttpRequest = NO_REQUEST  # that request, while it is paused
-        self._outflow: Outflow | None = None  # the rest of an answer, which the task sends
-        self._is_paused = False  # the client does not read; nothing more is answered till it does
+        self._task: asyncio.Task[None] | Paused | None = None  # answers the latest request
+        self._asked: HttpRequest = NO_REQUEST  # that request, while its coroutine is paused
+        self._outflow: Outflow | None = None  # the rest of an answer, sent by the task
+        self._is_paused = False  # the client is not reading; answer nothing more until it does
         self._is_reading = True
         self._is_eof = False
         self._is_probing = False
         self._is_closing = False
-        self._is_turned_away = False  # there were too many connections
-        self._is_due = False  # its turn to answer what it has read comes in this loop iteration
-        self._pending: list[bytes] = []  # answers that are written at the end of the turns
-        self._since = 0.0  # since when the present state lasts, for the sweep
+        self._is_turned_away = False  # refused because there were too many connections
+        self._is_due = False  # it has a turn coming in this loop iteration
+        self._pending: list[bytes] = []  # answers to write at the end of the round of turns
+        self._since = 0.0  # when the present state began, for the sweep
         self._unsent = 0
 
     # --- asyncio calls these ---
@@ -104,7 +106,7 @@ class HttpConnection:
         if server.is_draining:  # it was accepted just before the server stopped listening
             self._close()
             return
-        # Those turned away linger a little; they must not keep others out meanwhile.
+        # Connections turned away linger for a while; they must not count against the limit.
         if len(server.connections) - server.turned_away_count > self._options.max_connections:
             self._is_turned_away = True
             server.turned_away_count += 1
@@ -115,7 +117,8 @@ class HttpConnection:
         """See asyncio.BufferedProtocol."""
         self._is_closing = True
         if self._task is not None:
-            # Not at once: a task that has never run would not tell the coroutine it took over.
+            # Not at once: a task that has never run would not pass the cancellation on to the
+            # coroutine it took over.
             asyncio.get_running_loop().call_soon(self._task.cancel)
         self._body.release()
         self._request = None
@@ -130,7 +133,7 @@ class HttpConnection:
         if body.memory is not None:
             return body.memory[body.filled :]
         if self._is_closing:
-            self._start = self._end = 0  # what is dropped comes in large pieces
+            self._start = self._end = 0  # input is dropped from now on: take it in large pieces
         if not self._end:
             return self._view
         if self._end == len(self._buffer):
@@ -140,7 +143,7 @@ class HttpConnection:
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         if self._is_closing:
-            return  # what a refused client still sends is dropped
+            return  # drop what a refused client still sends
         if self._body.memory is not None:
             self._fill_body(nbytes)
             return
@@ -149,7 +152,7 @@ class HttpConnection:
         self._end += nbytes
         if self._task is None and not self._is_paused:
             if self._end == len(self._buffer):
-                self._advance()  # a large request: its body is to go where it stays
+                self._advance()  # a large request: receive its body directly into its own memory
             elif not self._is_due:
                 self._is_due = True
                 self._turns.answer_read(self)
@@ -162,7 +165,7 @@ class HttpConnection:
             self.take_turn()
         self._is_eof = True
         is_done = self._task is None and not self._is_paused
-        if is_done or not self._transport.can_write_eof():  # over TLS nothing is half closed
+        if is_done or not self._transport.can_write_eof():  # TLS has no half-closed state
             self.write_pending()
             self._is_closing = True
             return False
@@ -204,7 +207,7 @@ class HttpConnection:
     # --- reading ---
 
     def _make_room(self) -> None:
-        """Move what is unread to the front of a new buffer, a larger one if need be.
+        """Move the unconsumed bytes to the front of a new buffer, a larger one if necessary.
 
         The old one cannot be resized: the transport still holds a view of it.
         """
@@ -228,7 +231,7 @@ class HttpConnection:
             self._transport.resume_reading()
 
     def _advance(self) -> None:
-        """Answer what has come, one request after the other, until something must be waited for."""
+        """Answer the requests received, one after the other, until one has to wait."""
         try:
             while self._task is None and not self._is_paused and not self._is_closing:
                 if self._body.chunks is not None:
@@ -251,10 +254,10 @@ class HttpConnection:
             self._probe()
 
     def _read_request(self) -> bool:
-        """Read one request if its head is there; tell whether to try for the next one."""
+        """Read one request if its head is complete; return whether to try for the next one."""
         heads, start, end = self._heads, self._start, self._end
         head = heads.head
-        # A client repeats its head as long as its requests look alike.
+        # A client sends the same head again as long as its requests are alike.
         if head and self._buffer.startswith(head, start, end):
             start += len(head)
         elif heads.changing is None or not (start := heads.changing.read(self._buffer, start, end)):
@@ -277,7 +280,7 @@ class HttpConnection:
         return length < 0
 
     def _read_head(self) -> int:
-        """Read a head that is not the last one; return where it ends, 0: there is no whole one."""
+        """Read a head that differs from the last one; return its end, or 0 if it is incomplete."""
         buffer, start = self._buffer, self._start
         while start < self._end and buffer[start] in b"\r\n":  # RFC 9112, section 2.2
             start += 1
@@ -296,7 +299,7 @@ class HttpConnection:
     def _await_body(self, request: HttpRequest, length: int, available: int) -> None:
         routes = self._routes
         if routes.tracer.is_on:
-            request = copy(request)  # the next one with the same head begins at another time
+            request = copy(request)  # the next one with the same head has its own began_ns
             request.began_ns = perf_counter_ns()
         self._request = request
         self._since = self._server.now
@@ -331,7 +334,7 @@ class HttpConnection:
         request = cast("HttpRequest", self._request)
         request.body, rest = finished
         self._request = None
-        # What came behind the body is at most what this buffer held.
+        # It always fits: what follows the body came from this buffer.
         self._buffer[: len(rest)] = rest
         self._end = len(rest)
         self._answer(request)
@@ -367,9 +370,9 @@ class HttpConnection:
             self._turns.answer_soon(self)
 
     def _go_on(self, paused: Paused) -> None:
-        """Go on with an answer: what it has waited for is there."""
+        """Resume the answering coroutine: what it waited for is there."""
         if self._is_closing:
-            return  # it is about to be cancelled
+            return  # the coroutine is about to be cancelled
         self._task = None
         try:
             waits_for = paused.go_on()
@@ -386,7 +389,7 @@ class HttpConnection:
         try:
             answer = await resume(answering, waits_for)
         finally:
-            self._task = None  # a cancelled task holds its frames, and with them the body
+            self._task = None  # a cancelled task keeps its frames alive, and with them the body
         if not self._is_closing:
             self._send(request, answer)
             self._advance()
@@ -394,7 +397,7 @@ class HttpConnection:
             await answer.rest.aclose()
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        request.body = NO_BODY  # the head is kept, an idle connection keeps nothing else
+        request.body = NO_BODY  # an idle connection keeps the head and nothing else
         if self._body.held_bytes:
             self._body.release()
         if answer.rest is not None:
@@ -420,7 +423,7 @@ class HttpConnection:
         self._since = self._server.now
 
     def _send_stream(self, request: HttpRequest, answer: HttpAnswer, rest: Pieces) -> None:
-        """Send an answer of unknown length: in chunks, to HTTP/1.0 until the connection ends."""
+        """Send an answer of unknown length: chunked, or for HTTP/1.0 ended by closing."""
         is_chunked = not request.is_http_10
         is_kept_alive = is_chunked and request.is_kept_alive
         if not is_kept_alive:
@@ -456,17 +459,17 @@ class HttpConnection:
         self._write_piece(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _write_piece(self, data: bytes) -> None:
-        if not self._is_closing:  # a client that has left, and the task does not know it yet
+        if not self._is_closing:  # the client may have left without the task knowing yet
             self._write(data)
 
     def _write(self, data: bytes) -> None:
-        """Write `data` when the connections that were read together have all been answered."""
+        """Have `data` written once all the connections read together have been answered."""
         self._pending.append(data)
         if len(self._pending) == 1:
             self._turns.write_soon(self)
 
     def _refuse(self, error: HttpError | InferdError) -> None:
-        """Answer and close; the rest of what the client sends is read and dropped for a while.
+        """Answer and close; for a while, read and drop what the client still sends.
 
         Closing at once would reset the connection, and the client might never see the answer.
         """
@@ -493,19 +496,19 @@ class HttpConnection:
         self._transport.close()
 
     def _probe(self, pause_s: float = SOON_S) -> None:
-        """Ask a client that has said all it has to say whether it is still there.
+        """Find out whether a client that has closed its sending half is still there.
 
-        It may have closed, or only its sending half: both look the same until something is sent.
-        An interim answer is harmless (RFC 9110, section 15.2) and makes a client that has gone
-        answer with a reset; that is noticed at the next one, and ends the request. `pause_s` lies
-        between the two.
+        It may have closed the whole connection: the two look the same until something is sent. An
+        interim answer is harmless (RFC 9110, section 15.2); a client that has gone replies with a
+        reset, which the next write notices and which ends the request. The next probe follows after
+        `pause_s`.
         """
         self._is_probing = self._task is not None and not self._is_closing
         if not self._is_probing:
             return
         if self._outflow is not None:
             self._outflow.fill()
-        # HTTP/1.0 knows no interim answers: there a client that has gone shows at the answer.
+        # HTTP/1.0 has no interim answers: there only the final answer reveals that it has gone.
         elif not self._heads.request.is_http_10:
             self.write_pending()
             self._transport.write(_STILL_THERE)
@@ -514,22 +517,22 @@ class HttpConnection:
     # --- the server calls these ---
 
     def close_if_idle(self) -> None:
-        """Close when no request is being read or answered."""
+        """Close the connection unless a request is being read or answered."""
         if self._task is None and self._request is None and self._start == self._end:
             self._close()
 
     def abort(self) -> None:
-        """Cut the connection now."""
+        """Abort the connection."""
         self._is_closing = True
         self._pending = []
         self._transport.abort()
 
     def check_time(self, now: float) -> None:
-        """Act on whatever has lasted too long."""
+        """Act on timeouts that have expired by `now`."""
         unsent = self._transport.get_write_buffer_size()
         is_model_busy = self._task is not None and not unsent
         if unsent < self._unsent or (unsent and not self._unsent) or is_model_busy:
-            self._since = now  # there is progress, or it is the model that takes its time
+            self._since = now  # there is progress, or the client is waiting for the model
         self._unsent = unsent
         lasts = now - self._since
         options = self._options

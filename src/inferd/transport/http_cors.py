@@ -1,7 +1,7 @@
-"""Cross-origin requests: what a browser must be told before a page of another origin may ask.
+"""Cross-origin requests: what browsers must be told before pages of other origins may send them.
 
-The rules are those of the Fetch standard, "CORS protocol". They protect people from pages, not the
-server from clients: who is no browser is answered as ever.
+The rules are those of the Fetch standard, "CORS protocol". They protect users from pages, not the
+server from clients: other clients are answered as usual.
 """
 
 import re
@@ -14,16 +14,17 @@ from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 from inferd.transport.http_routes import HttpRoutes
 
 MAX_AGE_S = 600
-"""How long a browser may remember what it was told."""
+"""How long a browser may cache the answer to a preflight."""
 
 _NAMES = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z, ]{1,1000}")
 
 
 class CorsRoutes:
-    """HttpRoutes for pages of other origins too; the wall, as they are.
+    """HttpRoutes for pages of other origins too; like those, it lets no exception escape.
 
-    `origins` are in lower case. With "*" any page may ask, but not with what the browser adds by
-    itself: cookies, client certificates. A page of an origin that is named may use those.
+    `origins` are in lower case. With "*" any page may send requests, but without the credentials
+    that the browser adds by itself: cookies, client certificates. Pages of named origins may use
+    those.
     """
 
     def __init__(self, routes: HttpRoutes, origins: frozenset[str]) -> None:
@@ -40,7 +41,7 @@ class CorsRoutes:
         self._routes.check_access(target, headers)
 
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
-        """See Routes.refusal; a page may read it."""
+        """See Routes.refusal; allowed pages may read the answer."""
         answer = self._routes.refusal(request, error)
         answer.headers += self._told(request.headers.get(b"origin"))
         return answer
@@ -50,7 +51,7 @@ class CorsRoutes:
         return self._routes.is_inference(target)
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer of `request`, whatever happens."""
+        """Return the answer to `request`, whatever happens."""
         headers = request.headers
         origin = headers.get(b"origin")
         is_preflight = request.method == b"OPTIONS" and b"access-control-request-method" in headers
@@ -76,7 +77,7 @@ class CorsRoutes:
         )
 
     async def _preflight(self, request: HttpRequest, origin: bytes) -> HttpAnswer:
-        """Tell a browser which requests its page may make: it asks before all but simple ones."""
+        """Answer a preflight, which browsers send before all but simple requests of a page."""
         if not (origin in self._origins or b"*" in self._origins):
             text = f"pages of the origin '{origin[:200].decode('latin-1')}' may not ask here"
             return self._routes.refusal(request, Forbidden(text))

@@ -1,4 +1,4 @@
-"""The URLs where the server describes itself: OpenAPI, and the .proto files of gRPC."""
+"""The URLs where the server describes itself: the OpenAPI document and gRPC's .proto files."""
 
 import msgspec
 
@@ -10,10 +10,10 @@ _TEXT = b"text/plain; charset=utf-8"
 
 
 class DocumentRoutes:
-    """Hands out what generators of clients ask for."""
+    """Serves the documents that client generators need."""
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         return [
             Route("GET", "/v2/openapi.json", "metadata", self.openapi),
             Route("GET", "/v2/protos", "metadata", self.protos),
@@ -21,15 +21,15 @@ class DocumentRoutes:
         ]
 
     async def openapi(self, _request: HttpRequest) -> HttpAnswer:
-        """Tell the OpenAPI document."""
+        """Return the OpenAPI document."""
         return HttpAnswer(200, [documents.openapi()])
 
     async def protos(self, _request: HttpRequest) -> HttpAnswer:
-        """Tell the names of the .proto files."""
+        """Return the names of the .proto files."""
         return HttpAnswer(200, [msgspec.json.encode({"files": list(documents.proto_files())})])
 
     async def proto(self, _request: HttpRequest, file: str) -> HttpAnswer:
-        """Tell one .proto file."""
+        """Return one .proto file."""
         known = documents.proto_files()
         if file in known:
             return HttpAnswer(200, [known[file]], content_type=_TEXT)

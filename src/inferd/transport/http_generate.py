@@ -1,8 +1,8 @@
 """The URLs of the generate extension: one answer as an object, or any number as a stream of events.
 
-MLServer's infer_stream is the last one for inference requests alone.
+MLServer's infer_stream is generate_stream for inference requests only.
 
-Events are Server-sent events (HTML Standard), each with one object.
+Events are server-sent events (HTML Standard), each with one object.
 """
 
 from collections.abc import AsyncGenerator
@@ -36,7 +36,7 @@ from inferd.wire.v2_rest import HTTP_STATUS, JsonRules
 _HEADER = v2_binary.HEADER.lower().encode()
 _MODEL = "/v2/models/{model}"
 _VERSION = "/v2/models/{model}/versions/{version}"
-# For what stands between: events are to be passed on as they come, and never kept.
+# For proxies: they must pass events on as they come and never store them.
 _NOT_KEPT = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
 _UNEXPECTED = "the server failed in a way it does not understand; see its log"
 
@@ -44,7 +44,7 @@ Responses = AsyncGenerator[InferResponse, None]
 
 
 class GenerateRoutes:
-    """Answers generate and generate_stream, by models that answer once or any number of times."""
+    """Answers generate and generate_stream, for models that give one or any number of answers."""
 
     def __init__(self, engine: Engine, rules: JsonRules, failures: FailureLog) -> None:
         self._engine = engine
@@ -53,7 +53,7 @@ class GenerateRoutes:
         self._lane = Lane("inferd-generate")
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         return [
             Route("POST", f"{path}/{name}", "inference", call)
             for path in (_MODEL, _VERSION)
@@ -65,7 +65,7 @@ class GenerateRoutes:
         ]
 
     async def generate(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """Answer with the one response of the model; another number of them is an error."""
+        """Answer with the model's one response; any other number of responses is an error."""
         asked = await self._decoded(request, model, version)
         async with aclosing(self._responses(asked, request)) as responses:
             first = await anext(responses, None)
@@ -79,14 +79,14 @@ class GenerateRoutes:
             return HttpAnswer(200, [await self.encoded(asked, first)])
 
     async def stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """Answer with an event for each response; what fails later is an event as well.
+        """Answer with an event for each response; later failures are events as well.
 
         The first event is awaited, because the status depends on it.
         """
         return await self._stream(await self._decoded(request, model, version), request)
 
     async def infer_stream(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """Answer an inference request as `stream` does; no other body is one of it."""
+        """Answer as `stream` does, but accept only inference requests as bodies."""
         return await self._stream(
             await self._decoded(request, model, version, as_infer=True), request
         )
@@ -122,7 +122,7 @@ class GenerateRoutes:
         return asked
 
     def _responses(self, asked: Asked, http: HttpRequest) -> Responses:
-        """Return what the engine gives. Raises at once what is wrong with the request."""
+        """Return the engine's responses. Errors in the request are raised at once."""
         tracer = self._engine.tracer
         model = asked.request.model
         if not tracer.is_on or not (trace := begin_http(tracer, model, http)):
@@ -145,7 +145,7 @@ class GenerateRoutes:
                     yield response
                     trace.stamp(moments.HTTP_SEND_END)
         except BaseException as error:
-            if is_final and isinstance(error, GeneratorExit):  # nothing was given up
+            if is_final and isinstance(error, GeneratorExit):  # closed after the last response
                 trace.stamp(moments.HTTP_SEND_END)
             else:
                 trace.fail(error)
@@ -161,7 +161,7 @@ class GenerateRoutes:
             return await self._lane.run(self._codec.encode_response, asked, response)
 
     def note(self, where: str, error: Exception) -> tuple[int, str]:
-        """Log `error`, if it is the server's or the model's, and return its status and text."""
+        """Log `error` if it is the server's or a model's fault; return its status and text."""
         self._failures.note(where, error)
         if isinstance(error, InferdError):
             return HTTP_STATUS[error.code], error.message
@@ -169,10 +169,10 @@ class GenerateRoutes:
 
 
 class Events:
-    """The events of one call, read by the connection as fast as its client reads.
+    """The events of one call, which the connection reads as fast as its client does.
 
-    `status` and `headers` are those of the first one. The wall: whatever fails becomes the last
-    event, but for the errors a model gives as answers among others.
+    `status` and `headers` depend on the first event. The wall: an exception becomes the last event.
+    An error that a model gives as one of its answers becomes an event too, but others may follow.
     """
 
     filler = NO_EVENT
@@ -189,11 +189,11 @@ class Events:
         self._is_first = True
 
     def __aiter__(self) -> "Events":
-        """Return itself."""
+        """Return self."""
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next event. Raises StopAsyncIteration, and nothing else but cancellation."""
+        """Return the next event. Raises nothing but StopAsyncIteration and a cancellation."""
         try:
             response = await anext(self._responses)
             if response.error is not None:
@@ -209,7 +209,7 @@ class Events:
         return event
 
     def _failure(self, error: Exception) -> bytes:
-        """Return the event that tells of `error`; the first one decides the status."""
+        """Return the event that reports `error`; if it is the first one, set the status."""
         status, text = self._routes.note(self._where, error)
         if self._is_first:
             self.status = status
@@ -217,5 +217,5 @@ class Events:
         return encode_error_event(text)
 
     async def aclose(self) -> None:
-        """Give up what has not come yet: the model stops at its next answer."""
+        """Give up the remaining events: the model stops at its next answer."""
         await self._responses.aclose()

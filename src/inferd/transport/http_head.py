@@ -1,4 +1,4 @@
-"""The heads of one HTTP/1.1 connection: parsed, or known from requests before."""
+"""The request heads of one HTTP/1.1 connection: parsed, or recognized from earlier requests."""
 
 import re
 
@@ -20,21 +20,21 @@ _FIRST_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-
 
 
 MOST_HEADS = 8
-"""So many heads of a connection are kept that others may be like: those to different models."""
+"""How many heads a connection keeps to recognize similar ones: requests to different models."""
 
 MOST_TEXTS = 16
-"""So many are kept that others may be the same as."""
+"""How many heads a connection keeps to recognize equal ones."""
 
 MOST_KEPT_BYTES = 2048
-"""Longer ones are kept only until the next one."""
+"""Longer heads are kept only until the next one."""
 
 
 class HeadReader:
-    """Reads one head after the other, and keeps some: most clients send them again and again.
+    """Reads one head after the other and keeps some: most clients send the same ones repeatedly.
 
-    `head` is the text of the last one, `request` what it says, `length` that of the body, -1 for
-    chunks. A last head with an id, which the next one does not repeat, is `changing` instead, and
-    `head` is empty. `forward` chooses the headers that become parameters.
+    `head` is the text of the last one, `request` its parsed form, `length` the length of the body,
+    -1 if chunked. If the last head has an id, which the next one will not repeat, it is kept in
+    `changing`, and `head` is empty. `forward` chooses the headers that become parameters.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class HeadReader:
         self.length = 0
 
     def read(self, head: bytes) -> None:
-        """Take note of what a head says that is not the last one. Raises HttpError."""
+        """Read a head that differs from the last one. Raises HttpError."""
         for changing, request, length in self._changing:
             if changing.read(head, 0, len(head)):
                 self.head, self.changing, self.request, self.length = b"", changing, request, length
@@ -92,7 +92,10 @@ class HeadReader:
                 self._known = [*self._known[1 - MOST_HEADS :], known_head(head, request)]
 
     def _like_another(self, head: bytes) -> tuple[HttpRequest, int] | None:
-        """Return what a head says that has other lengths than one before; None for any other."""
+        """Return request and body length of a head that differs from a known one only in lengths.
+
+        None for any other head.
+        """
         if len(head) > self._max_bytes or len(head) > MOST_KEPT_BYTES:
             return None
         for known in self._known:
@@ -120,7 +123,7 @@ class HeadReader:
         return request, body_length(request, self._max_body_bytes)
 
     def check_partial(self, buffer: bytearray, start: int, end: int) -> None:
-        """Raise HttpError if what lies there cannot become the head of a request any more."""
+        """Raise HttpError if buffer[start:end] can no longer become the head of a request."""
         if end - start > self._max_bytes:
             raise self._too_large(buffer[start:end])
         if _BARE_END.search(buffer, start, end):
@@ -136,9 +139,9 @@ class HeadReader:
 
 
 def unread_request(head: bytes | bytearray) -> HttpRequest:
-    """Return the request that a broken or unfinished head begins, with what it shows of its target.
+    """Return a request with the target of a malformed or incomplete head, if it has one.
 
-    The words of a refusal depend on that.
+    The wording of a refusal depends on the target.
     """
     words = bytes(head.partition(b"\n")[0]).split(maxsplit=2)
     return HttpRequest(b"", words[1] if len(words) > 1 else b"", {}, False, False)

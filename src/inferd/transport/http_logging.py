@@ -7,23 +7,23 @@ from inferd.wire import v2_logging
 
 
 class LoggingRoutes:
-    """Tells and changes the log settings (Logging extension)."""
+    """Reports and changes the log settings (Logging extension)."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         return [
             Route("GET", "/v2/logging", "logging", self.settings),
             Route("POST", "/v2/logging", "logging", self.change),
         ]
 
     async def settings(self, _request: HttpRequest) -> HttpAnswer:
-        """Tell the settings."""
+        """Return the settings."""
         return HttpAnswer(200, [v2_logging.encode_log_settings(self._log.settings)])
 
     async def change(self, request: HttpRequest) -> HttpAnswer:
-        """Change those the body names, and tell all."""
+        """Change the settings that the body names; return all."""
         self._log.change(v2_logging.decode_log_request(request.body))
         return HttpAnswer(200, [v2_logging.encode_log_settings(self._log.settings)])

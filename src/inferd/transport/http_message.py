@@ -1,4 +1,4 @@
-"""One HTTP/1.1 request and its answer, between the connection and the routes."""
+"""HTTP/1.1 requests and answers, as the connection and the routes exchange them."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from inferd.record import Record
 from inferd.transport.header_forward import HeaderForward, text_of
 
 _HUGE_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*0*[1-9][0-9]{19,}[ \t]*\r\n", re.IGNORECASE)
-"""A number the parser refuses, for it has no room for more than 64 bits."""
+"""A length that the parser refuses because it may not fit in 64 bits."""
 
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 
@@ -22,9 +22,9 @@ NO_BODY = memoryview(b"")
 class HttpRequest(Record):
     """A request: header names in lower case, the whole body (chunks joined, still compressed).
 
-    `began_ns` is when the first part of the body came, on the clock of time.perf_counter_ns; 0 when
-    it came at once, or requests are not traced.
-    `forwarded` are the headers that become parameters of an inference, None for none.
+    `began_ns` is when the first part of the body arrived, by time.perf_counter_ns; 0 if the body
+    arrived with the head, or requests are not traced. `forwarded` are the headers that become
+    parameters of an inference, None if there are none.
     """
 
     _fields = (
@@ -60,7 +60,7 @@ class HttpRequest(Record):
         self.forwarded = forwarded
 
     def __copy__(self) -> "HttpRequest":
-        """Return one of the same fields."""
+        """Return a shallow copy."""
         return HttpRequest(
             self.method,
             self.target,
@@ -74,20 +74,21 @@ class HttpRequest(Record):
 
 
 NO_REQUEST = HttpRequest(b"", b"", {}, is_kept_alive=False, is_http_10=False)
-"""Stands where there has been none yet."""
+"""Placeholder until there is a request."""
 
 
 class Pieces(Protocol):
-    """What follows of a body whose length is not known, piece by piece.
+    """The rest of a body of unknown length, piece by piece.
 
-    Whoever is given it reads it to its end or closes it, even unread. Only a cancellation may be
-    raised. `filler` is a piece that means nothing: it asks a silent client if it is still there.
+    The receiver must read it to the end or close it, even if unread. Reading raises nothing but a
+    cancellation. `filler` is a piece without meaning, sent to find out if a silent client is still
+    there.
     """
 
     filler: bytes
 
     def __aiter__(self) -> Self:
-        """Return itself."""
+        """Return self."""
         ...
 
     async def __anext__(self) -> bytes:
@@ -100,9 +101,9 @@ class Pieces(Protocol):
 
 
 class HttpAnswer(Record):
-    """An answer: `headers` are whole lines ending in CR LF; lengths are added when it is sent.
+    """An answer: `headers` are complete lines ending in CR LF; the length is added on sending.
 
-    With `rest` the body goes on after `buffers`, as long as that has pieces.
+    With `rest` the body goes on after `buffers` until `rest` has no more pieces.
     """
 
     _fields = (
@@ -129,12 +130,12 @@ class HttpAnswer(Record):
         self.rest = rest
 
 
-# A method of letters that nobody knows: "token SP request-target SP HTTP-version".
+# Well-formed, though the method may be unknown: "token SP request-target SP HTTP-version".
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) [^ ]+ HTTP/1\.[01]\r\n")
 
 
 class HttpError(Exception):
-    """A request that HTTP itself forbids; the connection closes after the answer."""
+    """A request that violates HTTP itself; the connection is closed after the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -143,7 +144,7 @@ class HttpError(Exception):
 
 
 class _Head:
-    """What httptools calls back into; `fields` gets the headers one by one, if it is a list."""
+    """The callbacks for httptools; `fields`, if it is a list, collects the headers one by one."""
 
     __slots__ = ("fields", "headers", "target")
 
@@ -157,9 +158,9 @@ class _Head:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         key = name.lower()
-        value = value.rstrip(b" \t")  # the parser leaves the white space behind a value
+        value = value.rstrip(b" \t")  # the parser keeps trailing white space
         headers = self.headers
-        if key in headers:  # sent twice it means the list of both (RFC 9110, section 5.3)
+        if key in headers:  # repeated fields form one list (RFC 9110, section 5.3)
             headers[key] += b", " + value
         else:
             headers[key] = value
@@ -168,19 +169,19 @@ class _Head:
 
 
 def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest:
-    """Return the request whose head, up to and including the empty line, is `head`.
+    """Parse `head`, up to and including the empty line, into a request without its body.
 
-    `forward` chooses the headers that become parameters. Raises HttpError when it is not HTTP/1.0
-    or HTTP/1.1.
+    `forward` chooses the headers that become parameters. Raises HttpError if the head is not valid
+    HTTP/1.0 or HTTP/1.1.
     """
     fields: list[tuple[bytes, bytes]] = []
     collected = _Head(None if forward is None else fields)
-    # A parser that has seen one head waits for its body and would refuse the next head.
+    # A parser that has seen one head expects its body and would refuse another head.
     parser = httptools.HttpRequestParser(collected)
     try:
         parser.feed_data(head)
     except httptools.HttpParserUpgrade:
-        pass  # an offer to speak something else; it may be ignored (RFC 9110, section 7.8)
+        pass  # an offer to switch protocols, which may be ignored (RFC 9110, section 7.8)
     except httptools.HttpParserError as error:
         encoded = _with_encoded_target(head)
         if encoded is not head:
@@ -196,11 +197,11 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
     if version not in ("1.1", "1.0"):
         raise HttpError(505, f"HTTP version {version} is not spoken here, use 1.1")
     headers = collected.headers
-    if b", " in headers.get(b"host", b""):  # RFC 9112, section 3.2; none at all is Triton's habit
+    if b", " in headers.get(b"host", b""):  # RFC 9112, section 3.2; Triton accepts none at all
         raise HttpError(400, "the request has more than one Host")
     is_http_10 = version == "1.0"
     is_kept_alive = not is_http_10
-    # The parser's own should_keep_alive forgets the header once the message is complete.
+    # The parser's should_keep_alive no longer knows the header once the message is complete.
     if connection := headers.get(b"connection"):
         wishes = {wish.strip().lower() for wish in connection.split(b",")}
         is_kept_alive = b"close" not in wishes and (not is_http_10 or b"keep-alive" in wishes)
@@ -211,9 +212,9 @@ def parse_head(head: bytes, forward: HeaderForward | None = None) -> HttpRequest
 
 
 def _with_encoded_target(head: bytes) -> bytes:
-    """Return `head` with the bytes beyond ASCII in its first line percent-encoded.
+    """Return `head` with the non-ASCII bytes of its first line percent-encoded.
 
-    The parser refuses them, but clients send what people type: curl, for one.
+    The parser refuses them, but some clients (curl, for one) send URLs as people type them.
     """
     line, end, rest = head.partition(b"\r\n")
     if line.isascii():
@@ -228,10 +229,10 @@ _IN_VALUES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 
 
 class ChangingHead:
-    """A head around the value of its NV-InferRequest.
+    """A head that is known except for the value of its NV-InferRequest.
 
-    Clients of the old API have the ids of their requests there: no two of their heads are alike,
-    but most of them in all the rest.
+    Clients of the old API put their request ids there: no two of their heads are equal, but most
+    differ in nothing else.
     """
 
     __slots__ = ("_after", "_before", "_request", "_room")
@@ -240,12 +241,12 @@ class ChangingHead:
         self._before = before
         self._after = after
         self._request = request
-        self._room = room  # for the value
+        self._room = room  # the longest value, in bytes
 
     def read(self, buffer: bytearray | bytes, start: int, end: int) -> int:
-        """Return where a head that differs in nothing else ends; 0 for any other.
+        """Return the end of a head that differs in nothing else; 0 if it does.
 
-        The value it has is put into the request that was read before.
+        Its value is put into the request that was parsed before.
         """
         before = self._before
         if not buffer.startswith(before, start, end):
@@ -262,9 +263,9 @@ class ChangingHead:
 
 
 def changing_head(head: bytes, request: HttpRequest, max_bytes: int) -> ChangingHead | None:
-    """Return what of `head`, which said `request`, the next ones may repeat; None without ids.
+    """Return what the next heads may repeat of `head`, parsed as `request`; None without an id.
 
-    With another value they may have `max_bytes`.
+    With its own value each may have up to `max_bytes`.
     """
     value = request.headers.get(_CHANGING_NAME)
     found = _CHANGING.search(head) if value is not None else None
@@ -273,7 +274,7 @@ def changing_head(head: bytes, request: HttpRequest, max_bytes: int) -> Changing
     start = found.end()
     stop = head.index(b"\r\n", start)
     if value != head[start:stop].strip(b" \t"):
-        return None  # it came twice, or goes on in the next line
+        return None  # the field is repeated, or continues on the next line
     return ChangingHead(head[:start], head[stop:], request, max_bytes - len(head) + stop - start)
 
 
@@ -284,21 +285,21 @@ _MOST_DIGITS = 15
 
 
 class KnownHead:
-    """A head that was read, around the lengths in which the next one may differ."""
+    """A head that is known except for the values of its length fields."""
 
     __slots__ = ("_after", "_fields", "_request")
 
     def __init__(
         self, fields: list[tuple[bytes, bytes]], after: bytes, request: HttpRequest
     ) -> None:
-        self._fields = fields  # names, and the text before each value
+        self._fields = fields  # (name, text before the value)
         self._after = after
         self._request = request
 
     def request(self, head: bytes) -> HttpRequest | None:
-        """Return what a head says that differs in nothing else; None for any other.
+        """Return the request, still without a body, of a head that differs only in its lengths.
 
-        It has no body yet.
+        None for any other head.
         """
         at = 0
         changed = {}
@@ -325,13 +326,13 @@ class KnownHead:
 
 
 def known_head(head: bytes, request: HttpRequest) -> KnownHead:
-    """Return what of `head`, which said `request`, the next ones may repeat."""
+    """Return what the next heads may repeat of `head`, parsed as `request`."""
     fields = []
     at = 0
     for found in _LENGTHS.finditer(head):
         name, start = found[1].lower(), found.end()
         stop = head.index(b"\r\n", start)
-        # One that came twice has another value, and is repeated as it is.
+        # A repeated field has a joined value; its text must then stay the same.
         if request.headers.get(name) == head[start:stop].rstrip(b" \t"):
             fields.append((name, head[at:start]))
             at = stop
@@ -341,19 +342,19 @@ def known_head(head: bytes, request: HttpRequest) -> KnownHead:
 def forwarded_of(
     fields: Iterable[tuple[bytes, ...]], forward: HeaderForward
 ) -> dict[str, str] | None:
-    """Return what `forward` chooses among header `fields`, None for nothing."""
+    """Return the header `fields` that `forward` chooses, None if there are none."""
     return forward.chosen((text_of(name), text_of(value)) for name, value in fields) or None
 
 
 def body_length(request: HttpRequest, max_bytes: int) -> int:
-    """Return the declared length of the body, -1 for chunks (RFC 9112, section 6).
+    """Return the declared length of the body, -1 if it is chunked (RFC 9112, section 6).
 
-    Raises HttpError for a length that is not a number or above `max_bytes`.
+    Raises HttpError for a length that is invalid, ambiguous or above `max_bytes`.
     """
     headers = request.headers
     coding = headers.get(b"transfer-encoding")
     if coding is not None:
-        if request.is_http_10:  # whoever forwarded this may not have understood it
+        if request.is_http_10:  # a proxy may not have understood it
             raise HttpError(400, "HTTP/1.0 has no Transfer-Encoding")
         if coding.strip().lower() != b"chunked":
             raise HttpError(501, "Transfer-Encoding other than chunked is not supported")
@@ -382,7 +383,7 @@ REASONS = {
 
 
 def encode_stream_head(answer: HttpAnswer, *, is_chunked: bool) -> bytes:
-    """Return status line and headers of `answer`, whose body ends with chunks or the connection."""
+    """Return the status line and headers of an `answer` that is chunked or ends by closing."""
     return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n%b%b\r\n" % (
         answer.status,
         REASONS[answer.status],
@@ -393,7 +394,7 @@ def encode_stream_head(answer: HttpAnswer, *, is_chunked: bool) -> bytes:
 
 
 def encode_head(answer: HttpAnswer, length: int) -> bytes:
-    """Return status line and headers of `answer`, whose body has `length` bytes."""
+    """Return the status line and headers of `answer`, whose body has `length` bytes."""
     start = _head_start(answer.status, answer.content_type)
     return b"%b%d\r\n%b\r\n" % (start, length, answer.headers)
 

@@ -1,4 +1,4 @@
-"""The URLs that tell of the server and its models: health and metadata."""
+"""The URLs that describe the server and its models: health and metadata."""
 
 from inferd.engine.engine import Engine
 from inferd.errors import ModelNotFound
@@ -10,14 +10,14 @@ _VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class MetadataRoutes:
-    """Tells who is live and ready, and what it is (V2, Health and Metadata)."""
+    """Reports the health and the metadata of the server and its models (V2)."""
 
     def __init__(self, engine: Engine, not_ready_status: int) -> None:
         self._engine = engine
         self._not_ready_status = not_ready_status
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         return [
             Route("GET", "/v2", "metadata", self.server_metadata),
             Route("GET", "/v2/health/live", "health", self.live),
@@ -30,19 +30,19 @@ class MetadataRoutes:
         ]
 
     async def live(self, _request: HttpRequest) -> HttpAnswer:
-        """V2 Server Live."""
+        """Handle V2 Server Live."""
         live = self._engine.is_live()
         return HttpAnswer(200 if live else self._not_ready_status, [wire.encode_live(live=live)])
 
     async def ready(self, _request: HttpRequest) -> HttpAnswer:
-        """V2 Server Ready; the body has both spellings the specs print."""
+        """Handle V2 Server Ready; the body has both spellings found in the specs."""
         if self._engine.is_ready():
             return HttpAnswer(200, [wire.encode_ready(ready=True)])
         text = "the server is not ready for inference"
         return HttpAnswer(self._not_ready_status, [wire.encode_ready(ready=False, error=text)])
 
     async def model_ready(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """V2 Model Ready."""
+        """Handle V2 Model Ready."""
         try:
             if await self._engine.says_ready(model, version):
                 return HttpAnswer(200, [wire.encode_model_ready(model, ready=True)])
@@ -52,16 +52,16 @@ class MetadataRoutes:
         return HttpAnswer(status, [wire.encode_model_ready(model, ready=False, error=text)])
 
     async def server_metadata(self, _request: HttpRequest) -> HttpAnswer:
-        """V2 Server Metadata."""
+        """Handle V2 Server Metadata."""
         return HttpAnswer(200, [wire.encode_server_metadata(self._engine.server_metadata())])
 
     async def model_metadata(
         self, _request: HttpRequest, model: str, version: str = ""
     ) -> HttpAnswer:
-        """V2 Model Metadata."""
+        """Handle V2 Model Metadata."""
         metadata = self._engine.model_metadata(model, version)
         return HttpAnswer(200, [wire.encode_model_metadata(metadata)])
 
     async def model_names(self, _request: HttpRequest) -> HttpAnswer:
-        """The models that are ready, as KServe lists them."""
+        """Return the models that are ready, as KServe lists them."""
         return HttpAnswer(200, [wire.encode_model_names(self._engine.model_names())])

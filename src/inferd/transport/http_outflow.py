@@ -1,4 +1,4 @@
-"""Outflow: a body of unknown length on its way to one client, no faster than the client reads."""
+"""Outflow: sends a body of unknown length to one client, no faster than the client reads."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from contextlib import aclosing
 from inferd.transport.http_message import Pieces
 
 IN_A_ROW = 16
-"""So many pieces are sent before others get a turn; a model may have many ready at once."""
+"""How many pieces are sent before others get a turn; a model may have many ready at once."""
 
 IN_A_ROW_BYTES = 65536
-"""And about so many bytes: only then does the socket say that it has enough."""
+"""The same in bytes, roughly: only in the pause after that can the socket say that it is full."""
 
 
 class Outflow:
-    """Takes one piece after the other from who makes them, and hands each to `write`.
+    """Takes one piece after the other from its producer and passes each to `write`.
 
-    While the client does not read, between `hold` and `release`, it takes none: who makes them has
-    to wait as well, and nothing gathers here.
+    While the client does not read, between `hold` and `release`, it takes none: the producer has to
+    wait as well, and nothing piles up here.
     """
 
     def __init__(self, pieces: Pieces, write: Callable[[bytes], None]) -> None:
@@ -31,18 +31,18 @@ class Outflow:
         self._is_held = True
 
     def release(self) -> None:
-        """Go on sending."""
+        """Resume sending."""
         self._is_held = False
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def fill(self) -> None:
-        """Send a piece that means nothing, if any may be sent: is the client still there?"""
+        """Send a filler piece, unless on hold, to find out if the client is still there."""
         if not self._is_held:
             self.write(self._pieces.filler)
 
     async def run(self) -> None:
-        """Send all pieces. Whether this ends well, fails or is cancelled, they are closed then."""
+        """Send all pieces, then close them, even on failure or cancellation."""
         count = size = 0
         async with aclosing(self._pieces):
             await self._until_released()

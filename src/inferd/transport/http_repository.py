@@ -15,9 +15,9 @@ _VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class RepositoryRoutes:
-    """Tells which models there are and how they are configured, loads and unloads them.
+    """Lists the models and their configurations, loads and unloads them.
 
-    `max_json_bytes` is the longest body of a load.
+    `max_json_bytes` limits the body of a load.
     """
 
     def __init__(self, engine: Engine, max_json_bytes: int) -> None:
@@ -27,7 +27,7 @@ class RepositoryRoutes:
         self._encoding = Lane("inferd-config")
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         return [
             Route("POST", "/v2/repository/index", "model-repository", self.index),
             Route("POST", "/v2/repository/{repository}/index", "model-repository", self.index),
@@ -40,13 +40,13 @@ class RepositoryRoutes:
         ]
 
     async def index(self, request: HttpRequest, _repository: str = "") -> HttpAnswer:
-        """Model Repository extension, Index; a repository's name is passed over, as in Triton."""
+        """Handle Index (Model Repository extension); ignore a repository's name, as Triton does."""
         ready = v2_repository.decode_index_request(request.body)
         rows = await self._engine.repository_index(ready=ready)
         return HttpAnswer(200, [v2_repository.encode_index(rows)])
 
     async def load(self, request: HttpRequest, model: str) -> HttpAnswer:
-        """Model Repository extension, Load."""
+        """Handle Load (Model Repository extension)."""
         self._engine.check_is_explicit()
         decode = v2_repository.decode_load_request
         load = await self._decoding.run(decode, model, request.body, self._max_json_bytes)
@@ -54,16 +54,16 @@ class RepositoryRoutes:
         return HttpAnswer(200, [v2_repository.encode_loaded(model)])
 
     async def unload(self, request: HttpRequest, model: str) -> HttpAnswer:
-        """Model Repository extension, Unload."""
+        """Handle Unload (Model Repository extension)."""
         self._engine.check_is_explicit()
         await self._engine.unload(v2_repository.decode_unload_request(model, request.body))
         return HttpAnswer(200, [v2_repository.encode_unloaded(model)])
 
     async def refuse_named(self, _request: HttpRequest, _repository: str, _model: str) -> NoReturn:
-        """Model Repository extension, of a repository by its name."""
+        """Refuse Load and Unload of a named repository (Model Repository extension)."""
         raise v2_repository.one_repository()
 
     async def config(self, _request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """Model Configuration extension."""
+        """Handle the Model Configuration extension."""
         config = self._engine.model_config(model, version)
         return HttpAnswer(200, [await self._encoding.run(v2_repository.encode_config, config)])

@@ -1,4 +1,4 @@
-"""Which URL means which call: patterns are looked up once per target and then remembered."""
+"""The mapping from URLs to calls: each target is matched once and then remembered."""
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -12,20 +12,20 @@ from inferd.transport.header_forward import HeaderForward
 from inferd.transport.http_message import HttpAnswer, HttpError, HttpRequest
 
 HttpCall = Callable[..., Awaitable[HttpAnswer]]
-"""Takes the request, then the names in the path, percent-decoded, in their order."""
+"""Takes the request, then the names in the path in order, percent-decoded."""
 
 MOST_REMEMBERED = 1024
-"""So many targets are remembered."""
+"""How many targets are remembered."""
 
 LONGEST_REMEMBERED = 4096
-"""Longer targets are not."""
+"""Longer targets are not remembered."""
 
 
-_ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)  # RFC 3986, section 3.1: in any case
+_ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)  # case-insensitive (RFC 3986, section 3.1)
 
 
 class Route(NamedTuple):
-    """One line of the URL table: `path` has {names}, `api` is the group that may be restricted."""
+    """One line of the URL table: `path` has {names}, `api` is the group that can be restricted."""
 
     verb: str
     path: str
@@ -34,7 +34,7 @@ class Route(NamedTuple):
 
 
 class Routes(Protocol):
-    """What a connection asks for answers: HttpRoutes, or what stands before them."""
+    """What a connection gets its answers from: HttpRoutes, a wrapper of those, or TableRoutes."""
 
     is_guarded: bool
     forward: HeaderForward | None
@@ -45,9 +45,9 @@ class Routes(Protocol):
         ...
 
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
-        """Return the answer to a request that its connection refuses, in the words of its API.
+        """Return the answer to a request that its connection refuses, worded as in its API.
 
-        Of a request whose head cannot be read only the target may be known, or nothing.
+        If the head of the request is malformed, at most its target is known.
         """
         ...
 
@@ -56,18 +56,18 @@ class Routes(Protocol):
         ...
 
     def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpAnswer]:
-        """Return the answer of `request`, whatever happens."""
+        """Return the answer to `request`, whatever happens."""
         ...
 
     def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return what `answer` does, at once if nothing has to be waited for."""
+        """Return the answer if it need not wait for anything, else a coroutine that returns it."""
         ...
 
 
 class Target:
-    """What one request target means: the calls by verb, their API group, the names in the path.
+    """The meaning of one request target: the calls by verb, their API group, the names in the path.
 
-    The calls check `guard` themselves; it is here for those who cannot wait for the call.
+    The calls check `guard` themselves; it is here for checks that cannot wait for the call.
     """
 
     __slots__ = ("api", "calls", "guard", "names")
@@ -82,10 +82,10 @@ class Target:
 
 
 class Router:
-    """Finds what a request target means among `routes`; `access` says which have a guard.
+    """Finds the meaning of request targets among `routes`; `access` says which have a guard.
 
-    All routes of one path belong to one API group. `known` holds what was found before, by
-    target: a request looks there first.
+    All routes of one path belong to one API group. `known` maps targets to earlier results; look
+    there first.
     """
 
     def __init__(self, routes: Iterable[Route], access: Access = OPEN) -> None:
@@ -102,9 +102,9 @@ class Router:
                 target.calls[b"HEAD"] = call
 
     def find(self, target: bytes) -> Target | None:
-        """Return what a request target means, None for nothing.
+        """Return the meaning of a request target, None if it has none.
 
-        One trailing slash is tolerated, a query ignored. Percent escapes are decoded after the
+        One trailing slash is tolerated, a query is ignored. Percent escapes are decoded after the
         path is split, so an escaped slash stays in its name.
         """
         if target not in self.known:

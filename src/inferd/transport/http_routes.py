@@ -1,4 +1,4 @@
-"""The URLs of V2: what each one calls, and inference itself."""
+"""The URLs of V2: which call each one maps to, and inference itself."""
 
 import functools
 import logging
@@ -46,13 +46,13 @@ _VERSION = "/v2/models/{model}/versions/{version}"
 
 
 class HttpRoutes:
-    """Answers requests by asking the engine. The wall: nothing raised inside gets past `answer`.
+    """Answers requests by asking the engine. The wall: no exception raised inside escapes `answer`.
 
-    With `is_guarded` some calls are not open to everybody: ask `check_access` before a large body
-    is taken. `forward` chooses the headers of an inference that become its parameters; whoever
-    makes an HttpRequest asks it. `trtis` is the old API, where it is offered; `table` has the lines
-    of V2 alone, `health` those of both that health checks ask. `own_headers` are the names of those
-    in answers that mean something to a page.
+    With `is_guarded` some calls are restricted: call `check_access` before receiving a large body.
+    `forward` chooses the headers of an inference that become its parameters; the code that makes an
+    HttpRequest applies it. `trtis` is the old API, if it is offered; `table` has the routes of V2
+    alone, `health` the health checks of both. `own_headers` names the response headers that a web
+    page may want to read.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class HttpRoutes:
         self._decoding = Lane("inferd-decode")
         self._slow_decoding = Lane("inferd-decode-slowly")
         self._encoding = Lane("inferd-encode")
-        self._infer: HttpCall = self.infer  # one object, to be known by
+        self._infer: HttpCall = self.infer  # bound once, so that `is` recognizes it
         self.table = self._routes(rules.max_json_bytes, not_ready_status)
         self._trtis = TrtisRoutes(trtis, access, self._failures) if trtis else None
         self._old_inference = self._trtis.inference if self._trtis else None
@@ -91,7 +91,7 @@ class HttpRoutes:
 
     def _routes(self, max_json_bytes: int, not_ready_status: int) -> list[Route]:
         return [
-            *StatisticsRoutes(self._engine).routes(),  # first: it has a path a model could have
+            *StatisticsRoutes(self._engine).routes(),  # first: one of its paths could be a model's
             *MetadataRoutes(self._engine, not_ready_status).routes(),
             Route("POST", "/v2/models/{model}/infer", "inference", self._infer),
             Route("POST", f"{_VERSION}/infer", "inference", self._infer),
@@ -108,14 +108,14 @@ class HttpRoutes:
         ]
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer of `request`, whatever happens."""
+        """Return the answer to `request`, whatever happens."""
         begun = self.begin(request)
         return begun if isinstance(begun, HttpAnswer) else await begun
 
     def begin(self, request: HttpRequest) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return what `answer` does: at once if nothing has to be waited for, else to be awaited.
+        """Return the answer if it need not wait for anything, else a coroutine that returns it.
 
-        An inference often need not wait, and coroutines would cost it a tenth.
+        An inference often need not wait; a coroutine would make it a tenth slower.
         """
         try:
             target = self._targets.get(request.target) or self._router.find(request.target)
@@ -151,7 +151,7 @@ class HttpRoutes:
         return old.refusal(error) if old else refusal(error)
 
     def _old(self, target: bytes) -> TrtisRoutes | None:
-        """Return what words the answer to a request that no call of its own answers."""
+        """Return the old API's routes, to word the error, if `target` belongs to that API."""
         return self._trtis if is_old(target) else None
 
     def refusal(self, request: HttpRequest, error: HttpError | InferdError) -> HttpAnswer:
@@ -160,23 +160,23 @@ class HttpRoutes:
         return old.refusal(error) if old else refusal(error)
 
     def told(self, target: bytes) -> bytes:
-        """Return the headers that a good answer has because of the API it is of."""
+        """Return the headers that the API of `target` adds to every successful answer."""
         old = self._old(target)
         return old.success() if old else b""
 
     def verbs(self, target: bytes) -> list[bytes]:
-        """Return the verbs a request target may be asked with, none for what is not there."""
+        """Return the methods a request target allows, none if it does not exist."""
         found = self._router.find(target)
         return sorted(found.calls) if found else []
 
     def check_access(self, target: bytes, headers: Headers) -> None:
-        """Raise what `answer` would answer with to a request because of who sends it."""
+        """Raise the error `answer` would answer with if the sender has no access to `target`."""
         found = self._router.find(target)
         if found is not None and found.guard is not None:
             found.guard.check(headers)
 
     def is_inference(self, target: bytes) -> bool:
-        """Tell whether a request target means an inference, which an overloaded server refuses."""
+        """Return whether `target` is an inference, which an overloaded server refuses."""
         found = self._router.find(target)
         return found is not None and found.api == "inference"
 
@@ -187,7 +187,7 @@ class HttpRoutes:
         version: str = "",
         engine: Engine | TracedEngine | None = None,
     ) -> HttpAnswer:
-        """V2 Inference, with the Binary Tensor Data extension; of a traced request, by `engine`."""
+        """Run V2 Inference, with the Binary Tensor Data extension; `engine` is set if traced."""
         headers = request.headers
         if (
             self.tracer.is_on
@@ -204,7 +204,7 @@ class HttpRoutes:
     def _begin_infer(
         self, engine: Engine | TracedEngine, request: HttpRequest, model: str, version: str
     ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return what `infer` does, at once if it can; the request is neither coded nor traced."""
+        """Begin `infer`, as `begin` does; the body is not compressed, tracing is `engine`'s."""
         headers = request.headers
         body = request.body
         json_size = len(body)
@@ -215,7 +215,7 @@ class HttpRoutes:
         except NotFast:
             return self._infer_long(engine, request, model, version, json_size)
         except InferdError:
-            engine.check_model(model, version)  # a model that cannot be asked is worse
+            engine.check_model(model, version)  # an unavailable model is the error to report first
             raise
         if request.forwarded is not None:
             add_forwarded(asked, request.forwarded)
@@ -236,7 +236,7 @@ class HttpRoutes:
     def _as_accepted(
         self, headers: Headers, answer: HttpAnswer
     ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return `answer`, or who will compress it if its client would have it so."""
+        """Return `answer`, or a coroutine that compresses it if the client accepts that."""
         accept = headers.get(b"accept-encoding")
         if accept and sum(map(len, answer.buffers)) >= MIN_BYTES:
             coding = choose_coding(accept)
@@ -257,7 +257,7 @@ class HttpRoutes:
         version: str,
         json_size: int,
     ) -> HttpAnswer:
-        """Answer a request that is too long to be read on the event loop."""
+        """Answer a request that is too large to be decoded on the event loop."""
         try:
             asked = await self._decode_in_thread(model, version, request.body, json_size)
         except InferdError:
@@ -270,7 +270,7 @@ class HttpRoutes:
     async def _infer_later(
         self, headers: Headers, asked: InferRequest, answering: Awaitable[InferResponse]
     ) -> HttpAnswer:
-        """Answer a request that waits for its model."""
+        """Answer a request that has to wait for its model."""
         begun = self._encoded(headers, asked, await answering)
         return begun if isinstance(begun, HttpAnswer) else await begun
 
@@ -291,7 +291,7 @@ class HttpRoutes:
     async def _decode_in_thread(
         self, model: str, version: str, body: memoryview, json_size: int
     ) -> InferRequest:
-        """Decode what is too long for the event loop."""
+        """Decode a request that is too large for the event loop."""
         if self._capacity.is_full:
             raise self._capacity.too_many_requests()
         decode = self._codec.decode_large
@@ -313,7 +313,7 @@ def _inferred(encoded: tuple[list[Any], int | None]) -> HttpAnswer:
 
 
 def error_answer(status: int, message: str, headers: bytes = b"") -> HttpAnswer:
-    """Return the V2 error object with `status`; exactly application/json, as clients want it."""
+    """Return the V2 error object; its type is exactly application/json, as clients expect."""
     if status == 401:
         headers += b"WWW-Authenticate: Bearer\r\n"  # RFC 9110, section 15.5.2
     return HttpAnswer(status, [v2_rest.encode_error(message)], headers=headers)
@@ -330,14 +330,14 @@ def refusal(error: Exception) -> HttpAnswer:
 
 
 def not_found(request: HttpRequest) -> HttpAnswer:
-    """Return the answer to a target that means nothing."""
+    """Return the answer to a target that does not exist."""
     path = request.target.partition(b"?")[0][:200].decode("latin-1")
     return error_answer(404, f"there is nothing at '{path}'")
 
 
 def wrong_method(request: HttpRequest, target: Target) -> HttpAnswer:
-    """Return the answer to a method that `target` does not know."""
-    if target.guard is not None:  # who may not call it need not know how
+    """Return the answer to a method that `target` does not allow."""
+    if target.guard is not None:  # a client without access is not told which methods exist
         target.guard.check(request.headers)
     allowed = b", ".join(sorted(target.calls))
     method = request.method[:40].decode("latin-1")

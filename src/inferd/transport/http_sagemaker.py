@@ -1,7 +1,7 @@
-"""The URLs of Amazon SageMaker: what its containers answer on a port of their own.
+"""The URLs of Amazon SageMaker, which its containers answer on a port of their own.
 
-A model is asked at /invocations, in the words of V2. SageMaker passes few headers on, so where
-binary data begin is in the Content-Type.
+Inference requests go to /invocations and have V2's format. SageMaker passes few headers on, so the
+Content-Type says where the binary data begin.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ BINARY_TYPE = BinaryType("application/vnd.sagemaker-triton.binary+json")
 
 
 TARGET_MODEL = b"x-amzn-sagemaker-target-model"
-"""The header with the archive that the model came in, by which SageMaker's clients name it."""
+"""The header with the name of the model's archive, by which SageMaker's clients know the model."""
 
 _NO_MEMORY = re.compile(
     r"out of memory|cannot allocate memory|MemoryError|bad_alloc", re.IGNORECASE
@@ -39,10 +39,10 @@ _NO_MEMORY = re.compile(
 
 
 class SagemakerRoutes(TableRoutes):
-    """Answers SageMaker's calls by those of `v2`.
+    """Answers SageMaker's calls with those of `v2`.
 
-    `default_model` is asked by /invocations, "" for the only one there is, with `verb` of V2:
-    infer, generate or generate_stream. With `multi_model` SageMaker loads and unloads the models.
+    /invocations calls `verb` of V2 (infer, generate or generate_stream) on `default_model`, "" for
+    the only one there is. With `multi_model` SageMaker loads and unloads the models.
     """
 
     def __init__(
@@ -77,45 +77,46 @@ class SagemakerRoutes(TableRoutes):
         super().__init__(routes, v2.tracer, FailureLog(log), forward=v2.forward, access=access)
 
     async def ping(self, _request: HttpRequest) -> HttpAnswer:
-        """Whether requests may be sent; whose models come later may be sent loads."""
+        """Answer a health check: ready, or with `multi_model` live, as models are loaded later."""
         engine = self._engine
         return self._calls.health(
             ready=engine.is_live() if self._is_multi_model else engine.is_ready()
         )
 
     async def invoke(self, request: HttpRequest) -> HttpAnswer:
-        """Ask the default model."""
+        """Run an inference of the default model."""
         return await self._calls.infer(request, verb=self._verb)
 
     async def invoke_named(self, request: HttpRequest, model: str) -> HttpAnswer:
-        """Ask a model that has been loaded."""
+        """Run an inference of a model that has been loaded."""
         if model not in self._urls:
             return _not_loaded(model)
         return await self._calls.infer(request, model, self._verb)
 
     async def models(self, _request: HttpRequest) -> HttpAnswer:
-        """Tell which models are loaded, all on one page."""
+        """Return the models that are loaded, all on one page."""
         return HttpAnswer(200, [encode_models(self._urls)])
 
     async def model(self, _request: HttpRequest, model: str) -> HttpAnswer:
-        """Tell of one model that is loaded."""
+        """Return one model that is loaded."""
         url = self._urls.get(model)
         return _not_loaded(model) if url is None else HttpAnswer(200, [encode_model(model, url)])
 
     async def load(self, request: HttpRequest) -> HttpAnswer:
-        """Load the model in a folder under a name that SageMaker gives it."""
+        """Load the model in a folder under the name that SageMaker gives it."""
         asked = decode_load(request.body)
         name = asked.model_name
         if name in self._urls or name in self._loading:
             return error_answer(409, f"model '{name[:_SHOWN]}' is loaded already, or loading")
         target = request.headers.get(TARGET_MODEL, b"").decode("latin-1")
-        # Whoever asked for it may go away: it goes on, and is to be known as loaded.
+        # If the client goes away, the load goes on, and the model must then be known as loaded.
         task = self._loading[name] = asyncio.create_task(self._load(asked, target))
         error = await asyncio.shield(task)
         if error is None:
             return HttpAnswer(200, [encode_model(name, asked.url)])
         if _NO_MEMORY.search(error.message):
-            # SageMaker unloads others then, and tries again; frameworks have only words for it.
+            # On 507 SageMaker unloads other models and tries again. Frameworks report a lack of
+            # memory only in their error texts.
             return error_answer(507, error.message)
         raise error
 

@@ -1,4 +1,4 @@
-"""The HTTP/1.1 server: listening sockets, the list of connections, the sweep over their clocks."""
+"""The HTTP/1.1 server: listening sockets, the set of connections, the sweep for timeouts."""
 
 import asyncio
 import ssl
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from inferd.transport.http_router import Routes
 
 SWEEP_S = 1.0
-"""How often timeouts are looked at; they are exact to about this much."""
+"""How often timeouts are checked, which is also their accuracy."""
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """What the server is told; sizes in bytes, times in seconds. Defaults are ServerConfig's.
+    """The server's options; sizes in bytes, times in seconds. Defaults are ServerConfig's.
 
     Headers whose names match `header_forward_pattern` become parameters of the inference. `trtis`
-    is the old API, None where it is not offered. With `reuse_port` other processes may listen on
-    the same port.
+    is the old API, None if it is not offered. With `reuse_port` other processes may listen on the
+    same port.
     """
 
     max_header_bytes: int
@@ -55,15 +55,15 @@ class HttpOptions(msgspec.Struct, frozen=True):
 
 
 class AsyncioConnection(HttpConnection, asyncio.BufferedProtocol):
-    """A connection on asyncio's own event loop, which knows it by its class."""
+    """A connection on asyncio's own event loop, which recognizes a BufferedProtocol by class."""
 
 
 class HttpServer:
     """The listening sockets and the connections of one HTTP server.
 
-    `routes` answer, those of V2 unless others are given. `capacity` is the engine's, or one of its
-    own. `clock` is for timeouts. `connect` makes the protocol of a new connection. Raises
-    InvalidConfig for a pattern that is none.
+    `routes` answer the requests; they default to V2's, and `capacity` to the engine's. `clock` is
+    used for timeouts. `connect` makes the protocol of a new connection. Raises InvalidConfig if
+    `header_forward_pattern` is not a valid pattern.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class HttpServer:
         return AsyncioConnection(self) if is_asyncios else HttpConnection(self)
 
     async def start(self, address: str, port: int) -> int:
-        """Listen on TCP and return the port, which the OS chose if `port` was 0.
+        """Listen on TCP and return the port, which the OS chooses if `port` is 0.
 
-        Raises OSError when the address is taken or not ours.
+        Raises OSError if the address is in use or not one of this machine's.
         """
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
@@ -114,7 +114,7 @@ class HttpServer:
         return cast("int", server.sockets[0].getsockname()[1])
 
     async def start_unix(self, path: str) -> None:
-        """Listen on a unix socket as well. Raises OSError, as UnixSocket does."""
+        """Listen on a Unix socket as well. Raises OSError, as UnixSocket does."""
         loop = asyncio.get_running_loop()
         self._unix_socket = UnixSocket(path)
         server = await loop.create_unix_server(
@@ -132,7 +132,7 @@ class HttpServer:
             self._keep_sweeping()
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets, and idle connections; busy ones close after their answer."""
+        """Close the listening sockets and idle connections; busy ones close after answering."""
         self.is_draining = True
         for server in self._servers:
             server.close()
@@ -140,7 +140,7 @@ class HttpServer:
             connection.close_if_idle()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until every connection has gone; False when `timeout_s` was not enough."""
+        """Wait for all connections to close; return False if `timeout_s` passes first."""
         if not self.connections:
             return True
         self._all_gone.clear()
@@ -151,7 +151,7 @@ class HttpServer:
         return True
 
     def close(self) -> None:
-        """Cut what is left."""
+        """Stop listening and abort all connections."""
         self.stop_accepting()
         if self._unix_socket is not None:
             self._unix_socket.remove()
@@ -161,13 +161,13 @@ class HttpServer:
             connection.abort()
 
     def forget(self, connection: HttpConnection) -> None:
-        """Take a closed connection off the list."""
+        """Remove a closed connection from `connections`."""
         self.connections.discard(connection)
         if not self.connections:
             self._all_gone.set()
 
     def sweep(self) -> None:
-        """Let every connection act on what has lasted too long."""
+        """Have every connection check its timeouts."""
         self.now = self._clock()
         for connection in list(self.connections):
             connection.check_time(self.now)
@@ -179,7 +179,7 @@ class HttpServer:
 
 
 def v2_routes(engine: Engine, options: HttpOptions) -> HttpRoutes:
-    """Return what answers the URLs of V2, and of the old API if it is offered."""
+    """Return the routes of V2, and of the old API if it is offered."""
     return HttpRoutes(
         engine,
         JsonRules(options.half_floats_in_json, options.non_finite, options.max_input_bytes),

@@ -12,13 +12,13 @@ _API = "shared-memory"
 
 
 class SharedMemoryRoutes:
-    """Registers regions, forgets them, and tells which there are."""
+    """Registers, unregisters and lists regions."""
 
     def __init__(self, regions: Regions) -> None:
         self._regions = regions
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         return [
             Route("GET", "/v2/systemsharedmemory/status", _API, self.system_status),
             Route("GET", "/v2/systemsharedmemory/region/{region}/status", _API, self.system_status),
@@ -37,7 +37,7 @@ class SharedMemoryRoutes:
         ]
 
     async def system_status(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
-        """Tell one region, or all."""
+        """Return the status of one region, or of all."""
         return HttpAnswer(200, [wire.encode_system_status(self._regions.system_status(region))])
 
     async def add_system(self, request: HttpRequest, region: str) -> HttpAnswer:
@@ -47,12 +47,12 @@ class SharedMemoryRoutes:
         return _done()
 
     async def drop_system(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
-        """Forget one region, or all; one that is not there is no mistake."""
+        """Unregister one region, or all; an unknown one is not an error."""
         self._regions.unregister(SystemRegion, region)
         return _done()
 
     async def cuda_status(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
-        """Tell one region, or all."""
+        """Return the status of one region, or of all."""
         return HttpAnswer(200, [wire.encode_cuda_status(self._regions.cuda_status(region))])
 
     async def add_cuda(self, request: HttpRequest, region: str) -> HttpAnswer:
@@ -62,12 +62,12 @@ class SharedMemoryRoutes:
         return _done()
 
     async def drop_cuda(self, _request: HttpRequest, region: str = "") -> HttpAnswer:
-        """Forget one region, or all; one that is not there is no mistake."""
+        """Unregister one region, or all; an unknown one is not an error."""
         self._regions.unregister(CudaRegion, region)
         return _done()
 
     async def refuse_nameless(self, _request: HttpRequest) -> HttpAnswer:
-        """Say what the URL lacks."""
+        """Refuse a registration whose URL has no name."""
         msg = "the region's name belongs into the URL: .../region/NAME/register"
         raise InvalidRequest(msg)
 

@@ -7,13 +7,13 @@ from inferd.wire import v2_statistics
 
 
 class StatisticsRoutes:
-    """Tells what each model version has done (Statistics extension)."""
+    """Reports the statistics of each model version (Statistics extension)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table; a model named stats is hidden by the first."""
+        """Return the routes; the first hides the metadata of a model named stats."""
         return [
             Route("GET", "/v2/models/stats", "statistics", self.statistics),
             Route("GET", "/v2/models/{model}/stats", "statistics", self.statistics),
@@ -28,6 +28,6 @@ class StatisticsRoutes:
     async def statistics(
         self, _request: HttpRequest, model: str = "", version: str = ""
     ) -> HttpAnswer:
-        """Tell of all models, of one, or of one of its versions."""
+        """Return the statistics of all models, of one, or of one of its versions."""
         rows = self._engine.statistics(model, version)
         return HttpAnswer(200, [v2_statistics.encode_statistics(rows)])

@@ -1,4 +1,4 @@
-"""TableRoutes: answers by a table of URLs of its own, on a port of its own."""
+"""TableRoutes: routes with their own table of URLs, for a port of their own."""
 
 from collections.abc import Coroutine, Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from inferd.transport.http_routes import not_found, refusal, wrong_method
 
 
 class TableRoutes:
-    """Answers by `routes`, in V2's words. The wall: nothing raised inside gets past `answer`."""
+    """Answers by `routes`, with V2's errors. The wall: no exception escapes `answer`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class TableRoutes:
         return self.answer(request)
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer of `request`, whatever happens."""
+        """Return the answer to `request`, whatever happens."""
         try:
             target = self._router.find(request.target)
             if target is None:

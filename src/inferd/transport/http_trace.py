@@ -7,13 +7,13 @@ from inferd.wire import v2_trace
 
 
 class TraceRoutes:
-    """Tells and changes the trace settings, all models' or one's (Trace extension)."""
+    """Reports and changes the trace settings, of all models or of one (Trace extension)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         return [
             Route(verb, f"/v2{of_model}/trace/setting", "trace", call)
             for of_model in ("", "/models/{model}")
@@ -21,12 +21,12 @@ class TraceRoutes:
         ]
 
     async def settings(self, _request: HttpRequest, model: str = "") -> HttpAnswer:
-        """Tell the settings."""
+        """Return the settings."""
         settings = self._engine.trace_settings(model)
         return HttpAnswer(200, [v2_trace.encode_trace_settings(settings)])
 
     async def change(self, request: HttpRequest, model: str = "") -> HttpAnswer:
-        """Change those the body names, and tell all."""
+        """Change the settings that the body names; return all."""
         change = v2_trace.decode_trace_request(request.body)
         settings = self._engine.trace_settings(model, change)
         return HttpAnswer(200, [v2_trace.encode_trace_settings(settings)])

@@ -1,7 +1,7 @@
-"""The URLs of the TensorRT Inference Server API, which answers with 200, 400 and 405 alone.
+"""The URLs of the TensorRT Inference Server API, whose only statuses are 200, 400 and 405.
 
-Each answer says in NV-Status what became of the request, but those to a wrong method. Who may not
-call at all gets 401 or 403, which that API has not, and NV-Status as well.
+Every answer but 405 reports the outcome of the request in NV-Status. Some errors keep a status that
+the API itself does not have: 401 and 403 for denied access, 413, and the errors of HTTP itself.
 """
 
 import re
@@ -34,20 +34,20 @@ _VERBS = {
     b"sharedmemorycontrol": b"POST",
     b"repository": b"GET",
 }
-"""The verb of each endpoint, which is looked at before the rest of the path."""
+"""The verb of each endpoint, which is checked before the rest of the path."""
 
 _HANDLE_BYTES = 64
 _MAX_NUMBER = 2**63
 
 
 def is_old(target: bytes) -> bool:
-    """Tell whether a request target is of the old API, or would be if it were there."""
+    """Return whether a request target belongs to the old API, even if it does not exist there."""
     first = path_of(target).removeprefix(b"/").partition(b"/")[0]
     return unquote_to_bytes(first) == b"api"
 
 
 class TrtisRoutes:
-    """Answers the old URLs; some tell what several API groups guard, so they look at `access`."""
+    """Answers the old URLs; Status has data of several API groups, so it checks `access` itself."""
 
     def __init__(self, trtis: Trtis, access: Access, failures: FailureLog) -> None:
         self._trtis = trtis
@@ -59,7 +59,7 @@ class TrtisRoutes:
         self._status_guards = [guard for guard in guards if guard is not None]
 
     def routes(self) -> list[Route]:
-        """Return the lines of the URL table."""
+        """Return the routes."""
         health, models, shm = "health", "model-repository", "shared-memory"
         model_control, memory = "/api/modelcontrol", "/api/sharedmemorycontrol"
         register = f"{memory}/register/{{region}}"
@@ -91,10 +91,10 @@ class TrtisRoutes:
             Route("GET", f"{memory}/status", shm, self._told(self.regions, SHARED_MEMORY)),
         ]
 
-    # --- what is no call ---
+    # --- requests without a call ---
 
     def not_found(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer to a target that means nothing."""
+        """Return the answer to a target that does not exist."""
         path = path_of(request.target)
         word = b"".join(path.split(b"/", 3)[2:3])
         verb = _VERBS.get(word)
@@ -107,19 +107,19 @@ class TrtisRoutes:
         return self.refusal(InvalidRequest(f"there is nothing at '{text}'"))
 
     def success(self) -> bytes:
-        """Return the NV-Status of a good answer that no call of this API gives."""
+        """Return the NV-Status of a successful answer that comes from no call of this API."""
         return self._trtis.status_line.success(self._trtis.next_number())
 
     def wrong_method(self, request: HttpRequest, target: Target) -> HttpAnswer:
-        """Return the answer to a method that `target` does not know."""
-        if target.guard is not None:  # who may not call it need not know how
+        """Return the answer to a method that `target` does not allow."""
+        if target.guard is not None:  # a client without access is not told which methods exist
             target.guard.check(request.headers)
         return _wrong_method(target.calls)
 
     def refusal(self, error: Exception) -> HttpAnswer:
-        """Return the answer to a request that never came to its call, or broke it.
+        """Return the answer to a request that never reached its call, or made it fail.
 
-        What HTTP itself forbids keeps its status.
+        Errors of HTTP itself keep their status.
         """
         number = self._trtis.next_number()
         if isinstance(error, HttpError):
@@ -129,7 +129,7 @@ class TrtisRoutes:
         return refused(self._trtis, error, number)
 
     def _told(self, call: Callable[..., Awaitable[HttpAnswer]], what: str) -> HttpCall:
-        """Return `call` with its answers' NV-Status, counted as `what` where they are good."""
+        """Return `call` with NV-Status in its answers; successful ones are counted as `what`."""
         trtis = self._trtis
 
         async def told(request: HttpRequest, *names: str) -> HttpAnswer:
@@ -150,20 +150,20 @@ class TrtisRoutes:
     # --- health and status ---
 
     async def health(self, _request: HttpRequest, mode: str) -> HttpAnswer:
-        """Health: the body is empty, and 400 with SUCCESS in NV-Status says no."""
+        """Handle Health: the body is empty, and 400 with SUCCESS in NV-Status means no."""
         if mode not in ("live", "ready"):
             msg = f"there is no health '{mode}', only live and ready"
             raise InvalidRequest(msg)
         return HttpAnswer(200 if self._trtis.is_healthy(mode) else 400, [], _TEXT)
 
     async def status(self, request: HttpRequest, model: str = "") -> HttpAnswer:
-        """Status, of all models or one."""
+        """Handle Status, of all models or one."""
         for guard in self._status_guards:
             guard.check(request.headers)
         return await self._message(request, await self._trtis.status(model), may_be_json=True)
 
     async def profile(self, request: HttpRequest) -> HttpAnswer:
-        """Profile, which is not offered."""
+        """Refuse Profile, which is not offered."""
         command = first_value(request.target, "cmd")
         if command not in ("start", "stop"):
             msg = f"there is no profile command '{command[:40]}', only start and stop"
@@ -186,30 +186,30 @@ class TrtisRoutes:
     # --- models and regions ---
 
     async def load(self, _request: HttpRequest, model: str) -> HttpAnswer:
-        """Model Control, load."""
+        """Handle Model Control, load."""
         await self._trtis.load(model)
         return HttpAnswer(200, [], _TEXT)
 
     async def unload(self, _request: HttpRequest, model: str) -> HttpAnswer:
-        """Model Control, unload."""
+        """Handle Model Control, unload."""
         await self._trtis.unload(model)
         return HttpAnswer(200, [], _TEXT)
 
     async def index(self, request: HttpRequest) -> HttpAnswer:
-        """Repository, index."""
+        """Handle Repository, index."""
         names = await self._trtis.model_names()
         return await self._message(request, trtis_status.repository_index(names))
 
     async def add_rooted(
         self, request: HttpRequest, region: str, key: str, offset: str, size: str
     ) -> HttpAnswer:
-        """Shared Memory Control, register, of a key that begins with a slash."""
+        """Handle Shared Memory Control, register, with a key that begins with a slash."""
         return await self.add_region(request, region, f"/{key}", offset, size)
 
     async def add_region(
         self, _request: HttpRequest, region: str, key: str, offset: str, size: str
     ) -> HttpAnswer:
-        """Shared Memory Control, register."""
+        """Handle Shared Memory Control, register."""
         where, size_bytes = _number("offset", offset), _number("byte_size", size)
         self._regions.register_system(region, key, where, size_bytes)
         return HttpAnswer(200, [], _TEXT)
@@ -217,7 +217,7 @@ class TrtisRoutes:
     async def add_cuda(
         self, request: HttpRequest, region: str, size: str, device: str
     ) -> HttpAnswer:
-        """Shared Memory Control, cudaregister; the body is the handle."""
+        """Handle Shared Memory Control, cudaregister; the body is the handle."""
         size_bytes, device_id = _number("byte_size", size), _number("device id", device)
         if len(request.body) != _HANDLE_BYTES:
             msg = f"the body has {len(request.body)} bytes, a handle has {_HANDLE_BYTES}"
@@ -226,17 +226,17 @@ class TrtisRoutes:
         return HttpAnswer(200, [], _TEXT)
 
     async def drop(self, _request: HttpRequest, region: str) -> HttpAnswer:
-        """Shared Memory Control, unregister."""
+        """Handle Shared Memory Control, unregister."""
         self._trtis.unregister(region)
         return HttpAnswer(200, [], _TEXT)
 
     async def drop_all(self, _request: HttpRequest) -> HttpAnswer:
-        """Shared Memory Control, unregisterall."""
+        """Handle Shared Memory Control, unregisterall."""
         self._trtis.unregister_all()
         return HttpAnswer(200, [], _TEXT)
 
     async def regions(self, request: HttpRequest) -> HttpAnswer:
-        """Shared Memory Control, status."""
+        """Handle Shared Memory Control, status."""
         system, cuda = self._regions.system_status(), self._regions.cuda_status()
         return await self._message(request, trtis_status.shared_memory_status(system, cuda))
 

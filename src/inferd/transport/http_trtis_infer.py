@@ -1,4 +1,4 @@
-"""Inference over HTTP in the words of the TensorRT Inference Server API."""
+"""Inference over HTTP by the TensorRT Inference Server API."""
 
 from collections.abc import Awaitable, Coroutine
 from typing import Any
@@ -31,7 +31,7 @@ _REFUSED = {
 
 
 class TrtisInference:
-    """Answers inferences of the old API; `call` is what the table of URLs has of it."""
+    """Answers inferences of the old API; `call` is the entry in the table of URLs."""
 
     def __init__(self, trtis: Trtis, failures: FailureLog) -> None:
         self._trtis = trtis
@@ -39,17 +39,17 @@ class TrtisInference:
         self._tracer = trtis.engine.tracer
         self._resolve = trtis.engine.regions.span
         self._failures = failures
-        self.call = self.infer  # one object, to be known by
+        self.call = self.infer  # bound once, so that `is` recognizes it
 
     async def infer(self, request: HttpRequest, model: str, version: str = "") -> HttpAnswer:
-        """Inference."""
+        """Handle an inference."""
         begun = self.begin(request, model, version)
         return begun if isinstance(begun, HttpAnswer) else await begun
 
     def begin(
         self, request: HttpRequest, model: str, version: str
     ) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-        """Return what `infer` does: at once if nothing has to be waited for, else to be awaited."""
+        """Return the answer if it need not wait for anything, else a coroutine that returns it."""
         trtis = self._trtis
         number = trtis.next_number()
         header: InferHeader | None = None
@@ -103,7 +103,7 @@ class TrtisInference:
         header: InferHeader,
         body: Body,
     ) -> Answer:
-        """Answer a request that is too long to be read on the event loop."""
+        """Answer a request that is too large to be decoded on the event loop."""
         asked = await self._trtis.decode_long(form, version, header, body)
         if request.forwarded is not None:
             add_forwarded(asked, request.forwarded)
@@ -112,7 +112,7 @@ class TrtisInference:
     async def _infer_traced(
         self, request: HttpRequest, model: str, form: Form, header: InferHeader, asked: InferRequest
     ) -> Answer:
-        """Answer a request that is traced, if it is one of those that are."""
+        """Answer a request; trace it if it is one to be traced."""
         tracer = self._tracer
         trace = begin_http(tracer, model, request) if tracer.is_on else None
         if trace is None:
@@ -128,12 +128,12 @@ class TrtisInference:
         asked: InferRequest,
         answering: Awaitable[InferResponse],
     ) -> Answer:
-        """Answer a request that waits for its model."""
+        """Answer a request that has to wait for its model."""
         response = await answering
         try:
             return form.encode_response(header, asked, response)
         except NotFast:
-            pass  # nothing is waited for while an error is handled
+            pass  # nothing may be awaited while an exception is handled
         return await self._trtis.encode_long(form, header, asked, response)
 
     def _inferred(
@@ -152,7 +152,7 @@ class TrtisInference:
     def _failed(
         self, request: HttpRequest, error: InferdError, number: int, header: InferHeader | None
     ) -> HttpAnswer:
-        """Return the answer to an inference that failed; a `header` that was read is echoed."""
+        """Return the answer to a failed inference; it echoes the id in `header`, if any."""
         self._failures.note(request.target.decode("latin-1"), error)
         answer = refused(self._trtis, error, number)
         answer.content_type = _OCTETS
@@ -163,7 +163,7 @@ class TrtisInference:
 
 
 def refused(trtis: Trtis, error: Exception, number: int) -> HttpAnswer:
-    """Return the answer to the request of this number, which failed with `error`."""
+    """Return the answer to request `number`, which failed with `error`."""
     if not isinstance(error, InferdError):
         error = InferdError("the server failed unexpectedly; its log says why")
     headers = trtis.status_line.failure(status_of(error), error.message, number)
@@ -175,7 +175,7 @@ def refused(trtis: Trtis, error: Exception, number: int) -> HttpAnswer:
 
 
 def _asked(request: HttpRequest, version: str) -> InferHeader:
-    """Return the header of an inference. Raises InvalidRequest."""
+    """Return the decoded header of an inference. Raises InvalidRequest."""
     value = request.headers.get(_HEADER)
     if value is None:
         msg = f"the header {REQUEST} is missing"
@@ -191,7 +191,7 @@ def _asked(request: HttpRequest, version: str) -> InferHeader:
 
 
 def format_of(target: bytes) -> str:
-    """Return the form of an answer that a request target asks for, "" for none."""
+    """Return the answer format that a request target asks for, "" if none."""
     query = target.partition(b"?")[2]
     if query == b"format=binary":  # what clients send
         return "binary"
@@ -199,6 +199,6 @@ def format_of(target: bytes) -> str:
 
 
 def first_value(target: bytes, name: str) -> str:
-    """Return the first value of a query's parameter, "" for none."""
+    """Return the first value of the query parameter `name`, "" if there is none."""
     values = parse_qs(target.partition(b"?")[2].decode("latin-1")).get(name)
     return values[0] if values else ""

@@ -1,7 +1,7 @@
 """The URLs of Google's Vertex AI: a health check and predictions, on a port of their own.
 
-A prediction is in the words of V2. A header may lead it to any other URL of V2: the platform has
-one URL for everything.
+A prediction has V2's format. A header may redirect it to any other URL of V2, since the platform
+has one URL for everything.
 """
 
 import logging
@@ -27,9 +27,9 @@ REDIRECT = b"x-vertex-ai-triton-redirect"
 
 
 class VertexAiRoutes(TableRoutes):
-    """Answers Vertex AI's calls by those of `v2`, at the paths the platform has chosen.
+    """Answers Vertex AI's calls with those of `v2`, at the paths the platform has chosen.
 
-    `default_model` is what a prediction asks, "" for the only one there is.
+    `default_model` is the model for predictions, "" for the only one there is.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class VertexAiRoutes(TableRoutes):
         super().__init__(routes, v2.tracer, FailureLog(log), forward=v2.forward, access=access)
 
     async def health(self, _request: HttpRequest) -> HttpAnswer:
-        """Whether requests may be sent."""
+        """Answer a health check: whether the server is ready."""
         return self._calls.health(ready=self._engine.is_ready())
 
     async def predict(self, request: HttpRequest) -> HttpAnswer:
-        """Ask the default model."""
+        """Run an inference of the default model."""
         return await self._calls.infer(request)
 
     def check_access(self, target: bytes, headers: Headers) -> None:
-        """Raise what `answer` would answer with because of who sends it; see HttpRoutes."""
+        """See HttpRoutes.check_access; a redirected prediction is checked as V2's target."""
         led_to = self._led_to(target, headers)
         if led_to is None:
             super().check_access(target, headers)
@@ -69,12 +69,12 @@ class VertexAiRoutes(TableRoutes):
             self._v2.check_access(led_to, headers)
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Return the answer of `request`, whatever happens."""
+        """Return the answer to `request`, whatever happens."""
         target = self._led_to(request.target, request.headers)
         if target is None:
             return await super().answer(request)
         verbs = self._v2.verbs(target)
-        # The platform sends predictions by POST alone, also those that are to tell something.
+        # The platform sends only POST, even for calls that V2 offers only as GET.
         method = b"GET" if b"GET" in verbs and b"POST" not in verbs else request.method
         asked = copy(request)
         asked.target, asked.method = target, method
@@ -84,7 +84,7 @@ class VertexAiRoutes(TableRoutes):
             return self.refusal(request, error)
 
     def _led_to(self, target: bytes, headers: Headers) -> bytes | None:
-        """Return the target in V2 that a prediction's header names, None without one."""
+        """Return the V2 target that a prediction's header names, None if it names none."""
         path = headers.get(REDIRECT)
         if path is None or path_of(target).rstrip(b"/") != self._predict_path:
             return None

@@ -1,4 +1,4 @@
-"""Lane: what would hold up the event loop is done in a thread, one or a few at a time."""
+"""Lane: runs work that would hold up the event loop in threads, one or a few at a time."""
 
 import asyncio
 import threading
@@ -10,19 +10,18 @@ from typing import TypeVar, TypeVarTuple
 from inferd.errors import Overloaded
 
 MAX_WAITING = 1000
-"""How many may wait for one lane; more are refused as Overloaded."""
+"""How many calls may use one lane or wait for it; more are refused as Overloaded."""
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 
 
 class Lane:
-    """Runs functions in threads, one at a time: what comes here is big, two need twice the memory.
+    """Runs functions in threads, one at a time: the work is large, and two need twice the memory.
 
-    `width` lets a few run at once, for what leaves the interpreter to others meanwhile. Who is
-    cancelled while waiting leaves nothing behind. The thread is a daemon, made for each call (some
-    50 µs, for calls that take milliseconds): there is nothing to close, and nothing that keeps the
-    process from ending.
+    `width` lets a few run at once, for work that releases the interpreter lock. A caller cancelled
+    while waiting leaves nothing behind. Each call gets a new daemon thread (about 50 µs, for calls
+    that take milliseconds): there is nothing to close, and nothing keeps the process from exiting.
     """
 
     def __init__(self, name: str, width: int = 1) -> None:
@@ -31,9 +30,9 @@ class Lane:
         self._count = 0
 
     async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
-        """Return `function(*args)`, run in a thread when those before have ended.
+        """Return `function(*args)`, run in a thread once earlier calls have ended.
 
-        Raises what the function raises, and Overloaded when too many wait.
+        Raises what the function raises, and Overloaded if too many calls wait.
         """
         if self._count >= MAX_WAITING:
             msg = f"{MAX_WAITING} large requests are waiting to be read or written; try again later"
@@ -49,10 +48,10 @@ class Lane:
     def _started(
         self, function: Callable[[*_Args], _Result], args: tuple[*_Args]
     ) -> "asyncio.Future[_Result]":
-        """Start the thread. No frame that an exception passes through keeps the future.
+        """Start the thread. No frame that an exception passes through may keep the future.
 
-        The exception lies in the future and holds the frames, and with them the arguments: in such
-        a circle all of it would stay until the garbage collector comes.
+        The future holds the exception, which holds the frames and with them the arguments: such a
+        cycle would keep all of it in memory until the garbage collector runs.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[_Result] = loop.create_future()
@@ -61,14 +60,14 @@ class Lane:
         def work() -> None:
             try:
                 tell = partial(_succeed, function(*args))
-            except BaseException as error:  # noqa: BLE001  whoever waits gets it
+            except BaseException as error:  # noqa: BLE001  the caller gets it
                 tell = partial(_fail, error)
-            with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(finish, tell)
             del tell
 
         def finish(tell: Callable[[asyncio.Future[_Result]], None]) -> None:
-            # Here, not where the caller waits: it may have gone while the thread was still busy.
+            # Not in the caller: it may have been cancelled while the thread was still busy.
             self._leave()
             done = waiting.pop()
             if not done.done():
@@ -76,7 +75,7 @@ class Lane:
 
         try:
             threading.Thread(target=work, name=self._name, daemon=True).start()
-        except RuntimeError:  # the system has no more threads
+        except RuntimeError:  # the system is out of threads
             self._leave()
             raise
         return done

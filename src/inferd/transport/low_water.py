@@ -1,12 +1,12 @@
-"""LowWater: how much must have come before a connection that receives a large message is read.
+"""LowWater: how much must have arrived before a connection receiving a large message is read.
 
-Clients of HTTP/2 send a large message in many small frames, and a server that waits for them wakes
-up for each few: of what 600 KB cost, that was a third. So while such a message comes the socket's
-receive low-water mark (SO_RCVLOWAT) is raised, and the system says nothing of less.
+HTTP/2 clients send a large message in many small frames, and a server wakes up for every few of
+them: for 600 KB that was a third of the cost. So while such a message arrives, the socket's
+receive low-water mark (SO_RCVLOWAT) is raised, and the system does not report less.
 
-Whatever else the client says meanwhile, of another stream or that it cancels this one, may have to
-wait with it. So a mark under which nothing has come for a moment is lowered, and not raised again
-for that stream: its client is slow, and waking up for it costs little.
+Anything else the client sends meanwhile, for another stream or to cancel this one, may have to wait
+as well. So if nothing is read for a moment, the mark is lowered and not raised again for that
+stream: its client is slow, and waking up for it costs little.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ import socket
 from typing import Any, Final
 
 WAKE_BYTES: Final = 5 << 17
-"""The highest mark: what a read of a connection can take, less room for what comes meanwhile."""
+"""The highest mark: what one read can take, less room for bytes that arrive before it."""
 
 LEAST_BYTES: Final = 1 << 15
-"""With less than this missing, the mark is low."""
+"""With less than this missing, the mark is not raised."""
 
 PATIENCE_S: Final = 0.001
-"""A mark is lowered when nothing has been read for so long, or for twice as long."""
+"""The mark is lowered once nothing has been read for this long, or at most twice as long."""
 
 _OPTION: Final[int | None] = getattr(socket, "SO_RCVLOWAT", None)
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
@@ -28,7 +28,7 @@ _NO_STREAM: Final = -1
 
 
 class LowWater:
-    """The mark of one connection's socket."""
+    """The low-water mark of one connection's socket."""
 
     def __init__(self, transport: asyncio.BaseTransport, loop: asyncio.AbstractEventLoop) -> None:
         self._socket: Any = None
@@ -44,7 +44,7 @@ class LowWater:
         self._slow_id = _NO_STREAM
 
     def note_read(self, stream_id: int, missing_bytes: int) -> None:
-        """Take note that something was read, after which that stream's message lacks so much."""
+        """Note a read, after which the message of stream `stream_id` lacks `missing_bytes`."""
         self._read_count += 1
         mark = 1
         if missing_bytes >= LEAST_BYTES and stream_id != self._slow_id:
@@ -58,9 +58,9 @@ class LowWater:
     def _move(self, mark: int) -> None:
         self._mark = mark
         if self._socket is not None:
-            try:  # without suppress(), which costs three calls each time
+            try:  # not suppress(), which costs three calls each time
                 self._socket.setsockopt(socket.SOL_SOCKET, _OPTION, mark)
-            except (OSError, ValueError):  # it was closed meanwhile; ValueError is uvloop's
+            except (OSError, ValueError):  # closed meanwhile; ValueError is uvloop's
                 self._socket = None
 
     def _watch(self) -> None:
@@ -69,7 +69,7 @@ class LowWater:
         self._loop.call_later(PATIENCE_S, self._look)
 
     def _look(self) -> None:
-        """Lower the mark if nothing has been read since it was last looked at."""
+        """Lower the mark if nothing has been read since the last check."""
         self._is_watched = False
         if self._mark == 1:
             return

@@ -1,4 +1,4 @@
-"""The URL of the metrics port: /metrics, written anew each time somebody asks."""
+"""The URL of the metrics port: /metrics, generated anew for each request."""
 
 import asyncio
 import logging
@@ -20,10 +20,10 @@ log = logging.getLogger("inferd.metrics")
 
 
 class MetricsRoutes(TableRoutes):
-    """Answers on the metrics port, everybody who can reach it, as scrapers expect.
+    """Answers on the metrics port, to anybody who can reach it, as scrapers expect.
 
-    Devices that do not tell in `devices_timeout_s` are left out: the rest is wanted all the more
-    then.
+    Devices that do not respond within `devices_timeout_s` are left out: the other metrics are
+    needed all the more then.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class MetricsRoutes(TableRoutes):
         super().__init__(routes, engine.tracer, FailureLog(log))
 
     async def metrics(self, _request: HttpRequest) -> HttpAnswer:
-        """Tell all metrics. Other connections get their turns between the pieces of the text."""
+        """Return all metrics. Other connections get their turns between the pieces of the text."""
         others = await self._reading_process.run(process_families)
         others += self._engine.capacity.families()
         others += await self._ask_devices()

@@ -1,7 +1,7 @@
-"""One port for HTTP/1.1 and HTTP/2: a connection's first bytes say which it is.
+"""One port for HTTP/1.1 and HTTP/2: the first bytes of a connection tell which it is.
 
-A client that speaks HTTP/2 over plain text says so by its preface (RFC 9113, section 3.3, prior
-knowledge). Over TLS, ALPN has agreed on it before; the preface comes all the same.
+An HTTP/2 client on plain text begins with the preface (RFC 9113, section 3.3, prior knowledge).
+Over TLS, ALPN has already selected HTTP/2; the preface is sent all the same.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -17,17 +17,17 @@ _PREFACE_HEAD = PREFACE[: PREFACE.index(b"\r\n\r\n") + 4]
 
 
 def share_port(http: HttpServer, http2: Http2Server) -> None:
-    """Let the sockets `http` will listen on carry HTTP/2, and with it gRPC, as well."""
+    """Have the sockets that `http` will listen on also carry HTTP/2, and with it gRPC."""
     http2.turns = http.turns
     http.connect = lambda: OnePortConnection(http, http2)
     http2.keep_sweeping()
 
 
 class OnePortConnection(AsyncioConnection):
-    """An HTTP/1.1 connection, unless its first head is the one the preface of HTTP/2 begins with.
+    """An HTTP/1.1 connection, unless its first head is the beginning of HTTP/2's preface.
 
-    That is so made that it looks like a head of HTTP/1.1, so a request of HTTP/1.1 costs nothing
-    here.
+    The preface is designed to look like an HTTP/1.1 head, so the check costs HTTP/1.1 requests
+    nothing.
     """
 
     def __init__(self, server: HttpServer, http2: Http2Server) -> None:

@@ -1,4 +1,4 @@
-"""Overload: what is refused from its head already, how clients are told, and what copies count."""
+"""Overload: which requests are refused by their heads, retry hints, and how copies count."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from inferd.transport.http_router import Routes
 
 TAKEN_BYTES = 65536
-"""A body up to this size is taken all the same: a new connection would cost the client more."""
+"""A body up to this size is received even so: a new connection would cost the client more."""
 
 RETRY_AFTER = b"Retry-After: %d\r\n" % Overloaded.retry_s
 """RFC 9110, section 10.2.3."""
 
 RETRY_PUSHBACK: "Metadata" = [("grpc-retry-pushback-ms", f"{1000 * Overloaded.retry_s}")]
-"""gRPC Retry Design (A6), Pushback: clients that retry wait so long."""
+"""How long clients wait before they retry (gRPC Retry Design, A6, Pushback)."""
 
 
 def check_head(capacity: Capacity, routes: "Routes", target: bytes, length: int) -> None:
-    """Raise Overloaded or TooLarge for a request that would be refused once its body is there.
+    """Raise Overloaded or TooLarge for a request that would be refused once its body has arrived.
 
-    `length` is that of the body, -1 when the head does not tell.
+    `length` is the length of the body, -1 if the head does not say.
     """
     if not capacity.has_room(length):
         raise capacity.too_many_bytes(length)
@@ -34,10 +34,10 @@ def check_head(capacity: Capacity, routes: "Routes", target: bytes, length: int)
 
 
 def memory_of(length: int) -> memoryview:
-    """Return room for a body of `length` bytes. Raises Overloaded.
+    """Return memory for a body of `length` bytes. Raises Overloaded.
 
-    Not a bytearray: that would write zeros over memory that is about to be overwritten, and touch
-    all of it though the client may never send what it declared.
+    Not a bytearray: that would zero memory that is about to be overwritten, and touch all of it
+    even if the client never sends what it declared.
     """
     try:
         return np.empty(length, np.uint8).data
@@ -47,9 +47,9 @@ def memory_of(length: int) -> memoryview:
 
 
 def copied_bytes(request: InferRequest, body: Any) -> int:
-    """Return what the inputs of `request` take beside `body`, which they came in.
+    """Return how many bytes the inputs of `request` take besides `body`, which they came in.
 
-    Only what lies in the client's shared memory takes nothing.
+    Views of `body` and of the client's shared memory do not count.
     """
     owner = memoryview(body).obj
     shared = {id(span.view) for span in request.spans or () if not span.is_copy}

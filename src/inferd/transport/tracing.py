@@ -1,4 +1,4 @@
-"""What transports note of a traced request: where it came from, and when its answer was sent."""
+"""The transport's part of a trace: where the request came from, when its answer was sent."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from inferd.transport.call import Call
 from inferd.transport.http_message import HttpRequest
 
 TRACEPARENT = "traceparent"
-"""The header, or key of metadata, with which clients say that they trace (W3C Trace Context)."""
+"""The header or metadata key with the context of a client's trace (W3C Trace Context)."""
 
 OVER_HTTP = (moments.HTTP_SEND_START, moments.HTTP_SEND_END)
 OVER_GRPC = (moments.GRPC_SEND_START, moments.GRPC_SEND_END)
-"""The moments between which an answer is sent."""
+"""The moments at which sending an answer begins and ends."""
 
 
 def begin_http(tracer: Tracer, model: str, request: HttpRequest) -> Trace | None:
-    """Return the trace of a request that has come, if it is to be traced; None for the others."""
+    """Return the trace of a request that has arrived, None if it is not to be traced."""
     if tracer.follows_clients:
         traceparent = request.headers.get(TRACEPARENT.encode(), b"").decode("latin-1")
         trace = tracer.begin(model, read_parent(traceparent))
@@ -35,7 +35,7 @@ def begin_http(tracer: Tracer, model: str, request: HttpRequest) -> Trace | None
 
 
 def begin_grpc(tracer: Tracer, model: str, call: Call) -> Trace | None:
-    """Return the trace of a request that has come, if it is to be traced; None for the others."""
+    """Return the trace of a request that has arrived, None if it is not to be traced."""
     if tracer.follows_clients:
         found = (str(value) for key, value in call.metadata if key == TRACEPARENT)
         trace = tracer.begin(model, read_parent(next(found, "")))
@@ -49,9 +49,9 @@ def begin_grpc(tracer: Tracer, model: str, call: Call) -> Trace | None:
 
 @contextmanager
 def until_sent(tracer: Tracer, trace: Trace, sending: tuple[str, str]) -> Iterator[None]:
-    """Note in `trace` how the answering in here ends, and give it away when that is sent.
+    """Note in `trace` how the body of the `with` ends, and finish it when the answer is sent.
 
-    `sending` is OVER_HTTP or OVER_GRPC. Answering that is given up is noted as well.
+    `sending` is OVER_HTTP or OVER_GRPC. A cancellation is noted as well.
     """
     start, end = sending
     try:
@@ -65,10 +65,10 @@ def until_sent(tracer: Tracer, trace: Trace, sending: tuple[str, str]) -> Iterat
 
 
 def _finish_when_sent(tracer: Tracer, trace: Trace, moment: str) -> None:
-    """Note `moment` and give `trace` away, once the answer has been handed to the socket.
+    """Stamp `moment` and finish `trace`, once the answer has been handed to the socket.
 
-    A transport writes an answer at the end of the turn in which it was made, or in the turn it asks
-    for then: so the second turn from now comes after the writing.
+    A transport writes an answer at the end of the loop iteration in which it was made, or in one it
+    schedules then: so the second iteration from now comes after the write.
     """
     loop = asyncio.get_running_loop()
     loop.call_soon(loop.call_soon, _finish, tracer, trace, moment)

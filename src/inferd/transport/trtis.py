@@ -1,7 +1,7 @@
-"""Trtis: what both protocols of the TensorRT Inference Server API do alike on one server.
+"""Trtis: what HTTP and gRPC share of the TensorRT Inference Server API on one server.
 
-Requests have numbers, in one row for both; calls are counted; what the old words mean is asked of
-the engine, with the calls V2 makes.
+Both number their requests in one sequence and count their calls; old calls are translated into the
+engine calls that V2 makes.
 """
 
 from time import perf_counter_ns
@@ -38,7 +38,7 @@ _MAX_FORMS = 1000
 
 
 class Trtis:
-    """The old API of `engine`, without its sockets; `server_id` is the server's name in it."""
+    """The old API of `engine`, without the transports; `server_id` is the server's name in it."""
 
     def __init__(self, engine: Engine, server_id: str) -> None:
         self.engine = engine
@@ -53,19 +53,19 @@ class Trtis:
         self._telling = Lane("inferd-status")
 
     def next_number(self) -> int:
-        """Return the number of a request that has come: 1 for the first."""
+        """Return the number of a new request: 1 for the first."""
         self._number += 1
         return self._number
 
     def count(self, call: str, began_ns: int) -> None:
-        """Count a successful call of this kind, which began then on perf_counter_ns's clock."""
+        """Count a successful call of this kind, which began at `began_ns` by perf_counter_ns."""
         duration = self._durations.setdefault(call, Duration())
         duration.add(perf_counter_ns() - began_ns)
 
     # --- inference ---
 
     def form(self, model: str, version: str) -> Form:
-        """Return what requests to a ready model are like. Raises ModelNotFound, Unavailable."""
+        """Return the Form of requests to a ready model. Raises ModelNotFound, Unavailable."""
         config = self.engine.model_config(model, version)
         form = self._forms.get((model, version))
         if form is None or form.config is not config:
@@ -78,7 +78,7 @@ class Trtis:
     async def decode_long(
         self, form: Form, version: str, header: InferHeader, source: Source
     ) -> InferRequest:
-        """Return what the form's `decode_request` found not fast, from a thread."""
+        """Decode in a thread what `form.decode_request` refused as NotFast."""
         source.rewind()
         decode, resolve = form.decode_long, self.engine.regions.span
         request = await self._decoding.run(decode, version, header, source, resolve)
@@ -88,15 +88,15 @@ class Trtis:
     async def encode_long(
         self, form: Form, header: InferHeader, request: InferRequest, response: InferResponse
     ) -> Answer:
-        """Return what the form's `encode_response` found not fast, from a thread."""
+        """Encode in a thread what `form.encode_response` refused as NotFast."""
         return await self._encoding.run(form.encode_long, header, request, response)
 
     # --- health and status ---
 
     def is_healthy(self, mode: str) -> bool:
-        """Tell whether the server is "live" or "ready". Raises Unavailable when it is ending.
+        """Return whether the server is "live" or "ready". Raises Unavailable if it is exiting.
 
-        Other than in V2 it is not live before its models have loaded.
+        Unlike in V2, it is not live before its models have loaded.
         """
         state = self.engine.state()
         if state is ServerState.EXITING:
@@ -105,11 +105,10 @@ class Trtis:
         return state is ServerState.READY if mode == "live" else self.engine.is_ready()
 
     async def status(self, name: str = "") -> object:
-        """Return the ServerStatus of all models, or with the one called `name` alone.
+        """Return the ServerStatus with all models, or only with the one called `name`.
 
-        It is put together in a thread: there may be many models.
-
-        Raises InvalidRequest for an unknown one.
+        It is assembled in a thread: there may be many models. Raises InvalidRequest for an unknown
+        `name`.
         """
         rows: dict[str, list[IndexEntry]] = {}
         for row in self.engine.index():
@@ -147,14 +146,14 @@ class Trtis:
     # --- what changes models and regions ---
 
     async def load(self, model: str) -> None:
-        """Load a model, or load it anew. Raises Unavailable, and NotLoadable for all that fails."""
+        """Load or reload a model. Raises Unavailable, and NotLoadable for any failure to load."""
         try:
             await self.engine.load(LoadRequest(model))
         except (LoadFailed, InvalidConfig) as error:
             raise NotLoadable(error.message) from error
 
     async def unload(self, model: str) -> None:
-        """Unload a model; one that is not there is no mistake. Raises Unavailable."""
+        """Unload a model; an unknown one is not an error. Raises Unavailable."""
         await self.engine.unload(UnloadRequest(model))
 
     async def model_names(self) -> list[str]:
@@ -163,12 +162,12 @@ class Trtis:
         return sorted({row.name for row in rows})
 
     def unregister(self, name: str) -> None:
-        """Forget a region of shared memory; one that is not there is no mistake."""
-        if name:  # the regions would take no name for all of them
+        """Unregister a shared memory region; an unknown one is not an error."""
+        if name:  # for the engine's regions "" means all of them
             self._unregister(name)
 
     def unregister_all(self) -> None:
-        """Forget all regions."""
+        """Unregister all regions."""
         self._unregister("")
 
     def _unregister(self, name: str) -> None:

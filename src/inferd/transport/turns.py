@@ -1,13 +1,13 @@
 """Turns: connections that were read in one loop iteration are answered together, then written.
 
-Each system call makes the Python code after it slow: where the processor's defence against
-speculation attacks empties its branch predictor on every entry to the kernel, a small request
-costs nearly twice as much if reading, answering and writing alternate connection by connection.
-So a connection that has read something takes its turn after all of them have read, and what they
-answer is written at the end.
+Each system call slows down the Python code that runs after it: where the processor's mitigation
+against speculative execution attacks flushes the branch predictor on every kernel entry, a small
+request costs nearly twice as much if reading, answering and writing alternate per connection. So a
+connection that has read something takes its turn after all the others have read, and the answers
+are written at the end of the round.
 
 A connection that was alone in the last round and reads again before any other is answered at once:
-there is nobody to wait for, and a callback less of the event loop.
+there is nobody to wait for, and it saves an event loop callback.
 """
 
 import asyncio
@@ -20,30 +20,30 @@ from inferd.core.moment import Moment
 log = logging.getLogger("inferd.transport")
 
 TURN_COUNT: Final = 32
-"""So many connections are answered before their answers are written."""
+"""How many connections are answered before their answers are written."""
 
 
 class Connection(Protocol):
-    """What takes turns."""
+    """A connection that takes turns."""
 
     def take_turn(self) -> None:
-        """Answer what has been read; hand what is to be written to `write_pending`."""
+        """Answer what has been read; leave the output to `write_pending`."""
         ...
 
     def write_pending(self) -> None:
-        """Write what has been answered."""
+        """Write the answers."""
         ...
 
     def abort(self) -> None:
-        """Cut the connection now."""
+        """Abort the connection."""
         ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Turns:
-    """The connections of one server that wait for their turn, or for their writing.
+    """The connections of one server that are waiting for a turn, or to have their output written.
 
-    `moment` is told of each round: nothing is read from a connection meanwhile.
+    `moment` gets the number of each round; no connection is read during a round.
     """
 
     def __init__(self, moment: Moment | None = None) -> None:
@@ -51,14 +51,15 @@ class Turns:
         self._readers: list[Connection] = []
         self._writers: list[Connection] = []
         self._is_running = False
-        # The id of the only one of the last round. One that is used anew does no harm.
+        # id() of the connection that was alone in the last round. If a new object gets the same id,
+        # that does no harm.
         self._alone = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def answer_read(self, connection: Connection) -> None:
-        """Give a turn to `connection`, which has just read: at once, if it has been alone.
+        """Give a turn to `connection`, which has just read: at once, if it was alone last time.
 
-        Only what the event loop itself calls may ask for this: nothing else is half done then.
+        Only callbacks of the event loop may call this, since then nothing else is half done.
         """
         if id(connection) == self._alone and not self._is_running:
             self._readers.append(connection)
@@ -67,25 +68,25 @@ class Turns:
             self.answer_soon(connection)
 
     def answer_soon(self, connection: Connection) -> None:
-        """Give `connection` a turn in this loop iteration, when all others have read too."""
+        """Give `connection` a turn in this loop iteration, once all the others have read too."""
         self._readers.append(connection)
         if len(self._readers) == 1 and not self._is_running:
             self._alone = 0
             self._run_soon()
 
     def write_soon(self, connection: Connection) -> None:
-        """Have the pending answers of `connection` written when this round of turns ends."""
+        """Have the pending answers of `connection` written at the end of this round."""
         if not self._writers and not self._is_running:
             self._run_soon()
         self._writers.append(connection)
 
     def _run_soon(self) -> None:
-        if self._loop is None:  # asking for it is a system call in Python 3.11
+        if self._loop is None:  # in Python 3.11 get_running_loop makes a system call
             self._loop = asyncio.get_running_loop()
         self._loop.call_soon(self.run)
 
     def run(self) -> None:
-        """Let everyone take their turn, and write."""
+        """Run a round: let every waiting connection take its turn, then write."""
         self._is_running = True
         moment = self._moment
         moment.count += 1
@@ -93,12 +94,12 @@ class Turns:
         readers = self._readers
         self._alone = id(readers[0]) if len(readers) == 1 else 0
         try:
-            while readers or self._writers:  # a write may let its connection go on
+            while readers or self._writers:  # a write may give its connection another turn
                 self._readers = readers[TURN_COUNT:]
                 for connection in readers[:TURN_COUNT]:
                     try:
                         connection.take_turn()
-                    except Exception:  # noqa: BLE001  it costs that connection and no other
+                    except Exception:  # noqa: BLE001  it must cost no other connection
                         _cut(connection)
                 writers, self._writers = self._writers, []
                 for connection in writers:

@@ -1,4 +1,4 @@
-"""UnixSocket: a socket with a place in the file system, taken only where nobody listens."""
+"""UnixSocket: a socket with a path in the file system, bound only if nobody listens there."""
 
 import errno
 import os
@@ -8,9 +8,9 @@ from contextlib import suppress
 
 
 class UnixSocket:
-    """The socket bound at `path`. Raises OSError, among others when a server listens there.
+    """The socket bound at `path`. Raises OSError, for example if a server listens there.
 
-    What a server that was killed has left there is replaced.
+    A socket left behind by a server that was killed is replaced.
     """
 
     def __init__(self, path: str) -> None:
@@ -25,18 +25,18 @@ class UnixSocket:
             raise
 
     def remove(self) -> None:
-        """Take its name away, unless somebody else has put another socket there meanwhile."""
+        """Unlink the path, unless another socket has been put there meanwhile."""
         with suppress(OSError):
             if _file_at(self._path) == self._file:
                 os.unlink(self._path)
 
 
 def _remove_deserted(path: str) -> None:
-    """Remove a socket at `path` to which nobody listens. Raises OSError when somebody does."""
+    """Remove a socket at `path` on which nobody listens. Raises OSError if somebody does."""
     with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
-            return  # binding will say what is wrong
-        probe.setblocking(False)  # whoever has too much to do to answer listens all the same
+            return  # bind() will report what is wrong
+        probe.setblocking(False)  # a server too busy to accept is listening all the same
         if probe.connect_ex(path) == errno.ECONNREFUSED:
             os.unlink(path)
             return
