@@ -10,7 +10,7 @@ _PLACES = {
     "Spec": ("inferd.backends.function.spec", "Spec"),
     "model": ("inferd.backends.function.model", "model"),
 }
-"""Where the public names are, which come when they are first used; type checkers read the .pyi."""
+"""Where the public names are defined; imported on first use. Type checkers read the .pyi."""
 
 
 def __getattr__(name: str) -> object:

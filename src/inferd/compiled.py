@@ -1,4 +1,4 @@
-"""What the compiler is told about a class, and the interpreter need not know."""
+"""Hints about a class for the compiler, which the interpreter ignores."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,17 +1,17 @@
-"""Every error inferd raises on purpose, each with one neutral reason.
+"""Every error inferd raises on purpose, each with one protocol-neutral reason.
 
-The raiser knows the reason; each wire file owns the table from reason to its protocol's status.
+The code that raises knows the reason; each wire module maps reasons to its protocol's statuses.
 """
 
 import enum
 import re
 
 MAX_FOREIGN = 1000
-"""Of the text of an exception that is not ours so much is repeated."""
+"""The most characters repeated of the text of an exception that is not ours."""
 
 
 class Code(enum.Enum):
-    """Why something failed, in words no protocol owns. The first eight reasons are Triton's."""
+    """Why something failed, in protocol-neutral words. The first eight reasons are Triton's."""
 
     UNKNOWN = "unknown"
     INTERNAL = "internal"
@@ -28,19 +28,19 @@ class Code(enum.Enum):
 
 
 class InferdError(Exception):
-    """The root: anything raised on purpose. Its text is written for the client."""
+    """The base class of every error raised on purpose. Its text is written for the client."""
 
     code = Code.INTERNAL
     is_lost = False
-    """Whether it says nothing about the request: what ran it went away, another may run it."""
+    """Whether the worker that had the request ended: not its fault, another may run it."""
     is_untaken = False
-    """Whether nothing ever ran it, so that running it is no repetition."""
+    """Whether nothing ever ran the request, so that running it is no repetition."""
     retry_s = 0
-    """After so many seconds it is worth trying again; 0: that is not known."""
+    """The seconds after which a retry is worthwhile; 0: not known."""
 
     @property
     def message(self) -> str:
-        """The text, as sent to the client; half a character, which no protocol takes, escaped."""
+        """The text sent to the client; lone surrogates, which no protocol carries, are escaped."""
         text = str(self.args[0]) if self.args else self.code.value
         return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
@@ -52,7 +52,7 @@ class InvalidRequest(InferdError):
 
 
 class UnknownCall(InferdError):
-    """A call that does not say which of several things is wanted, or none of them."""
+    """The call does not say which of several things is wanted, or names an unknown one."""
 
     code = Code.UNKNOWN
 
@@ -64,7 +64,7 @@ class InvalidConfig(InferdError):
 
 
 class NoVersion(InvalidConfig):
-    """A model's version policy chooses none of the versions there are, or there are none."""
+    """A model has no versions, or its version policy chooses none of them."""
 
 
 class NoDatatype(InvalidConfig):
@@ -76,13 +76,13 @@ class NotUnique(InvalidConfig):
 
 
 class NotLoadable(InferdError):
-    """What a load asks for lies in no repository, or cannot be read there."""
+    """What a load asks for is in no repository, or cannot be read there."""
 
     code = Code.INTERNAL  # not NOT_FOUND: Triton's answer, which clients know
 
 
 class LoadFailed(InferdError):
-    """A version of the model that is to be loaded did not come up; the text has the reasons."""
+    """A version of the model to be loaded failed to load; the text has the reasons."""
 
     code = Code.INVALID_ARG
 
@@ -100,7 +100,7 @@ class RegionNotFound(InferdError):
 
 
 class RegionFailed(InferdError):
-    """Shared memory that cannot be opened, is smaller than was said, or too small for an output."""
+    """Shared memory cannot be opened, is smaller than declared, or too small for an output."""
 
     code = Code.INTERNAL
 
@@ -118,13 +118,13 @@ class AlreadyExists(InferdError):
 
 
 class Unavailable(InferdError):
-    """Not ready, draining, queue full, or timed out while queued."""
+    """Not ready, draining, queue full, or timed out in a queue."""
 
     code = Code.UNAVAILABLE
 
 
 class Overloaded(Unavailable):
-    """There is more to do than the server takes on; it may be asked again a little later."""
+    """There is more to do than the server takes on; a client may retry a little later."""
 
     retry_s = 1
 
@@ -136,37 +136,37 @@ class TooLarge(InferdError):
 
 
 class Unsupported(InferdError):
-    """No backend for it, or the feature is off."""
+    """There is no backend for it, or the feature is off."""
 
     code = Code.UNSUPPORTED
 
 
 class Cancelled(InferdError):
-    """The client gave the request up."""
+    """The client gave up the request."""
 
     code = Code.CANCELLED
 
 
 class Restricted(InferdError):
-    """The call belongs to a restricted API, and lacks the header that opens it."""
+    """The call belongs to a restricted API, and lacks the header that grants access."""
 
     code = Code.RESTRICTED
 
 
 class Unauthenticated(InferdError):
-    """The call came without an API key, or with one that is not known."""
+    """The call has no API key, or an unknown one."""
 
     code = Code.UNAUTHENTICATED
 
 
 class Forbidden(InferdError):
-    """The API key is good, but not for this call."""
+    """The API key is valid, but not for this call."""
 
     code = Code.FORBIDDEN
 
 
 class Refused(InferdError):
-    """What a server answered to one of our clients; `reason` is the word of its protocol."""
+    """A server refused a call of one of our clients; `reason` is its protocol's status."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -180,13 +180,13 @@ class BackendFailed(InferdError):
 
 
 def foreign_text(error: BaseException) -> str:
-    """Return what an exception that is not ours may tell clients: its type and text.
+    """Return what clients may see of an exception that is not ours: its type and text.
 
-    Of paths only the last name is kept, and of a long text both ends.
+    Of paths only the last component is kept, and of a long text both ends.
     """
     try:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # noqa: BLE001  one that cannot even say what is wrong
+    except Exception:  # noqa: BLE001  its own __str__ fails
         text = type(error).__name__
     text = _PATH.sub("", text)
     if len(text) > MAX_FOREIGN:

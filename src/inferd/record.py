@@ -1,14 +1,14 @@
-"""Record: a class of a few fields that is written out, because one is made for each request.
+"""Record: a base for classes of fields that are written out by hand, since requests create them.
 
-A written `__init__` is what mypyc makes a C function of, and `__slots__` are what the interpreter
-reads fastest; generated ones are neither (docs/decisions/0010-compiled.md).
+mypyc compiles a written `__init__` to a C function, and the interpreter reads `__slots__` fastest;
+generated classes have neither (docs/decisions/0010-compiled.md).
 """
 
 from typing import Any, ClassVar
 
 
 class Record:
-    """Fields that compare and show themselves; `_fields` names them, in the order of `__init__`."""
+    """Compares and shows its fields; `_fields` names them, in the order of `__init__`."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class Record:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[type["Record"], tuple[Any, ...]]:
-        """Return what makes a copy: compiled objects cannot be filled from outside."""
+        """Return class and arguments for a copy: compiled objects cannot be filled from outside."""
         return type(self), tuple(getattr(self, name) for name in self._fields)
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
 """Answers as a cache keeps them: one piece of memory each, from which outputs are read in place.
 
 A piece is the length of its head (uint32, little-endian), the head (MessagePack), and the bytes of
-each output, which begin at multiples of 16 bytes. What is read from it are views, and it is never
-written to again: so no answer shares memory with what a backend or a client may change.
+each output, which begin at multiples of 16 bytes. Outputs are views of it, and it is never written
+to again, so no answer shares memory with anything that a backend or a client may change.
 """
 
 from math import prod
@@ -15,7 +15,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Parameters, Tensor
 
 Piece = bytes | memoryview
-"""An answer as it is kept; read-only."""
+"""An answer in the form a cache keeps; read-only."""
 
 _ALIGNMENT = 16
 _LENGTH_BYTES = 4
@@ -55,11 +55,11 @@ class Answer:
             self.size_bytes += padding + len(view)
 
     def packed(self) -> Piece:
-        """Return a copy of all of it."""
+        """Return the whole answer as one piece, copied."""
         return b"".join(self._parts)
 
     def packed_in_thread(self) -> Piece:
-        """Return the same; while memory is copied other threads run. Raises MemoryError."""
+        """Return the same, copied without holding the GIL. Raises MemoryError."""
         packed = np.empty(self.size_bytes, np.uint8)
         start = 0
         for part in self._parts:
@@ -70,9 +70,9 @@ class Answer:
 
 
 def unpacked(piece: Piece) -> InferResponse:
-    """Return the answer in `piece`, whose outputs are views of it.
+    """Return the answer in `piece`, with outputs that are views of it.
 
-    Raises ValueError when it is none: what is kept elsewhere may have been changed there.
+    Raises ValueError when `piece` is no answer: a shared cache may have been changed by others.
     """
     whole = memoryview(piece)
     start = _LENGTH_BYTES + int.from_bytes(whole[:_LENGTH_BYTES], "little")

@@ -1,11 +1,11 @@
-"""Keys: what an answer hangs on, as 32 bytes.
+"""Keys: everything an answer depends on, as 32 bytes.
 
-A key is the SHA-256 of the identity of what answers, and of all of the request that a model can
-see: names, datatypes, shapes and bytes of the inputs in the order of their names, parameters, flags
-of sequences, and the outputs that are wanted. Two requests with one key are the same request;
-nobody can make another one with it, so a client cannot put its answers into the place of somebody
-else's. How outputs travel, and which classes are wanted of them, is left out: that happens to the
-answer later.
+A key is the SHA-256 of the identity of what answers, and of everything in the request that a model
+can see: names, datatypes, shapes and bytes of the inputs in the order of their names, parameters,
+sequence flags, and the wanted outputs. Two requests with one key are the same request; nobody can
+construct a different one with the same key, so a client cannot put its answers in place of someone
+else's. How outputs are sent, and which classes of them are wanted, is left out: that is applied to
+the answer later.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _LENGTH_BYTES = 8
 def key_of(request: InferRequest, identity: bytes) -> bytes | None:
     """Return the key of a checked `request`, None when it has none.
 
-    So it is with parameters that are no text or beyond 64 bits.
+    It has none if a parameter is an integer beyond 64 bits, or text that is not valid Unicode.
     """
     inputs = sorted(request.inputs, key=_name)
     views = [tensor.view() for tensor in inputs]
@@ -49,10 +49,10 @@ def key_of(request: InferRequest, identity: bytes) -> bytes | None:
 
 
 def private(tensor: Tensor) -> Tensor:
-    """Return `tensor` with a copy of its bytes, which nobody can change. Raises MemoryError."""
+    """Return `tensor` with a copy of its bytes, which no client can change. Raises MemoryError."""
     view = tensor.view()
     copy = np.empty(len(view), np.uint8)
-    np.copyto(copy, np.frombuffer(view, np.uint8))  # others may run meanwhile
+    np.copyto(copy, np.frombuffer(view, np.uint8))  # other threads may run meanwhile
     return Tensor(tensor.name, tensor.datatype, tensor.shape, copy.data, tensor.parameters)
 
 

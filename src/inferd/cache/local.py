@@ -1,4 +1,4 @@
-"""LocalStore: answers in this process's memory; when it is full the least recently used ones go."""
+"""LocalStore: answers in this process's memory; when full, it evicts the least recently used."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from inferd.cache.store import CacheCounts, cache_gauge
 from inferd.observe.family import Family
 
 ENTRY_BYTES = 320
-"""What an answer takes beside its own bytes: its key, the objects around both, its place here."""
+"""The memory an answer takes beside its own bytes: its key, their objects, its dict entry."""
 
 
 class _Entry(msgspec.Struct):
-    """A kept answer; `used` grows with each use of any answer."""
+    """A kept answer; `used` is the number of its last use, counted over all answers."""
 
     piece: Piece
     used: int
 
 
 class LocalStore:
-    """Keeps answers of `size_bytes` altogether, with their keys and all they need."""
+    """Keeps answers of at most `size_bytes` in total, their keys and overhead included."""
 
     is_shared = False
 
@@ -54,12 +54,12 @@ class LocalStore:
             shelf.clear()
 
     def next_use(self) -> int:
-        """Return a number that is higher than all before."""
+        """Return a number higher than all before."""
         self._uses += 1
         return self._uses
 
     def add(self, shelf: "LocalShelf", size_bytes: int) -> None:
-        """Take note of a new answer, and make room for it."""
+        """Count a new answer, and make room for it."""
         if shelf.entry_count == 1:
             self._shelves.append(shelf)
         self.entry_count += 1
@@ -69,7 +69,7 @@ class LocalStore:
             min(self._shelves, key=LocalShelf.oldest_use).drop_oldest()
 
     def remove(self, shelf: "LocalShelf", count: int, size_bytes: int) -> None:
-        """Take note that answers have gone."""
+        """Count `count` answers of `size_bytes` as removed."""
         if not shelf.entry_count:
             self._shelves.remove(shelf)
         self.entry_count -= count
@@ -77,7 +77,7 @@ class LocalStore:
 
 
 class LocalShelf:
-    """See Shelf. Answers lie here in the order of their last use."""
+    """See Shelf. Answers are kept in the order of their last use."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
@@ -86,15 +86,15 @@ class LocalShelf:
 
     @property
     def entry_count(self) -> int:
-        """How many answers there are."""
+        """The number of answers."""
         return len(self._entries)
 
     def oldest_use(self) -> int:
-        """Return when that answer was used which has not been for the longest time."""
+        """Return the number of the last use of the least recently used answer."""
         return next(iter(self._entries.values())).used
 
     def drop_oldest(self) -> None:
-        """Forget that answer."""
+        """Drop the least recently used answer."""
         self._forget(self._entries.popitem(last=False)[1])
 
     async def find(self, key: bytes) -> Piece | None:

@@ -1,12 +1,12 @@
-"""RedisStore: answers kept by a Redis server, which other servers share, through redis-py.
+"""RedisStore: answers kept in a Redis server that several servers share, through redis-py.
 
-A server without its Redis goes on: what cannot be looked up runs. After a failure Redis is left
-alone for a second, then for two, up to half a minute; one look-up after that tries again. No
-request waits longer for Redis than its timeouts, and none for an answer to be stored.
+If Redis fails, the server goes on: what cannot be looked up is run. After a failure Redis is left
+alone for one second, then for two, up to half a minute; then one look-up tries again. No request
+waits for Redis longer than the timeouts, and none waits for an answer to be stored.
 
-A key begins with `inferd:` and the number of the format of what is kept. Nothing is deleted here:
-answers of models that are gone are never asked for again, and Redis lets go of what is not used
-when it is told to (maxmemory-policy allkeys-lru).
+A key begins with `inferd:` and the version of the storage format. Nothing is deleted here: answers
+of models that are gone are never asked for again, and Redis evicts what is not used when it is
+configured to (maxmemory-policy allkeys-lru).
 """
 
 import asyncio
@@ -27,13 +27,13 @@ LARGEST_BYTES = 64 << 20
 """Larger answers are not kept."""
 
 MAX_UNSENT_BYTES = 64 << 20
-"""So much waits at most to be stored; what comes then is not kept."""
+"""The most bytes of answers that may wait to be stored; more are not kept."""
 
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
-"""How long Redis is left alone after a failure, and after many."""
+"""How long Redis is left alone after one failure, and after many."""
 
 COMPLAINT_S = 60.0
-"""Failures are logged so often at most."""
+"""The least seconds between two failures that are logged."""
 
 _PREFIX = b"inferd:1:"
 _LAST_WAIT_S = 1.0
@@ -41,7 +41,7 @@ _Result = TypeVar("_Result")
 
 
 class RedisStore:
-    """Keeps answers as `settings` say; `clock` is in seconds. It is its own, only, shelf."""
+    """Keeps answers as `settings` say; `clock` is in seconds. It is its own and only shelf."""
 
     is_shared = True
     largest_bytes = LARGEST_BYTES
@@ -54,7 +54,7 @@ class RedisStore:
         self.skipped_count = 0
         self._place = f"{settings.host}:{settings.port}"
         self._client, self._failures = _connected(settings)
-        # Three waits at most: for a free connection, for it to open, for the answer.
+        # At most three waits: for a free connection, for it to open, for the answer.
         self._timeout_s = (
             settings.wait_timeout_s + settings.connect_timeout_s + settings.socket_timeout_s
         )
@@ -66,20 +66,20 @@ class RedisStore:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def shelf(self) -> "RedisStore":
-        """See Store.shelf. Keys tell versions apart, so one serves all."""
+        """See Store.shelf. Keys distinguish versions, so one shelf serves all."""
         return self
 
     def clear(self) -> None:
-        """See Shelf.clear. Other servers may need what is there."""
+        """See Shelf.clear. Removes nothing: other servers may need what is there."""
 
     async def find(self, key: bytes) -> Piece | None:
         """See Shelf.find."""
-        # In a task of its own: timeouts need one, and an answer may be begun outside of any.
+        # In a task of its own: timeouts need one, and a request may be started outside any task.
         found = await asyncio.create_task(self._try(self._client.get, key))
         return found if isinstance(found, bytes) else None
 
     async def keep(self, key: bytes, piece: Piece) -> None:
-        """See Shelf.keep. Returns before it is stored."""
+        """See Shelf.keep. Returns before the answer is stored."""
         if self._unsent_bytes + len(piece) > MAX_UNSENT_BYTES:
             self.skipped_count += 1
             return
@@ -89,7 +89,7 @@ class RedisStore:
         task.add_done_callback(self._tasks.discard)
 
     def families(self) -> Sequence[Family]:
-        """See Store.families. How full it is Redis itself can tell."""
+        """See Store.families. Redis itself can report how full it is."""
         return [
             *self.counts.families(),
             Family(
@@ -107,7 +107,7 @@ class RedisStore:
         ]
 
     async def close(self) -> None:
-        """See Store.close. What is still to be stored has a second for it."""
+        """See Store.close. Answers still to be stored have one second left."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=_LAST_WAIT_S)
             for task in late:
@@ -124,12 +124,12 @@ class RedisStore:
     async def _try(
         self, call: Callable[..., Awaitable[_Result]], key: bytes, *args: object
     ) -> _Result | None:
-        """Return what Redis answers, None when it does not, or is left alone."""
+        """Return Redis's reply, None when it fails or is being left alone."""
         now_s = self._clock()
         if now_s < self._rests_until_s:
             return None
         if self._rest_s:
-            self._rests_until_s = now_s + self._rest_s  # one tries, the others go on without
+            self._rests_until_s = now_s + self._rest_s  # this call tries, others go on without
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await call(_PREFIX + key, *args)
@@ -153,7 +153,7 @@ class RedisStore:
 
 
 def _connected(settings: RedisCacheSettings) -> tuple[Any, tuple[type[BaseException], ...]]:
-    """Return a client, which connects when it is first used, and what it raises."""
+    """Return a client, which connects on first use, and the exceptions it raises."""
     try:
         import redis.asyncio as redis
         from redis.asyncio.retry import Retry
@@ -183,6 +183,6 @@ def _connected(settings: RedisCacheSettings) -> tuple[Any, tuple[type[BaseExcept
         retry=Retry(NoBackoff(), 0),
         **tls,
     )
-    # A wrong certificate, a file that is not there, an answer that is no Redis's.
+    # Also for a wrong certificate, a missing file, or a reply that is not from a Redis.
     failures = (RedisError, OSError, TimeoutError, ValueError, RecursionError)
     return redis.Redis.from_pool(pool), failures

@@ -1,16 +1,15 @@
-"""CachingScheduler: answers a request like one before it without running the model.
+"""CachingScheduler: answers a repeated request from the cache, without running the model.
 
-It stands before a model version's own scheduler, so a hit waits in no queue. The model's answer is
-kept as it is checked, before anything is made of it that hangs on how this client wants it: classes
-and places in shared memory are made of kept answers as of new ones.
+It wraps a model version's own scheduler, so a hit waits in no queue. The model's answer is kept as
+soon as it is checked, before it is adapted to how this client wants it: classification and writing
+to shared memory happen to kept answers as to new ones.
 
-What clients may still write to is never trusted: inputs in shared memory are copied before they are
-looked at, and no backend writes into a client's place an answer that is to be kept. Else one client
-could have its own answer kept for the question of another.
+Memory that clients may still write to is never trusted: inputs in shared memory are copied before
+they are read, and no backend writes an answer that is to be kept into a client's memory. Otherwise
+one client could have its own answer kept for the request of another.
 
-Requests that belong to a sequence go past the cache: their answers hang on those before. So do
-requests without a key. The same request may run more than once while its first answer is not there
-yet.
+Requests that belong to a sequence bypass the cache: their answers depend on those before. So do
+requests without a key. The same request may run more than once until its first answer is there.
 """
 
 import asyncio
@@ -27,23 +26,23 @@ from inferd.observe.stats import Counts
 log = logging.getLogger("inferd.cache")
 
 INLINE_BYTES = 512 << 10
-"""So much is hashed or copied on the event loop at once: a third of a millisecond."""
+"""The most that is hashed or copied on the event loop at once: a third of a millisecond."""
 
 MAX_COPIED_BYTES = 256 << 20
-"""Requests with more bytes of inputs in shared memory go past the cache."""
+"""Requests with shared memory whose inputs have more bytes bypass the cache."""
 
 Identity = Callable[[], bytes | None]
-"""Tells what answers now: other bytes when answers may be others. None: that is not known."""
+"""Identifies what answers now: the bytes differ when answers may differ. None: not known."""
 
 Check = Callable[[InferRequest, InferResponse], None]
-"""Raises InferdError for an answer that is not what the model's configuration says."""
+"""Raises InferdError for an answer that does not match the model's configuration."""
 
 
 class CachingScheduler:
-    """Keeps the answers of `scheduler` in `store`; `identity` tells what it is that answers.
+    """Keeps the answers of `scheduler` in `store`; `identity` identifies what answers.
 
-    An answer is kept when it passes `check`. Misses are counted in `counts`; hits are seen there
-    by their times: they were never started.
+    An answer is kept when it passes `check`. Misses are counted in `counts`; hits are recognized
+    there by their times: they were never started.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class CachingScheduler:
         if answer is not None:
             counts.hit_count += 1
             request.queued_ns, request.ended_ns = began_ns, began_ns + looked_ns
-            request.shared = True  # with the request that ran
+            request.shared = True  # with the request that was run
             return answer
         counts.miss_count += 1
         kept_ns = 0
@@ -113,14 +112,14 @@ class CachingScheduler:
             self._scheduler.hurry()
 
     async def close(self, timeout_s: float) -> None:
-        """See Scheduler.close. What was kept is forgotten at once."""
+        """See Scheduler.close. Clears the shelf at once."""
         shelf, self._shelf = self._shelf, None
         if shelf is not None:
             shelf.clear()
         await self._scheduler.close(timeout_s)
 
     async def _run_apart(self, request: InferRequest) -> InferResponse:
-        """Run `request` so that nothing of the answer lies where its client can write."""
+        """Run `request` so that no part of the answer is where its client can write."""
         if request.spans is None:
             return await self._scheduler.run(request)
         wanted = request.outputs

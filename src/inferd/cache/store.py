@@ -1,4 +1,4 @@
-"""The plugs of the response cache: a store keeps answers, each model version has a shelf in it."""
+"""The response cache's interfaces: a store keeps answers, each model version has a shelf in it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,7 +8,7 @@ from inferd.observe.family import Family
 
 
 class CacheCounts:
-    """What a store was asked for by all models together, in plain integers."""
+    """The use of a store by all models together, in plain integers."""
 
     def __init__(self) -> None:
         self.hit_count = 0
@@ -17,7 +17,7 @@ class CacheCounts:
         self.insertion_ns = 0
 
     def families(self) -> list[Family]:
-        """Return them as metrics, with Triton's names, kinds and units."""
+        """Return the counts as metrics, with Triton's names, types and units."""
         values = (
             ("num_lookups", "How often an answer was looked for", self.hit_count + self.miss_count),
             ("num_hits", "How often it was there", self.hit_count),
@@ -36,20 +36,20 @@ class Shelf(Protocol):
         ...
 
     async def keep(self, key: bytes, piece: Piece) -> None:
-        """Keep an answer, if there is room; it may go at any time."""
+        """Keep an answer, if there is room; it may be evicted at any time."""
         ...
 
     def clear(self) -> None:
-        """Keep nothing any more of this version, which has ended."""
+        """Drop the answers of this version, which has ended."""
         ...
 
 
 class Store(Protocol):
-    """Where answers are kept; made once for a server. All is called on the event loop.
+    """Where answers are kept; one per server. All methods are called on the event loop.
 
-    What fails is logged there and is as if there were no answer. `largest_bytes` is the size of the
-    largest answer there is room for. One that `is_shared` outlives this server and has answers of
-    others: there, versions that answer alike must be known as the same.
+    Failures are logged by the store, and are as if there were no answer. `largest_bytes` is the
+    size of the largest answer it has room for. A store that `is_shared` outlives this server and
+    has answers of others: in it, versions that give the same answers need the same identity.
     """
 
     counts: CacheCounts
@@ -61,11 +61,11 @@ class Store(Protocol):
         ...
 
     def families(self) -> Sequence[Family]:
-        """Return how full it is, and what it did, as metrics."""
+        """Return the store's fill level and use as metrics."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release what the store holds."""
         ...
 
 

@@ -1,9 +1,9 @@
 """Flags as people and Triton's scripts write them, read into option values.
 
-Both --flag value and --flag=value work, and so does the beginning of a flag that no other has:
-Triton's parser takes those, too. A boolean may stand alone: only a word that says true or
-false is taken for its value, so that `--exit-on-error models/` leaves the path alone. This is why
-no parser library is used: they either demand the value or eat the path.
+Both --flag value and --flag=value work, and so does any unambiguous beginning of a flag, as in
+Triton's parser. A boolean may stand alone: only a word that means true or false is taken for its
+value, so that `--exit-on-error models/` leaves the path alone. This is why no parser library is
+used: they either demand the value or consume the path.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from inferd.errors import InvalidConfig
 
 @dataclass(slots=True)
 class CommandLine:
-    """What stood behind the verb. `wants_help` is set by --help or -h."""
+    """What followed the verb. `wants_help` is set by --help or -h."""
 
     flags: list[GivenFlag] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -29,7 +29,7 @@ class CommandLine:
 class _Spelling:
     option: Option
     template: str = ""  # of a deprecated spelling
-    switched_on: str = ""  # what true means, of a deprecated spelling that is a switch
+    switched_on: str = ""  # of a deprecated spelling that is a switch: the value true stands for
 
 
 _HELP = "--help"
@@ -41,7 +41,7 @@ _SWITCH = Option(
 
 
 def read_command_line(arguments: Sequence[str]) -> CommandLine:
-    """Read flags and paths; a path is one more --model-repository, in its place.
+    """Read flags and paths; a path counts as one more --model-repository, in its place.
 
     Raises InvalidConfig for an unknown flag or a missing value.
     """
@@ -90,7 +90,7 @@ def _given(spelled: str, found: _Spelling, text: str, warnings: list[str]) -> Gi
 
 
 def _switch(spelled: str, found: _Spelling, text: str, line: CommandLine) -> None:
-    """Add what a deprecated switch stands for: when it is false, nothing."""
+    """Add the option a deprecated switch stands for; nothing when it is false."""
     if _SWITCH.read_text(text, spelled):
         line.flags.append(GivenFlag(found.option.name, found.switched_on, spelled))
     line.warnings.append(f"{spelled} is deprecated, use {found.option.flag}={found.switched_on}")
@@ -103,7 +103,7 @@ def _path(text: str) -> GivenFlag:
 def _whole(begun: str, spellings: Mapping[str, _Spelling]) -> str:
     """Return the flag that `begun` is, or is the beginning of. Raises InvalidConfig.
 
-    One that all the others begin with is meant by itself: --model-repo is not
+    Of several, one that all the others begin with is meant: --model-repo is --model-repository, not
     --model-repository-links.
     """
     if begun in spellings or begun == _HELP:

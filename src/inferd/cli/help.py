@@ -1,4 +1,4 @@
-"""The texts of --help, made from the one declaration of the options."""
+"""The texts of --help, generated from the declaration of the options."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ the server could not start, and 2 that its options are wrong.
 
 
 def serve_help() -> str:
-    """Return the help of `inferd serve`, options in groups."""
+    """Return the help of `inferd serve`, with the options in groups."""
     options = list(options_of(ServerConfig).values())
     parts = [_SERVE]
     for group in GROUPS:

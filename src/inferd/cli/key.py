@@ -1,4 +1,4 @@
-"""inferd key: makes an API key, and enters its hash into the file the server reads."""
+"""inferd key: makes an API key, and adds its hash to the file the server reads."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ GROUPS, separated by commas, are the calls that the key is valid for (default: a
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Make a key. Return 0, 1 when the file cannot be written, 2 for wrong arguments."""
+    """Make a key. Return 0, or 1 when the file cannot be written, 2 for wrong arguments."""
     if "--help" in arguments or "-h" in arguments:
         sys.stdout.write(HELP)
         return 0
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _append(path: str, line: str) -> None:
-    """Append `line` in one write, on a line of its own; a new file is its owner's alone."""
+    """Append `line` in one write, on a line of its own; only the owner can read a new file."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))

@@ -16,10 +16,10 @@ VERBS = ("serve", "key")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `inferd ARGUMENTS` and return its exit code: 0, 1 (it failed) or 2 (it was misspelled).
+    """Run `inferd ARGUMENTS` and return its exit code: 0, 1 (it failed) or 2 (wrong arguments).
 
-    Each verb is a module of inferd.cli of that name, with a `run(arguments) -> int`. Without
-    `arguments` this is a process of its own; Ctrl-C ends it with 130 until the verb says otherwise.
+    Each verb is a module in inferd.cli with a `run(arguments) -> int`. Without `arguments` this is
+    the process's main function: Ctrl-C ends it with code 130 until the verb handles it itself.
     """
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_interrupted)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end_interrupted(number: int, _frame: FrameType | None) -> NoReturn:
-    # A KeyboardInterrupt comes in the middle of an import, where C code may print or swallow it.
+    # A KeyboardInterrupt could come in the middle of an import, where C code may print or drop it.
     with contextlib.suppress(OSError):
         os.write(2, b"inferd: interrupted\n")
     os._exit(128 + number)

@@ -10,7 +10,7 @@ from inferd.errors import InvalidConfig
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve until a signal; see inferd.server.process.run for the exit codes. 2: wrong options."""
+    """Serve until a signal. Return 2 for wrong options, else as inferd.server.process.run does."""
     try:
         line = read_command_line(arguments)
         if line.wants_help:

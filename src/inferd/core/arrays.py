@@ -1,4 +1,4 @@
-"""ArrayInstance: an instance over any framework that takes arrays and gives arrays."""
+"""ArrayInstance: an instance for any framework that takes and returns arrays."""
 
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
@@ -17,20 +17,20 @@ Array = np.ndarray[Any, Any]
 Run = Callable[[dict[str, Array], Sequence[str]], Sequence[Array]]
 """(input name -> array, output names) -> the arrays of these outputs, in their order.
 
-BF16 are uint16 bit patterns, BYTES object arrays of `bytes`. An array it gives is the caller's: no
-later call changes it. What it raises fails the one request.
+BF16 are uint16 bit patterns, BYTES object arrays of `bytes`. The caller owns the arrays returned:
+no later call changes them. What it raises fails that one request.
 """
 
-_array = np.ndarray  # numpy's names are looked up slowly, for it makes some of them when asked
+_array = np.ndarray  # looking up names in numpy is slow, since it makes some of them on demand
 _contiguous = np.ascontiguousarray
 
 
 class ArrayInstance:
-    """One loaded model, run by a function that knows its framework.
+    """One loaded model, run by a framework-specific function.
 
     `scalars` are tensors that have no dims in the framework and dims [1] in the configuration.
-    `close` frees what the function needs. The function may be called in several threads at once,
-    as far as the backend says that its instances may.
+    `close` frees what the function needs. If the backend is `concurrent`, the function may be
+    called in several threads at once.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ArrayInstance:
         self._close = close
         self._output_names = [output.name for output in config.output]
         self._kinds = {t.name: (t.datatype, t.datatype.numpy) for t in config.output}
-        # Of tensors whose wire bytes are their array there is no reader and no writer.
+        # Tensors whose wire bytes are their array have no reader or writer.
         self._readers = {t.name: _reader(t, scalars) for t in config.input if _is_odd(t, scalars)}
         self._writers = {t.name: _writer(t, scalars) for t in config.output if _is_odd(t, scalars)}
 
@@ -85,7 +85,7 @@ class ArrayInstance:
             if len(arrays) != len(names):
                 raise _miscounted(arrays, names)
             outputs = []
-            for index, name in enumerate(names):  # zip() is dearer
+            for index, name in enumerate(names):  # zip() is slower
                 array = arrays[index]
                 if name in writers:
                     outputs.append(writers[name](array))
@@ -96,7 +96,7 @@ class ArrayInstance:
                 outputs.append(Tensor(name, datatype, array.shape, _contiguous(array)))
         except InferdError as error:
             return error
-        except Exception as error:  # noqa: BLE001  frameworks raise what they like
+        except Exception as error:  # noqa: BLE001  frameworks raise anything
             failure = BackendFailed(f"model '{self._model}': {foreign_text(error)}")
             failure.__cause__ = error
             return failure
@@ -104,13 +104,13 @@ class ArrayInstance:
 
 
 def _is_odd(tensor: ModelInput | ModelOutput, scalars: frozenset[str]) -> bool:
-    """Tell whether more than a look at its bytes lies between a tensor and its array."""
+    """Tell whether a tensor's array is more than a view of its bytes."""
     is_text = tensor.datatype is DataType.BYTES
     return is_text or tensor.reshape is not None or tensor.name in scalars
 
 
 def _reader(tensor: ModelInput, scalars: frozenset[str]) -> Callable[[Tensor], Array]:
-    """Return how an input becomes the array the model takes."""
+    """Return a function that turns an input into the array the model takes."""
     if tensor.name in scalars:
         return lambda given: given.numpy().reshape(())
     if tensor.reshape is None:
@@ -120,7 +120,7 @@ def _reader(tensor: ModelInput, scalars: frozenset[str]) -> Callable[[Tensor], A
 
 
 def _writer(tensor: ModelOutput, scalars: frozenset[str]) -> Callable[[Array], Tensor]:
-    """Return how an array the model gave becomes an output. That raises BackendFailed."""
+    """Return a function that makes an array of the model an output, or raises BackendFailed."""
     name, datatype, dims, target = tensor.name, tensor.datatype, tensor.dims, tensor.reshape
     is_text, is_scalar = datatype is DataType.BYTES, name in scalars
 

@@ -1,4 +1,4 @@
-"""The plugs: what a backend, one loaded copy of a model, and a scheduler must offer."""
+"""The interfaces of backends, instances (loaded copies of a model), schedulers and the engine."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from inferd.observe.custom import CustomMetrics
 
 Answer = InferResponse | InferdError
 Outcome = Sequence[Answer] | InferdError
-"""What became of several requests: an answer for each, or one error for all."""
+"""The outcome of several requests: one answer for each, or one error for all."""
 
 
 def always() -> bool:
@@ -25,13 +25,13 @@ def always() -> bool:
 
 
 class ModelFiles(msgspec.Struct, frozen=True):
-    """Where one version of a model lies on disk.
+    """Where one version of a model is on disk.
 
     `folder` is the model's folder, `version_folder` the numbered one inside it, `file` the model
     file or folder itself (default_model_filename resolved). For a bare file served without a
-    repository all three still point at real places: the file and the folder that holds it.
+    repository, all three still name real paths: the file and the folder that holds it.
 
-    `is_wanted` tells, in any thread, whether anybody waits still for the load they are read for.
+    `is_wanted` tells, in any thread, whether the load that reads these files is still wanted.
     """
 
     folder: Path
@@ -42,10 +42,10 @@ class ModelFiles(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Which device one instance runs on; `device_id` counts GPUs, 0 on the CPU.
+    """The device one instance runs on; `device_id` is the GPU's index, 0 on the CPU.
 
-    `rate_limiter` is what it needs before it may run, if anything. `host_policy` names the policy
-    that says which processors it works on. `by_model`: the model itself chooses its devices.
+    `rate_limiter` holds the resources the instance needs before it may run, if any. `host_policy`
+    names the policy that chooses its CPU cores. `by_model`: the model itself chooses its devices.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """What Triton tells models in Python of it."""
+        """The instance kind, as Triton passes it to Python models."""
         if self.by_model:
             return "MODEL"
         return "GPU" if self.gpu else "CPU"
@@ -67,36 +67,36 @@ class Instance(Protocol):
     """One loaded copy of a model."""
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """Run `requests` and return one answer, or the error it failed with, for each, in order.
+        """Run `requests`; return for each, in order, its answer or the error it failed with.
 
-        Called by one thread at a time, unless the backend says `concurrent`. Inputs have been
-        checked against the model's configuration. A response holds the model's outputs; the ones
-        nobody asked for may be left out, more than asked are dropped later. Any exception fails
-        all of `requests`. One that can tell its own work from the framework's sets `computing_ns`
+        Called by one thread at a time, unless the backend is `concurrent`. Inputs have been
+        checked against the model's configuration. A response holds the model's outputs; those
+        not asked for may be left out, otherwise they are dropped later. An exception fails all of
+        `requests`. An instance that can tell its own work from the framework's sets `computing_ns`
         and `computed_ns` of each request. Requests, responses and tensors are these classes, not
-        subclasses, and their fields have exactly the types they are declared with: where inferd is
-        compiled nothing else can be said, and everywhere else it is refused, too.
+        subclasses, and their fields have exactly the declared types: compiled code can hold
+        nothing else, so interpreted code refuses anything else, too.
 
-        A model with iterative sequences may answer with a Round, and is given the request again;
-        it is asked here even if it is decoupled.
+        A model with iterative sequences may answer with a Round to be given the request again;
+        such a model is run by this method even if it is decoupled.
         """
         ...
 
     def close(self) -> None:
         """Free what the instance holds. Called once.
 
-        Nothing runs on it any more, unless an execution did not end in the time an unload waits:
-        then this is called while it runs, from another thread, and should make it end.
+        Nothing runs on the instance any more, unless an execution outlasted the time an unload
+        waits: then this is called from another thread while it runs, and should make it end.
         """
         ...
 
 
 @runtime_checkable
 class DecoupledInstance(Instance, Protocol):
-    """An instance whose model answers a request any number of times."""
+    """An instance whose model may give any number of answers to a request."""
 
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
-        """Yield the answers of `request`, in a worker thread.
+        """Yield the answers to `request`, in a worker thread.
 
         The generator is closed when the client has gone; it then stops at its next yield.
         """
@@ -114,12 +114,12 @@ class CancellableInstance(Instance, Protocol):
 
 @runtime_checkable
 class AsyncInstance(Instance, Protocol):
-    """An instance that works elsewhere, and tells the event loop when it has answers.
+    """An instance that runs elsewhere, and tells the event loop when it has answers.
 
-    Its methods but `execute` are called on the event loop. It says that it `is_free` when it takes
-    an execution, and how many it has by `running_count`; `trouble` is why it will not for some
-    time, "" otherwise. With `retries` requests that were lost with it may run once more. It calls
-    `on_change` whenever one of these changes.
+    All its methods but `execute` are called on the event loop. `is_free` tells whether it takes
+    another execution, and `running_count` how many it has; `trouble` is why it will take none for
+    some time, "" otherwise. With `retries`, requests that were lost with it may run once more. It
+    calls `on_change` whenever one of these changes.
     """
 
     is_free: bool
@@ -129,53 +129,53 @@ class AsyncInstance(Instance, Protocol):
     on_change: Callable[[], None]
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Work for `loop` from now on, where this is called; called again it does nothing."""
+        """Work for `loop` from now on; called on that loop, and without effect a second time."""
         ...
 
     def begin(self, requests: Sequence[InferRequest], finish: Callable[[Outcome], None]) -> None:
-        """Run `requests`, and call `finish` on the event loop when all have their answers."""
+        """Run `requests`, and call `finish` on the event loop when all are answered."""
         ...
 
     def cancel(self, requests: Sequence[InferRequest]) -> None:
-        """Note that nobody waits for the answers of `requests` any more."""
+        """Note that nobody waits for the answers to `requests` any more."""
         ...
 
     def begin_stream(
         self, request: InferRequest, deliver: Callable[[Answer | None, int], None]
     ) -> int:
-        """Run `request` on a decoupled model; return a number for it.
+        """Run `request` on a decoupled model; return a number that names the stream.
 
-        `deliver` is called on the event loop with each answer and its share of how far the model
-        may be ahead, which `credit` gives back, and in the end with None.
+        `deliver` is called on the event loop with each answer and the share of the stream's flow
+        control window it takes, which `credit` gives back, and at the end with None.
         """
         ...
 
     def credit(self, number: int, share: int) -> None:
-        """Let the model be `share` further ahead in the stream of that number."""
+        """Let the model run ahead by `share` more in stream `number`."""
         ...
 
     def cancel_stream(self, number: int) -> None:
-        """Want no more answers of that stream."""
+        """Ask for no more answers of stream `number`."""
         ...
 
     async def says_ready(self) -> bool:
-        """Return what the model says of itself, if it can be asked; else True."""
+        """Return whether the model calls itself ready; True if it cannot be asked."""
         ...
 
     async def closed(self, timeout_s: float) -> None:
-        """Wait, after close(), until it has ended; after `timeout_s` make it end."""
+        """Wait, after close(), until the instance has ended; force it to after `timeout_s`."""
         ...
 
 
 class Flow(Protocol):
-    """Answers that are made on another thread, as fast as they are taken."""
+    """Answers produced on another thread, no faster than they are taken."""
 
     def took_one(self) -> None:
-        """Let one more be made; any thread may call this."""
+        """Let one more answer be produced; any thread may call this."""
         ...
 
     def end(self) -> None:
-        """Make no more; any thread may call this."""
+        """Produce no more answers; any thread may call this."""
         ...
 
 
@@ -184,13 +184,13 @@ class ConcurrentInstance(Instance, Protocol):
     """An instance that runs many requests at once, on an event loop in a thread of its own."""
 
     def submit(self, request: InferRequest) -> Future[InferResponse]:
-        """Begin to run `request` and return what will be its answer; cancelling that ends it."""
+        """Begin to run `request` and return its future answer; cancelling that ends the run."""
         ...
 
     def flow(
         self, request: InferRequest, put: Callable[[InferResponse | BaseException | None], None]
     ) -> Flow:
-        """Have the answers of `request` made and put, then None; or what it failed with, at last.
+        """Run `request`; call `put` with each answer, and at the end with None or the error.
 
         `put` is called in the instance's thread.
         """
@@ -198,22 +198,22 @@ class ConcurrentInstance(Instance, Protocol):
 
 
 class Backend(Protocol):
-    """How one framework runs models. `inferd.engine.lookup` finds it by platform or backend name.
+    """Runs one framework's models. `inferd.engine.lookup` finds it by platform or backend name.
 
-    `bounded` promises that an execution always ends by itself, in a time its inputs' sizes
-    determine: only then may short ones run on the event loop. An instance that does not keep this
-    promise of its backend says so by a `bounded = False` of its own. `concurrent` promises that
-    one instance may execute in several threads at once. A backend that also says `joins = True`
-    gets the requests of a batch as one, joined along the batch dim, ragged inputs and batch_input
-    as the configuration says; others get a batch as several requests. One that is `lax` has models
-    whose authors have always been free to leave outputs out and to give them any shape.
+    `bounded` promises that an execution always ends by itself, in a time that the sizes of its
+    inputs determine: only then may short ones run on the event loop. An instance that cannot keep
+    this promise of its backend has a `bounded = False` of its own. `concurrent` promises that one
+    instance may execute in several threads at once. A backend that also has `joins = True` gets
+    the requests of a batch as one, joined along the batch dim, with ragged inputs and batch_input
+    as the configuration says; others get a batch as several requests. A backend that is `lax` has
+    models whose authors have always been free to leave outputs out and to give them any shape.
     """
 
     bounded: bool
     concurrent: bool
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """Return `config` with the inputs, outputs and max_batch_size the model file tells.
+        """Return `config` with the inputs, outputs and max_batch_size found in the model file.
 
         Raises InvalidConfig when configuration and file contradict each other.
         """
@@ -225,9 +225,9 @@ class Backend(Protocol):
 
 
 class GivenModel(msgspec.Struct, frozen=True):
-    """A model that a program hands to the server, with what runs it.
+    """A model that a program hands to the server, with the backend that runs it.
 
-    `config` may leave out what has a default. `folder` is where files lie that it names.
+    `config` may leave out what has a default. `folder` holds the files it names.
     """
 
     name: str
@@ -237,10 +237,10 @@ class GivenModel(msgspec.Struct, frozen=True):
 
 
 class Opened(NamedTuple):
-    """An instance as it takes one request, and as it takes several at once.
+    """An open instance, as it takes one request (`alone`) and as it takes several (`together`).
 
-    `cores` are the processors it works on, none: any. Instances of a model that are of one `kind`
-    are as good as each other.
+    `cores` are the CPU cores it runs on; empty: any. Instances of a model with the same `kind` are
+    interchangeable.
     """
 
     alone: Instance
@@ -251,65 +251,65 @@ class Opened(NamedTuple):
 
 @runtime_checkable
 class Resizable(Protocol):
-    """What can get more instances, and do with fewer, while it runs requests."""
+    """Something that can add and remove instances while it runs requests."""
 
     @property
     def instances(self) -> Sequence[Instance]:
-        """Those that take part now."""
+        """The instances in use now."""
         ...
 
     def grow(self, instance: Opened) -> None:
-        """Let `instance` take part from now on."""
+        """Use `instance`, too, from now on."""
         ...
 
     def shrink(self, kind: Hashable = None) -> None:
-        """Do without one instance, which is closed when it is done. One stays.
+        """Stop using one instance, and close it when it is idle. The last one stays.
 
-        It is one of that `kind`; None: whichever is done first.
+        It is one of that `kind`; None: whichever is idle first.
         """
         ...
 
 
 class Scheduler(Protocol):
-    """When, and with which others, a request runs.
+    """Decides when a request runs, and with which others.
 
-    It sets `queued_ns` of a request it makes wait. What it gathered into one execution is counted
-    by Execution, all else by the engine, from the request's times. Who runs a request without an
-    Execution sets its `started_ns` and `ended_ns`, too.
+    It sets `queued_ns` of a request it makes wait. Requests gathered into one execution are counted
+    by Execution, all others by the engine, from their times. A scheduler that runs a request
+    without an Execution sets its `started_ns` and `ended_ns`, too.
     """
 
     @property
     def pending_count(self) -> int:
-        """How many requests wait for their execution to begin."""
+        """The number of requests whose execution has not begun."""
         ...
 
     async def run(self, request: InferRequest) -> InferResponse:
-        """Return the one answer of `request`. Raises InferdError."""
+        """Return the one answer to `request`. Raises InferdError."""
         ...
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """Return the answers of `request` as they come. Raises InferdError while iterating.
+        """Return the answers to `request` as they come. Raises InferdError while iterating.
 
-        Closing the generator gives up the rest of the answers.
+        Closing the generator gives up the remaining answers.
         """
         ...
 
     async def close(self, timeout_s: float) -> None:
         """Take no new requests, wait for those in flight, and close the instances.
 
-        After `timeout_s` seconds the instances are closed though requests still run.
+        After `timeout_s` seconds the instances are closed even if requests still run.
         """
         ...
 
 
 @runtime_checkable
 class PromptScheduler(Scheduler, Protocol):
-    """A scheduler that often has an answer without waiting for anything, if it `may_be_prompt`."""
+    """A scheduler that, if it `may_be_prompt`, often has an answer without having to wait."""
 
     may_be_prompt: bool
 
     def run_now(self, request: InferRequest) -> InferResponse | None:
-        """Return the one answer of `request`, None when `run` must be asked. Raises InferdError.
+        """Return the one answer to `request`, None when `run` is needed. Raises InferdError.
 
         A coroutine that has nothing to wait for would cost a small model a twentieth.
         """
@@ -318,49 +318,49 @@ class PromptScheduler(Scheduler, Protocol):
 
 @runtime_checkable
 class GatheringScheduler(Scheduler, Protocol):
-    """A scheduler that may let requests wait for others."""
+    """A scheduler that may make requests wait for others to share a batch with."""
 
     def hurry(self) -> None:
-        """Let requests wait for others no longer, from now on: few will come."""
+        """Make no request wait for others from now on: few more will come."""
         ...
 
 
 class Models(Protocol):
-    """The models of the server, as one that calls others sees them; the engine is this.
+    """The server's models, as a model that calls others sees them; the engine implements this.
 
-    Each call finds the version that serves then, checks the request, and counts it there.
+    Each call looks up the version that serves at that moment, checks the request, and counts it.
     """
 
     async def infer(self, request: InferRequest) -> InferResponse:
-        """Return the one answer of `request`. Raises InferdError."""
+        """Return the one answer to `request`. Raises InferdError."""
         ...
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """Return the answers of `request` as they come. Raises InferdError, or while iterating."""
+        """Return the answers to `request` as they come. Raises InferdError, or while iterating."""
         ...
 
 
 @runtime_checkable
 class PromptModels(Models, Protocol):
-    """Models that often have the answer to a step of a request without waiting for anything."""
+    """Models that often have the answer to a step of an ensemble without having to wait."""
 
     def infer_now(self, request: InferRequest) -> InferResponse | None:
-        """Return the one answer of `request`, None when `infer` must be asked. Raises as that does.
+        """Return the one answer to `request`, None when `infer` is needed. Raises as that does.
 
-        What `request` is a step of is counted already, as what is under way.
+        `request` is not counted as under way: the ensemble request it is a step of is already.
         """
         ...
 
 
 class ModelControl(Protocol):
-    """What loads and unloads the models of the server; the engine is this."""
+    """Loads and unloads the server's models; the engine implements this."""
 
     def is_model_ready(self, name: str, version: str) -> bool:
-        """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
+        """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""
         ...
 
     async def load(self, request: LoadRequest) -> None:
-        """Load a model, or load it anew. Raises InferdError."""
+        """Load or reload a model. Raises InferdError."""
         ...
 
     async def unload(self, request: UnloadRequest) -> None:
@@ -369,11 +369,11 @@ class ModelControl(Protocol):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a backend may know of the server it works in.
+    """What a backend may know of the server it runs in.
 
-    `models`, `control`, `metrics` (those of models) and `loop` are None where there is no server.
+    `models`, `control`, `metrics` (the models' own) and `loop` are None where there is no server.
     `load_timeout_s` bounds the opening of an instance. `settings` are those of --backend-config for
-    this backend, and for all.
+    this backend and for all backends.
     """
 
     models: Models | None = None
@@ -389,5 +389,5 @@ class ConnectedBackend(Backend, Protocol):
     """A backend that wants to know its surroundings."""
 
     def connect(self, surroundings: Surroundings) -> None:
-        """Work in `surroundings` from now on; called once, before all else."""
+        """Work in `surroundings` from now on; called once, before any other method."""
         ...

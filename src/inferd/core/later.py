@@ -1,8 +1,8 @@
 """Coroutines that are driven by hand, and what they wait for.
 
-A handler that never waits costs no task: whoever has it starts it with `send(None)`. One that waits
-for a Later, as most requests do that wait, is gone on with when that is there (paused.py, compiled
-where this cannot be); for anything else a task takes over.
+A handler that never waits costs no task: its caller starts it with `send(None)`. One that waits for
+a Later, as most requests that wait do, is resumed when the result is there (paused.py, which is
+compiled; this module cannot be); if it waits for anything else, a task takes over.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Later(asyncio.Future[T]):
-    """What one waits for, and somebody else on the event loop brings.
+    """A result to wait for, which something else on the event loop delivers.
 
-    To a task it is a future like any other. Who drives a coroutine sets `then` instead, which
-    `bring` and `fail` call at once: no task, and no turn of the event loop to wake it.
+    To a task it is a future like any other. Code that drives a coroutine by hand sets `then`
+    instead, which `bring` and `fail` call at once: no task, and no loop iteration to wake it.
     """
 
     then: Callable[[], None] | None = None
@@ -25,7 +25,7 @@ class Later(asyncio.Future[T]):
 
 @coroutine
 def resume(running: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
-    """Go on with a coroutine that has been started by hand and now waits for `waits_for`."""
+    """Resume a coroutine that was started by hand and now waits for `waits_for`."""
     while True:
         try:
             try:
@@ -45,5 +45,5 @@ async def driven(running: Coroutine[Any, Any, T]) -> T:
 
 
 async def resumed(running: Coroutine[Any, Any, T], waits_for: Any) -> T:
-    """Go on as `resume` does, in a task: from Python 3.12 on that takes nothing but a coroutine."""
+    """Resume as `resume` does, in a task: from Python 3.12 on, a task takes only coroutines."""
     return await resume(running, waits_for)

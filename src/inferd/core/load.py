@@ -7,11 +7,11 @@ import msgspec
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
-    """A model to be loaded, or loaded anew (Model Repository extension).
+    """A model to be loaded or reloaded (Model Repository extension).
 
-    `config`, JSON in the layout of ModelConfig, stands in for the model's config.pbtxt. `files`,
-    contents by path below the model's folder, stand in for all its files, and need a `config`.
-    `folder` is where the model lies if that is no folder of its name: somewhere in a repository.
+    `config`, JSON in the layout of ModelConfig, replaces the model's config.pbtxt. `files`,
+    contents by path below the model's folder, replace all its files, and need a `config`.
+    `folder`, anywhere in a repository, is where the model is if not in a folder of its name.
     """
 
     model: str
@@ -21,7 +21,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
 
 class UnloadRequest(msgspec.Struct, frozen=True):
-    """A model to be unloaded; `unload_dependents` too, those loaded only because it was."""
+    """A model to be unloaded; with `unload_dependents`, models loaded only for its sake as well."""
 
     model: str
     unload_dependents: bool = False

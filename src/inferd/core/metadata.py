@@ -1,4 +1,4 @@
-"""What the server tells about itself and its models."""
+"""The metadata the server gives about itself and its models."""
 
 import enum
 
@@ -34,7 +34,7 @@ class ModelMetadata(msgspec.Struct):
 
 
 class ModelState(enum.Enum):
-    """Where a model version stands (Model Repository extension)."""
+    """The state of a model version (Model Repository extension)."""
 
     UNKNOWN = "UNKNOWN"
     READY = "READY"
@@ -44,7 +44,7 @@ class ModelState(enum.Enum):
 
 
 class ServerState(enum.Enum):
-    """Where the server stands: it loads its models, serves, or ends."""
+    """The state of the server: it loads its models, serves, or shuts down."""
 
     INITIALIZING = "INITIALIZING"
     READY = "READY"

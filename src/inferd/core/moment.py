@@ -1,13 +1,13 @@
-"""Moment: whether anything can have been asked for since somebody looked."""
+"""Moment: tells whether a check made earlier still holds for the requests being answered."""
 
 
 class Moment:
-    """The round of turns that is under way, by its `number`; 0 between rounds.
+    """The round of turns under way, by its `number`; 0 between rounds.
 
     Every request of a round was read before the round began (inferd.transport.turns). So what was
-    true for one of them since is true for all of them: whoever changed something before sending a
-    request did so before the round. Other threads may ask for the number. `count` are the rounds
-    there have been.
+    found true for one of them during the round holds for all: a client that changed something
+    before sending a request did so before the round. Other threads may read the number. `count` is
+    the number of rounds so far.
     """
 
     __slots__ = ("count", "number")

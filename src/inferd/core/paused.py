@@ -1,4 +1,4 @@
-"""Paused: a coroutine that waits without a task, and how what it waits for is brought."""
+"""Paused: a coroutine that waits without a task, and how its result is delivered."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ from inferd.core.later import Later, resumed
 
 
 def bring(later: Later[Any], result: Any) -> None:
-    """Give `result` to who waits for `later`."""
+    """Deliver `result` to whatever waits for `later`."""
     later.set_result(result)
     then = later.then
     if then is not None:
@@ -16,7 +16,7 @@ def bring(later: Later[Any], result: Any) -> None:
 
 
 def fail(later: Later[Any], error: BaseException) -> None:
-    """Raise `error` where `later` is waited for."""
+    """Raise `error` in whatever waits for `later`."""
     later.set_exception(error)
     then = later.then
     if then is not None:
@@ -24,9 +24,10 @@ def fail(later: Later[Any], error: BaseException) -> None:
 
 
 class Paused:
-    """A coroutine that waits for `later`, without a task.
+    """A coroutine that waits for `later` without a task.
 
-    `wake` is called when that is there, and whoever paused it calls `go_on` in a while.
+    `wake` is called when the result is there; the code that paused the coroutine then calls
+    `go_on`, not necessarily at once.
     """
 
     __slots__ = ("_has_gone_on", "later", "running")
@@ -40,18 +41,18 @@ class Paused:
         later.then = wake
 
     def go_on(self) -> Any:
-        """Go on with it and return what it waits for next. Raises StopIteration, and its errors."""
+        """Resume it and return what it waits for next. Raises StopIteration, and its errors."""
         self._has_gone_on = True
         return self.running.send(None)
 
     def cancel(self) -> None:
-        """Raise CancelledError in it, unless it has been gone on with."""
+        """Raise CancelledError in it, unless it has been resumed."""
         if self._has_gone_on:
             return
         self._has_gone_on = True
         try:
             waits_for = self.running.throw(asyncio.CancelledError())
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody waits for it any more
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001  nobody awaits it any more
             return
         ending = resumed(self.running, waits_for)
         asyncio.get_running_loop().create_task(ending)

@@ -1,4 +1,4 @@
-"""InferRequest and InferResponse: what an inference is, whatever protocol asked for it."""
+"""InferRequest and InferResponse: an inference, independent of the protocol that asked for it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Span:
-    """A piece of a shared memory region, for the use of one request.
+    """A piece of a shared memory region, for one request to use.
 
-    `view` are its bytes, writable; they stay mapped as long as anybody holds a view of them. With
+    `view` is its bytes, writable; they stay mapped as long as anything holds a view of them. With
     `is_copy` the memory itself is out of the CPU's reach and `view` stands in for it: `fetch`
-    fills it, `flush` writes it back. `extent` tells where the piece lies: in which memory, which is
-    the same under another region's name, and its first byte there and the one behind its last.
-    Spans of one `region` are there together, or not.
+    fills it, `flush` writes it back. `extent` is where the piece is: an identity of the memory,
+    the same whichever region's name it was reached by, and the offsets there of the first byte and
+    of the one after the last. Spans of one `region` are all valid, or none is.
     """
 
     __slots__ = ("extent", "is_copy", "region", "view")
@@ -42,19 +42,19 @@ class Span:
         """Raise InvalidRequest when the region's memory is no longer what was registered."""
 
     def fetch(self) -> None:
-        """Bring what the client wrote into `view`. Raises RegionFailed."""
+        """Copy what the client wrote into `view`. Raises RegionFailed."""
 
     def flush(self, size_bytes: int) -> None:
-        """Bring the first `size_bytes` of `view` to the client. Raises RegionFailed."""
+        """Copy the first `size_bytes` of `view` to the client's memory. Raises RegionFailed."""
 
     def check(self) -> None:
-        """Raise InvalidRequest when the memory went away since, and `view` holds zeros."""
+        """Raise InvalidRequest when the memory has since gone away, so that `view` holds zeros."""
 
 
 Resolve = Callable[[str, int, int], Span]
-"""Gives (region name, offset in the region, size in bytes) a span.
+"""Returns the span for (region name, offset in the region, size in bytes).
 
-Raises RegionNotFound, InvalidRequest for what is not inside the region, and Unsupported where
+Raises RegionNotFound, InvalidRequest for a range not inside the region, and Unsupported where
 clients may not use shared memory.
 """
 
@@ -62,9 +62,9 @@ clients may not use shared memory.
 class WantedOutput(Record):
     """One output the client asked for by name.
 
-    `binary` is the V2 REST choice for this output (None: not said). `top_k` > 0 asks for
+    `binary` is the V2 REST choice for this output (None: not given). `top_k` > 0 asks for
     classification. `place` is where in shared memory the client wants the bytes: a backend may
-    write them there itself, else they are copied.
+    write them there itself, otherwise they are copied.
     """
 
     _fields = (
@@ -88,7 +88,7 @@ class WantedOutput(Record):
         self.place = place
 
     def __copy__(self) -> "WantedOutput":
-        """Return one of the same fields."""
+        """Return a copy with the same fields."""
         return WantedOutput(
             self.name,
             self.binary,
@@ -98,10 +98,10 @@ class WantedOutput(Record):
 
 
 class Sequence(Record):
-    """The sequence a request belongs to; `id` is a number or a text.
+    """The sequence a request belongs to; `id` is a number or a string.
 
-    It is 0 or empty where a request says start or end and belongs to no sequence: the flags are
-    for its model to read.
+    `id` is 0 or empty where a request sets start or end but belongs to no sequence: the flags are
+    then for its model to read.
     """
 
     _fields = (
@@ -122,7 +122,7 @@ class Sequence(Record):
         self.end = end
 
     def __copy__(self) -> "Sequence":
-        """Return one of the same fields."""
+        """Return a copy with the same fields."""
         return Sequence(
             self.id,
             self.start,
@@ -139,13 +139,13 @@ class InferRequest(Record):
     them. `has_top_k` says that an output is wanted as classes; the check of the request sets it.
     `priority` 0 is the model's default level, `timeout_us` 0 no timeout. `empty_final` asks a
     decoupled model's stream for one last answer without outputs. `spans` is all the shared memory
-    that inputs and wanted outputs refer to, None for the usual request, which has none. `callers`
-    are the models that wait for this request, outermost first, () for one of a client. `trace` is
-    that of a traced request, or of the request that this one is made for.
-    `copied_bytes` is what large inputs take beside the body they came in, once read from text or
-    copied out of shared memory. `takes_errors`: who reads the answers of a decoupled model goes on
-    after an error among them. Requests of one `likeness`, if it is not None, say the same but for
-    id, data, shared memory and parameters, and what is found out about the one holds for the other.
+    that inputs and wanted outputs refer to, None for the usual request, which uses none. `callers`
+    are the models that wait for this request, outermost first, () for a client's. `trace` is the
+    trace of this request, or of the request on whose behalf it is made.
+    `copied_bytes` is the memory that large inputs take beside the body they came in, once parsed
+    from text or copied out of shared memory. `takes_errors`: the reader of a decoupled model's
+    answers goes on after an error among them. Requests with equal `likeness`, unless it is None,
+    differ only in id, data, shared memory and parameters, so a check of one holds for the others.
 
     What follows is filled in on the way. `batch_size` is the first dim of the inputs, 1 for a model
     without batching. The times are on the clock of time.perf_counter_ns, 0 where the request did
@@ -254,7 +254,7 @@ class InferRequest(Record):
         self.shared = shared
 
     def __copy__(self) -> "InferRequest":
-        """Return one of the same fields."""
+        """Return a copy with the same fields."""
         return InferRequest(
             self.model,
             self.version,
@@ -289,10 +289,10 @@ class InferRequest(Record):
 
 
 class InferResponse(Record):
-    """One answer. `final` is false while more answers of the same request are to come.
+    """One answer. `final` is false while more answers to the same request are to come.
 
-    `error` is what a decoupled model says in the place of one answer and goes on after; only a
-    reader whose request `takes_errors` meets it.
+    `error` is an error that a decoupled model gives in place of one answer, and may follow with
+    more answers; only a reader whose request `takes_errors` sees it.
     """
 
     _fields: ClassVar[tuple[str, ...]] = (
@@ -326,18 +326,18 @@ class InferResponse(Record):
 
 
 def wanted_of(request: InferRequest, response: InferResponse) -> list[WantedOutput]:
-    """Return of the outputs that `request` names those that `response` has, in its order."""
+    """Return those outputs named by `request` that `response` has, in the request's order."""
     if len(request.outputs) == len(response.outputs):
-        return request.outputs  # nothing else is ever answered
+        return request.outputs  # an answer never has outputs that were not asked for
     names = {tensor.name for tensor in response.outputs}
     return [one for one in request.outputs if one.name in names]
 
 
 class Round(InferResponse):
-    """What one execution made of a request that may take several (Triton, Iterative Sequences).
+    """The result of one of a request's possibly many executions (Triton, Iterative Sequences).
 
-    With `again` the model wants the request once more. `answers`, of a decoupled model, are what
-    the client gets now. `outputs` are the states it keeps, nothing else.
+    With `again` the model wants the request once more. `answers`, of a decoupled model, go to the
+    client now. `outputs` are only the states to keep.
     """
 
     __slots__ = ("again", "answers")

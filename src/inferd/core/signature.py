@@ -1,4 +1,4 @@
-"""Signature: the inputs and outputs a model file declares, held against a configuration."""
+"""Signature: the inputs and outputs a model file declares, compared with a configuration."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,10 +10,10 @@ from inferd.tensor.dtype import DataType
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One input or output of the file; `shape` is whole, -1 is a variable dim.
+    """One input or output of the file; `shape` includes any batch dim, -1 is a variable dim.
 
-    `kind` is the framework's word for its type, `datatype` None when the wire has no twin for it.
-    A tensor of unknown rank is shown as a scalar is: with shape ().
+    `kind` is the framework's name of its type; `datatype` is None when the protocol has no
+    equivalent. A tensor of unknown rank has shape (), as a scalar does.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Declared:
 
     @property
     def has_variable_batch(self) -> bool:
-        """Whether the first dim is a variable one, so that it may serve as the batch dim."""
+        """Whether the first dim is variable, so that it may be the batch dim."""
         return bool(self.shape) and self.shape[0] == -1
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a file declares. `defaulted` are inputs the file has a value for when none is sent."""
+    """What a file declares. `defaulted` are inputs for which the file has a default value."""
 
     inputs: dict[str, Declared]
     defaulted: dict[str, Declared]
@@ -42,8 +42,8 @@ class Signature:
     def scalars(self, config: ModelConfig) -> frozenset[str]:
         """Return the tensors that have no dims in the file and dims [1] in the configuration.
 
-        That is how a configuration says scalar. Where the file leaves the rank open it shows no
-        dims either; then `reshape { shape: [1] }` keeps the one dim.
+        That is how a configuration declares a scalar. A tensor whose rank the file leaves open
+        shows no dims either; `reshape { shape: [1] }` keeps its one dim.
         """
         if config.max_batch_size > 0:
             return frozenset()
@@ -57,11 +57,11 @@ class Signature:
 
 
 DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
-"""The setting of --backend-config that says what a model that can batch gets, 0: no batching."""
+"""The --backend-config setting with the max_batch_size of models that can batch; 0: no batching."""
 
 
 def default_max_batch_size(settings: Mapping[str, str], usual: int) -> int:
-    """Return what `settings` say of it, `usual` when nothing. Raises InvalidConfig."""
+    """Return that setting from `settings`, `usual` when it is absent. Raises InvalidConfig."""
     text = settings.get(DEFAULT_MAX_BATCH_SIZE)
     if text is None:
         return usual
@@ -77,14 +77,14 @@ def default_max_batch_size(settings: Mapping[str, str], usual: int) -> int:
 def complete_config(
     config: ModelConfig, signature: Signature, default_max_batch_size: int
 ) -> ModelConfig:
-    """Return `config` with what it leaves out of input, output and max_batch_size.
+    """Return `config` with what it leaves out of input, output and max_batch_size filled in.
 
     Nothing is filled in when both input and output are given. The model can batch when the first
     dim of every input and output is variable; max_batch_size 0 then becomes
-    `default_max_batch_size`, unless tensors the configuration does give have as many dims as in
-    the file, which says that they count the batch dim themselves. A model that batches and has no
+    `default_max_batch_size`, unless a tensor the configuration does give has as many dims as in
+    the file, which shows that its dims include the batch dim. A model that batches and has no
     scheduling gets dynamic batching. Raises InvalidConfig when max_batch_size is given for a
-    model that cannot batch, or a type has no twin on the wire.
+    model that cannot batch, or when the protocol has no equivalent of a type.
     """
     if (config.input or config.batch_input) and config.output:
         return config
@@ -119,7 +119,7 @@ def complete_config(
 def check_config(config: ModelConfig, signature: Signature) -> None:
     """Check that `config` and the file agree about names, datatypes and shapes.
 
-    The configuration may leave out outputs, inputs the file has a value for, and lists inputs a
+    The configuration may leave out outputs and inputs with a default value; it lists inputs that a
     scheduler fills in elsewhere. Raises InvalidConfig naming the tensor, what the file says and
     what the configuration says.
     """
@@ -129,7 +129,7 @@ def check_config(config: ModelConfig, signature: Signature) -> None:
         if declared is None:
             raise _unknown(config, "input", tensor.name, takes)
         _check_datatype(config, "input", tensor, declared)
-        if not tensor.allow_ragged_batch:  # else the scheduler gives it a shape of its own
+        if not tensor.allow_ragged_batch:  # otherwise the scheduler gives it another shape
             _check_shape(config, "input", tensor, declared)
         if tensor.optional and tensor.name in signature.inputs:
             msg = (
@@ -150,7 +150,7 @@ def check_config(config: ModelConfig, signature: Signature) -> None:
         if declared is None:
             raise _unknown(config, "output", output.name, signature.outputs)
         _check_datatype(config, "output", output, declared)
-        if output.name not in scattered:  # else the scheduler gives it a shape of its own
+        if output.name not in scattered:  # otherwise the scheduler gives it another shape
             _check_shape(config, "output", output, declared)
 
 
@@ -164,7 +164,7 @@ def _counts_batch_dim(config: ModelConfig, signature: Signature) -> bool:
 
 
 def _scheduler_inputs(config: ModelConfig) -> set[str]:
-    """Return the inputs of the file that no request carries, since a scheduler fills them in."""
+    """Return the inputs that a scheduler fills in, so that no request carries them."""
     names = {name for batch_input in config.batch_input for name in batch_input.target_name}
     if config.sequence_batching:
         names.update(control.name for control in config.sequence_batching.control_input)
@@ -200,7 +200,7 @@ def _config_outputs(
 def _config_dims(
     tensor: Declared, *, batching: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return dims and reshape. A configuration cannot say "no dims", so those become [1]."""
+    """Return dims and reshape. A configuration cannot express "no dims": that becomes [1]."""
     dims = tensor.shape[1:] if batching else tensor.shape
     if dims:
         return dims, None
@@ -250,8 +250,8 @@ def _check_shape(
 
 
 def _fits(wanted: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Tell whether a tensor of `shape` in the file takes all that `wanted` allows."""
-    if not shape:  # a scalar, or the rank is unknown: only a run can tell
+    """Tell whether a tensor of `shape` in the file accepts every shape that `wanted` allows."""
+    if not shape:  # a scalar, or of unknown rank: only a run can tell
         return True
     return len(wanted) == len(shape) and all(
         has in (-1, want) for want, has in zip(wanted, shape, strict=True)

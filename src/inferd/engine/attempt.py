@@ -1,4 +1,4 @@
-"""Attempts: loads that are under way, and can be given up: by an unload, or the server's end."""
+"""Attempts: loads under way, which an unload or the server's shutdown can give up."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ class Attempt:
         self._is_given_up = False
 
     def is_wanted(self) -> bool:
-        """Tell, in any thread, whether it may go on."""
+        """Tell, in any thread, whether the attempt should go on."""
         return not self._is_given_up
 
     def give_up(self) -> None:
-        """Have it end at its next look."""
+        """Make the attempt end when it next checks `is_wanted`."""
         self._is_given_up = True
 
 
@@ -28,7 +28,7 @@ class Attempts:
 
     @contextmanager
     def running(self, model: str, attempt: Attempt) -> Iterator[None]:
-        """Count `attempt` among those of `model` meanwhile."""
+        """Count `attempt` among those of `model` while the context lasts."""
         self._running[model].append(attempt)
         try:
             yield
@@ -38,11 +38,11 @@ class Attempts:
                 del self._running[model]
 
     def give_up(self, model: str) -> None:
-        """Give up those of `model`."""
+        """Give up the attempts of `model`."""
         for attempt in self._running.get(model, ()):
             attempt.give_up()
 
     def give_up_all(self) -> None:
-        """Give up those of every model."""
+        """Give up the attempts of every model."""
         for model in self._running:
             self.give_up(model)

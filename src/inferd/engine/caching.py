@@ -1,4 +1,4 @@
-"""Which answers are kept: where the server has a response cache and the configuration wants it."""
+"""Response caching: used where the server has a cache and the model's configuration wants it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,17 +23,17 @@ from inferd.repository.layout import FoundModel
 from inferd.repository.watch import NO_MARKS, Marks, marks_of
 
 Find = Callable[[str, str], Served]
-"""Tells what serves a model's version now (Catalog.find)."""
+"""Returns what serves a model's version now (Catalog.find)."""
 
 Look = tuple[Marks, Marks]
-"""How the files of a model looked, and those of the Python-based backend that runs it."""
+"""The marks of a model's files, and of the Python-based backend that runs it."""
 
 NOT_LOOKED: Look = (NO_MARKS, NO_MARKS)
-"""Of a model whose files do not matter."""
+"""For a model whose files do not matter."""
 
 
 def open_store(settings: CacheSettings | None) -> Store | None:
-    """Return the cache that `settings` ask for. Raises InvalidConfig when a package is missing."""
+    """Return the cache `settings` ask for, if any. Raises InvalidConfig if a package is missing."""
     if settings is None:
         return None
     if isinstance(settings, LocalCacheSettings):
@@ -44,9 +44,9 @@ def open_store(settings: CacheSettings | None) -> Store | None:
 
 
 class Keeper:
-    """Has the answers of versions kept in `store`; `find` finds the steps of ensembles.
+    """Has the answers of versions cached in `store`; `find` finds the steps of ensembles.
 
-    `directory` is where Python-based backends are: answers hang on their code, too.
+    `directory` is where Python-based backends are: answers depend on their code, too.
     """
 
     def __init__(self, store: Store, find: Find | None, directory: Path | None = None) -> None:
@@ -55,7 +55,7 @@ class Keeper:
         self._directory = directory
 
     def look(self, model: FoundModel) -> Look:
-        """Return how the files of `model` look, which is about to be loaded."""
+        """Return the marks of the files of `model`, which is about to be loaded."""
         if not self._store.is_shared:
             return NOT_LOOKED
         code = self._code(model)
@@ -64,9 +64,9 @@ class Keeper:
     def take(
         self, served: Served, model: FoundModel, looked: Look, steps: Sequence[Served] = ()
     ) -> None:
-        """Keep the answers of `served`, just made from `model`, if it wants that.
+        """Have the answers of `served`, just loaded from `model`, cached if it wants that.
 
-        `looked` is what `look` said before; `steps` serve those of an ensemble.
+        `looked` is what `look` returned before the load; `steps` serve an ensemble's steps.
         """
         served.identity = self._identity(served, model, looked, steps)
         if not served.config.response_cache:
@@ -107,7 +107,7 @@ class Keeper:
         files = content_digest(model.folder, version, model.file)
         if (code := self._code(model)) is not None:
             files += content_digest(code, version, code)
-        # Files that have changed since the model was made of them are not what it is.
+        # If the files have changed since the model was loaded, they do not identify it.
         is_same = self.look(model) == looked
         return shared_identity(config, version, files) if is_same else None
 

@@ -1,20 +1,20 @@
-"""Capacity: how much the whole server may have under way at once, over all its protocols."""
+"""Capacity: how much the whole server may have under way at once, across all protocols."""
 
 from inferd.errors import InferdError, Overloaded, TooLarge
 from inferd.observe.family import Family
 
 UNLIMITED = (1 << 62) - 1
-"""More than there will ever be, and still one word for compiled code."""
+"""More than there will ever be, and still an unboxed integer in compiled code."""
 
 
 class Capacity:
-    """What is under way: inferences, and bytes of requests in memory; and how much may be.
+    """Counts and limits the inferences under way, and the bytes of requests in memory.
 
-    The engine counts an inference while it runs it; steps of an ensemble are part of theirs.
-    Transports count the bytes of bodies and messages while they come and until they are answered,
-    and of what becomes of them: inflated, or read from text in a thread. What is small and comes
-    in one piece is not counted, the number of requests bounds it. All on the event loop, so these
-    are plain integers. Without limits nothing is ever refused.
+    The engine counts an inference while it runs; the steps of an ensemble are part of its one.
+    Transports count the bytes of bodies and messages from their arrival until they are answered,
+    and of their inflated form, or of what a thread parses from text. What is small and comes in
+    one piece is not counted: the number of requests bounds it. All this is on the event loop, so
+    these are plain integers. Without limits nothing is ever refused.
     """
 
     def __init__(self, max_requests: int = UNLIMITED, max_bytes: int = UNLIMITED) -> None:
@@ -31,16 +31,16 @@ class Capacity:
         return self.request_count >= self.max_requests
 
     def hold(self, size_bytes: int) -> bool:
-        """Count bytes in memory, or fewer with a minus; tell whether there may be as many."""
+        """Add `size_bytes`, which may be negative, to those in memory; tell if that is allowed."""
         self.held_bytes += size_bytes
         return self.held_bytes <= self.max_bytes
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether `hold` of so many more bytes would be true."""
+        """Tell whether `hold` of that many more bytes would return True."""
         return self.held_bytes + size_bytes <= self.max_bytes
 
     def too_many_requests(self) -> Overloaded:
-        """Count a request that is refused because of the requests under way; return the error."""
+        """Count a request refused because of the requests under way; return the error."""
         self.refused_for_requests += 1
         return Overloaded(
             f"the server has {self.request_count} requests under way, as many as it takes "
@@ -48,10 +48,10 @@ class Capacity:
         )
 
     def too_many_bytes(self, size_bytes: int) -> InferdError:
-        """Count a request that is refused because of the bytes in memory; return the error.
+        """Count a request refused because of the bytes in memory; return the error.
 
-        One whose own `size_bytes` are more than there may be is too large: it is not counted, and
-        need not be sent again.
+        A request whose own `size_bytes` exceed the limit is too large: it is not counted, and
+        sending it again is of no use.
         """
         if size_bytes > self.max_bytes:
             return TooLarge(
@@ -65,7 +65,7 @@ class Capacity:
         )
 
     def families(self) -> list[Family]:
-        """Return the metrics of what is under way, and of what was refused."""
+        """Return the metrics of what is under way and what was refused."""
         refused = [
             ('reason="requests"', self.refused_for_requests),
             ('reason="bytes"', self.refused_for_bytes),

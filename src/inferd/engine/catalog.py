@@ -1,7 +1,7 @@
-"""Catalog: the models a server knows, where each of their versions stands, and which ones answer.
+"""Catalog: the models a server knows, the state of each version, and which versions serve.
 
-Everything here happens on the event loop and waits for nothing: to whoever looks a change is
-there as a whole or not at all.
+Everything here happens on the event loop and waits for nothing, so every change is atomic to
+those who read the catalog.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ NO_VERSION = -1
 """Stands for the version of a model that is broken before its versions are known."""
 
 UNLOADED = "unloaded"
-"""The reason of a version that does not serve because it was unloaded; Triton's word."""
+"""The reason given for a version that was unloaded; Triton's word."""
 
 
 class Version:
-    """One version of a known model: where it stands, and what serves it when it is ready.
+    """One version of a known model: its state, and what serves it when it is ready.
 
-    One that is `excused` does not keep a strict server from being ready.
+    A version that `is_excused` does not keep a strict server from being ready.
     """
 
     __slots__ = ("is_excused", "reason", "served", "state")
@@ -41,7 +41,7 @@ class Version:
 
 
 class Model:
-    """A known model: its versions by number, and the ready ones by text for quick lookup."""
+    """A known model: its versions by number, and the ready ones by string for quick lookup."""
 
     __slots__ = ("default", "ready", "versions")
 
@@ -51,7 +51,7 @@ class Model:
         self.default: Served | None = None
 
     def refresh(self) -> None:
-        """Recompute what follows from `versions`; the highest ready one is the default."""
+        """Recompute `ready` and `default` from `versions`; the highest ready one is the default."""
         self.ready = {
             str(number): version.served
             for number, version in sorted(self.versions.items())
@@ -60,9 +60,9 @@ class Model:
         self.default = next(reversed(self.ready.values()), None)
 
     def number_of(self, version: str) -> int | None:
-        """Return the number of the version that a request calls `version`, None if it is none.
+        """Return the number of the version that a request calls `version`, None if there is none.
 
-        A version may have a name of its own, such as v0.1.0, in its parameters.
+        A version's parameters may give it a name of its own, such as v0.1.0.
         """
         number = version_number(version)
         if number is not None:
@@ -74,15 +74,15 @@ class Model:
 
 
 class Catalog:
-    """The known models by name. `models` is for who looks one up on the way of a request."""
+    """The known models by name. `models` is public for lookups in the path of requests."""
 
     def __init__(self) -> None:
         self.models: dict[str, Model] = {}
 
-    # --- what changes it ---
+    # --- changing it ---
 
     def add(self, *served: Served) -> None:
-        """Let loaded versions answer from now on, all at the same moment."""
+        """Let loaded versions serve from now on, all at the same moment."""
         for one in served:
             model = self.models.setdefault(one.name, Model())
             model.versions.pop(NO_VERSION, None)
@@ -98,7 +98,7 @@ class Catalog:
         *,
         is_excused: bool = False,
     ) -> None:
-        """Record where a version stands that does not serve, NO_VERSION when none is known."""
+        """Record the state of a version that does not serve, NO_VERSION when none is known."""
         model = self.models.setdefault(name, Model())
         model.versions[version] = Version(state, reason, is_excused=is_excused)
         model.refresh()
@@ -108,23 +108,23 @@ class Catalog:
         self.models[name].versions[version].reason = reason
 
     def remove(self, name: str, version: int) -> None:
-        """Forget a version that does not serve, and with the last one the model."""
+        """Remove a version that does not serve, and with the last one the model."""
         model = self.models[name]
         del model.versions[version]
         if not model.versions:
             del self.models[name]
 
     def remove_model(self, name: str) -> None:
-        """Forget a model of which nothing serves."""
+        """Remove a model none of whose versions serves."""
         self.models.pop(name, None)
 
     def clear(self) -> list[Served]:
-        """Forget everything; return what served."""
+        """Remove everything; return what served."""
         served = [one for model in self.models.values() for one in model.ready.values()]
         self.models.clear()
         return served
 
-    # --- what it tells ---
+    # --- reading it ---
 
     def names(self) -> list[str]:
         """Return the names of the models that have a ready version."""
@@ -149,7 +149,7 @@ class Catalog:
         )
 
     def is_ready(self, name: str, version: str) -> bool:
-        """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
+        """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""
         model = self._known(name)
         if not version:
             return model.default is not None and not model.default.trouble
@@ -162,7 +162,7 @@ class Catalog:
     def find(self, name: str, version: str) -> Served:
         """Return what serves that version, "" for the highest. Raises ModelNotFound, Unavailable.
 
-        `Model.ready` knows the usual spelling of versions; this knows all, and says what is wrong.
+        `Model.ready` has only the usual spelling of versions; this accepts all and explains errors.
         """
         model = self._known(name)
         if not version and model.default is not None:
@@ -186,7 +186,7 @@ class Catalog:
         raise ModelNotFound(_unknown(f"'{name}' has no version ready" + _because(reasons)))
 
     def served(self, name: str = "", version: str = "") -> list[Served]:
-        """Return what serves now: of all models, of one, or one version. Raises as `find` does."""
+        """Return all ready versions of all models or of one, or one. Raises as `find` does."""
         if not name:
             return [one for _, model in sorted(self.models.items()) for one in model.ready.values()]
         found = self.find(name, version)
@@ -200,9 +200,9 @@ class Catalog:
 
 
 def version_number(token: str) -> int | None:
-    """Return the version a request's token means: decimal digits, 'v' before them allowed.
+    """Return the version number that a request's token gives: digits, 'v' before them allowed.
 
-    None when the token names no number (V2 facts: version tokens).
+    Returns None when the token gives no number (V2 facts: version tokens).
     """
     digits = token[1:] if token[:1] == "v" else token
     # No version folder has more digits than an int64; int() of a hostile token would be slow.
@@ -210,12 +210,12 @@ def version_number(token: str) -> int | None:
 
 
 def unknown_model(name: str) -> str:
-    """Return what is said of a model that is not there."""
+    """Return the error text for a model that is not there."""
     return _unknown(f"'{name}' is not found on this server")
 
 
 def _unknown(what: str) -> str:
-    """Return what is said of a model or version that is not served; clients know how it begins."""
+    """Return the error text for a model or version not served; clients check how it begins."""
     return f"Request for unknown model: {what}"
 
 
@@ -226,7 +226,7 @@ def _trouble_of(version: Version) -> str:
 
 def _no_version(name: str, version: str, model: Model) -> str:
     known = ", ".join(str(number) for number in sorted(model.versions) if number != NO_VERSION)
-    if version_number(version) is None:  # these words, too, are compared by clients
+    if version_number(version) is None:  # clients compare these words, too
         return (
             f"failed to get model version from specified version string '{version}': "
             f"expected a number, known versions of model '{name}': {known or 'none'}"

@@ -1,8 +1,9 @@
 """Control: loads, reloads and unloads models, in Triton's three modes.
 
-none: what lies in the repositories at the start. poll: that, and what changes there. explicit:
-what clients ask for. Changes to one model happen one after the other, each under the lock of its
-lineup; nobody holds two of these locks. Whoever asked for a change may go away: it goes on.
+none: the models in the repositories at the start. poll: those, and what changes there. explicit:
+what clients ask for. Changes to one model are made one after the other, each under the lock of its
+lineup; no task holds two of these locks. A change goes on even if the client that asked for it
+goes away.
 """
 
 import asyncio
@@ -38,23 +39,23 @@ from inferd.repository.layout import FoundModel, check_model_name
 log = logging.getLogger("inferd.engine")
 
 MAX_WAITING = 100
-"""So many changes to one model may wait for each other; more are refused as Unavailable."""
+"""The most changes to one model that may wait; more are refused as Unavailable."""
 
 MAX_REASON = 300
-"""Of the reason why a step's model does not serve so many characters are told of its ensembles."""
+"""The most characters of a step's failure that are repeated in its ensemble's."""
 
 CALLERS_WAIT_S = 5.0
-"""So long the answer to a load waits for the ensembles that come back with the model."""
+"""How long the answer to a load waits for the ensembles that come back with the model."""
 
 _READING_AT_ONCE = 4
 _Result = TypeVar("_Result")
 
 Read = Callable[[], Source | None]
-"""Reads, in a thread, what a model is to be made from; None when it is not there."""
+"""Reads, in a thread, what a model is to be made from; returns None when it is not there."""
 
 
 class Control:
-    """Decides what is loaded; what serves then stands in `catalog`."""
+    """Decides what is loaded, and records what serves in `catalog`."""
 
     def __init__(
         self, catalog: Catalog, options: LoadOptions, loader: Loader | None = None
@@ -65,27 +66,25 @@ class Control:
         self._loader = loader or Loader(options)
         self._sources = Sources(self._loader, options)
         self._dependents = Dependents()
-        self._sent: dict[str, Source] = {}  # ensembles that were taken down: so they come back
+        self._sent: dict[str, Source] = {}  # to bring back ensembles taken down, by name
         self._lineups: dict[str, Lineup] = {}
         self._complaints: dict[str, list[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: set[str] = set()
-        self._catching_up: dict[str, asyncio.Task[None]] = {}  # ensembles, with what they call
+        self._catching_up: dict[str, asyncio.Task[None]] = {}  # ensembles adapting to their steps
         self._reading = asyncio.Semaphore(_READING_AT_ONCE)
         self._is_started = False
         self._is_stopped = False
 
-    # --- the start, and the end ---
+    # --- start and end ---
 
     async def start(
         self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
     ) -> None:
-        """Load what the mode says of the models below `paths`; what fails is in the catalog.
+        """Load the models below `paths` that the mode selects; failures are in the catalog.
 
-        Those `given` load in every mode.
-
-        Raises InvalidConfig for a path that holds no models, NotLoadable for a cloud that does
-        not answer.
+        Models `given` by the program are loaded in every mode. Raises InvalidConfig for a path that
+        holds no models, NotLoadable for a cloud that does not answer.
         """
         models = await in_daemon_thread(lambda: self._sources.open(paths, given))
         for model in models:
@@ -101,9 +100,9 @@ class Control:
         self._is_stopped = True
 
     async def close(self, timeout_s: float) -> None:
-        """Give up what is under way, and close all versions.
+        """Give up changes under way, and close all versions.
 
-        Requests that run in threads are waited for, `timeout_s` at most.
+        Waits at most `timeout_s` for requests that run in threads.
         """
         self.stop()
         self._loader.attempts.give_up_all()
@@ -132,11 +131,11 @@ class Control:
             raise Unavailable(msg)
 
     async def load(self, request: LoadRequest) -> None:
-        """Have the model as it lies in the repository serve, or as the request has it.
+        """Load the model as it is in the repository, or as the request defines it.
 
         Raises Unavailable, InvalidRequest, InvalidConfig for the configuration sent, NotLoadable
-        when there is no such model or it cannot be read, LoadFailed when a version does not come
-        up; what served before then goes on.
+        when there is no such model or it cannot be read, LoadFailed when a version fails to load;
+        what served before then goes on serving.
         """
         self.check_is_explicit()
         check_model_name(request.model)
@@ -146,9 +145,9 @@ class Control:
         await asyncio.shield(self._spawn(self._load(request)))
 
     async def unload(self, request: UnloadRequest) -> None:
-        """Have the model serve no more; what is in flight ends in the background.
+        """Stop serving the model; requests in flight finish in the background.
 
-        A model that is not loaded, or not there, is no error. Raises Unavailable, InvalidRequest.
+        It is no error if the model is not loaded or not there. Raises Unavailable, InvalidRequest.
         """
         self.check_is_explicit()
         check_model_name(request.model)
@@ -156,7 +155,7 @@ class Control:
         await asyncio.shield(self._spawn(job))
 
     async def index(self) -> list[IndexEntry]:
-        """Return a row per known version, and one for each model that never was loaded.
+        """Return a row per known version and, in explicit mode, one per model never loaded.
 
         Raises NotLoadable when a repository cannot be read.
         """
@@ -195,18 +194,18 @@ class Control:
         for step in alone if dependents else ():
             await self._unload(step, dependents=True)
 
-    # --- what happens in the repositories ---
+    # --- following the repositories ---
 
     async def look(self) -> Sequence[asyncio.Task[None]]:
-        """Look at the repositories and follow what has changed there, in the returned tasks."""
+        """Check the repositories; return the tasks that follow what has changed there."""
         try:
             names = await in_daemon_thread(self._sources.watch.look)
-        except NotLoadable as error:  # a share that is away for a moment unloads nothing
+        except NotLoadable as error:  # a share that is gone for a moment unloads nothing
             self._complain("", [f"{error.message}; what serves goes on"])
             return []
         self._complaints.pop("", None)
         for name in self._following.intersection(names):
-            self._sources.watch.forget(name)  # it changed again: a later look shall tell
+            self._sources.watch.forget(name)  # it changed again: a later look will report it
         names = [name for name in names if name not in self._following]
         for name in names:
             self._dependents.ask(name)
@@ -218,11 +217,11 @@ class Control:
             await asyncio.sleep(self._options.repository_poll_secs)
             try:
                 await self.look()
-            except Exception:  # the next look may do better
+            except Exception:  # the next look may succeed
                 log.exception("looking at the model repositories failed")
 
     async def _follow(self, name: str, read: Read) -> None:
-        """Make a change nobody waits for; complaints are logged, and a later look tries again."""
+        """Make a change that no client waits for; log failures, and let a later look retry."""
         try:
             complaints = await self._change(name, read)
         except InferdError as error:
@@ -238,7 +237,7 @@ class Control:
             self._complaints.pop(name, None)
 
     def _complain(self, name: str, complaints: list[str]) -> None:
-        """Log what went wrong, unless it is what went wrong the last time."""
+        """Log `complaints` about the model, unless they are the same as last time."""
         if complaints != self._complaints.get(name):
             for complaint in complaints:
                 log.error("%s", complaint)
@@ -262,7 +261,7 @@ class Control:
         chain: tuple[str, ...] = (),
         looked: set[str] | None = None,
     ) -> list[str]:
-        """Make what serves of the model what `read` finds; return what went wrong.
+        """Make the model serve what `read` finds; return what went wrong.
 
         An ensemble's steps are loaded before it; `chain` are the ensembles this one is loaded for.
         The ensembles that call a model that is gone end before it. When a client `is_asked` for
@@ -350,13 +349,13 @@ class Control:
             else:
                 lineup.fail(error.message)
             return [error.message]
-        self._dependents.want(name, needs)  # at once, so that the next one is checked against it
+        self._dependents.want(name, needs)  # now, so that the next change is checked against it
         before = lineup.serving
         source = source._replace(callees=self._callees(needs))
         try:
             failures = await lineup.change(source, is_partial=not (is_asked or before))
         finally:
-            if before and lineup.source is not None:  # what serves on calls what it always did
+            if before and lineup.source is not None:  # what goes on serving calls what it did
                 self._dependents.want(name, needs_of(lineup.source.model.config))
         if lineup.serving != before:
             self._tell(lineup)
@@ -383,7 +382,7 @@ class Control:
         return LoadFailed(f"load failed for model '{name}': {error.message}")
 
     def _misfit(self, name: str, needs: tuple[str, ...], missing: list[str]) -> LoadFailed | None:
-        """Return why a model cannot call the models in `needs`, of which some are `missing`."""
+        """Return why a model cannot call the models in `needs`, those `missing` among them."""
         if missing:
             needed = ", ".join(map(self._with_reason, missing))
             return LoadFailed(f"model '{name}' needs {needed}, which is not loaded")
@@ -414,14 +413,14 @@ class Control:
             self._tell(lineup)
 
     def _tell(self, lineup: Lineup) -> None:
-        """Log what serves of a model, unless it is the start, which has a table."""
+        """Log which versions now serve, except during the start, which ends with a table."""
         if self._is_started:
             versions = ", ".join(map(str, lineup.serving))
             what = f"version {versions}" if versions else "no version"
             log.info("model '%s' now serves %s", lineup.name, what)
 
     async def _settle(self, name: str) -> None:
-        """Take down the ensembles that call the model, or bring them back, as it now serves."""
+        """Take down the ensembles that call the model, or bring them back if it now serves."""
         if not self._serves(name):
             await self._take_down_callers(name)
             return
@@ -435,7 +434,7 @@ class Control:
                 self._catch_up(ensemble, self._renew(ensemble))
 
     def _catch_up(self, ensemble: str, job: Coroutine[object, object, None]) -> None:
-        """Have `job` adapt the ensemble to what now serves of its steps."""
+        """Start `job`, which adapts the ensemble to what now serves its steps."""
         task = self._catching_up[ensemble] = self._spawn(job)
         task.add_done_callback(lambda task: self._caught_up(ensemble, task))
 
@@ -444,9 +443,9 @@ class Control:
             del self._catching_up[ensemble]
 
     async def _callers_caught_up(self, name: str) -> None:
-        """Wait, not for ever, until those that call the model go with it, and their callers too.
+        """Wait, at most CALLERS_WAIT_S, until all direct and indirect callers have adapted to it.
 
-        Who has loaded a step asks its ensembles next.
+        A client that has loaded a step is likely to call its ensembles next.
         """
         callers = [name]
         with suppress(TimeoutError):
@@ -459,7 +458,7 @@ class Control:
                             callers.append(ensemble)
 
     async def _take_down_callers(self, name: str) -> None:
-        """Have the ensembles that call the model serve no more, and their last requests end."""
+        """Stop serving the ensembles that call the model, and wait for their last requests."""
         for ensemble in self._dependents.of(name):
             if self._serves(ensemble):
                 await self._take_down(ensemble, f"model '{name}', which it calls, is {UNLOADED}")
@@ -476,7 +475,7 @@ class Control:
     async def _renew(self, ensemble: str) -> None:
         """Put an ensemble that serves together anew, for other versions serve its steps now.
 
-        It is taken down when it does not go with them.
+        It is taken down when it does not fit them.
         """
         complaints: list[str] = []
         try:
@@ -493,12 +492,12 @@ class Control:
             await self._take_down(ensemble, complaints[0])
 
     def _callees(self, needs: Sequence[str]) -> tuple[object, ...]:
-        """Return what serves of the models in `needs`: another tuple when anything else does."""
+        """Return what serves the models in `needs`; the tuple differs when anything else does."""
         models = (self._catalog.models.get(name) for name in needs)
         return tuple(tuple(model.ready.values()) if model else () for model in models)
 
     def _with_reason(self, name: str) -> str:
-        """Return the name of a model that does not serve, and why it does not."""
+        """Return the name of a model that does not serve, with the reason."""
         model = self._catalog.models.get(name)
         reasons = [row.reason for row in model.versions.values() if row.reason] if model else []
         return f"{name} ({reasons[-1][:MAX_REASON]})" if reasons else name
@@ -511,7 +510,7 @@ class Control:
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[Lineup]:
-        """Yield the model's lineup when its turn has come to be changed. Raises Unavailable."""
+        """Yield the model's lineup, locked, when its turn to change comes. Raises Unavailable."""
         lineup = self._lineup(name)
         if lineup.waiting_count >= MAX_WAITING:
             msg = f"{MAX_WAITING} loads and unloads of model '{name}' wait already"

@@ -4,28 +4,28 @@ from inferd.config.model import ModelConfig
 from inferd.errors import LoadFailed
 
 MAX_NESTING = 32
-"""So many ensembles may call each other, one inside the next."""
+"""The greatest depth of ensembles that call each other."""
 
 
 def needs_of(config: ModelConfig | None) -> tuple[str, ...]:
-    """Return the names of the models that a model configured like this calls."""
+    """Return the names of the models that a model with this configuration calls."""
     ensemble = config.ensemble_scheduling if config else None
     return tuple(dict.fromkeys(step.model_name for step in ensemble.step)) if ensemble else ()
 
 
 class Dependents:
-    """Who is loaded for whose sake. A model is `asked` for by itself, or pulled by ensembles."""
+    """Knows which models are needed by which: a model is asked for itself, or by ensembles."""
 
     def __init__(self) -> None:
         self._needs: dict[str, tuple[str, ...]] = {}
         self._asked: set[str] = set()
 
     def ask(self, name: str) -> None:
-        """Take note that somebody wants the model for its own sake."""
+        """Note that the model is wanted for its own sake."""
         self._asked.add(name)
 
     def want(self, name: str, needs: tuple[str, ...]) -> None:
-        """Take note that the model is wanted, and calls the models in `needs`."""
+        """Note that the model is wanted, and calls the models in `needs`."""
         if needs:
             self._needs[name] = needs
         else:
@@ -34,14 +34,14 @@ class Dependents:
     def check(self, name: str, needs: tuple[str, ...]) -> None:
         """Raise LoadFailed when the model cannot call the models in `needs`.
 
-        It would come to call itself, or too many ensembles would be inside each other, counted
-        from those that call it.
+        That is when it would come to call itself, or when too many ensembles would be nested,
+        counted from those that call it.
         """
         graph = {**self._needs, name: needs}
         callers = [name]
         for one in callers:
             callers += [above for above in self.of(one) if above not in callers]
-        # Ways down that are equally long, one for each model they lead to.
+        # Paths of equal length down the call graph, one for each model they end at.
         ways: dict[str, tuple[str, ...]] = {one: (one,) for one in callers}
         while ways:
             longer: dict[str, tuple[str, ...]] = {}
@@ -52,23 +52,20 @@ class Dependents:
             ways = longer
 
     def leave(self, name: str) -> list[str]:
-        """Take note that nobody wants the model any more; return whom nobody now needs.
-
-        These are models that were loaded for its sake alone.
-        """
+        """Note that the model is no longer wanted; return the models loaded for its sake alone."""
         self._asked.discard(name)
         needed = self._needs.pop(name, ())
         return [one for one in needed if one not in self._asked and not self.of(one)]
 
     def of(self, name: str) -> list[str]:
-        """Return the ensembles that are wanted and call the model."""
+        """Return the wanted ensembles that call the model."""
         return sorted(ensemble for ensemble, needs in self._needs.items() if name in needs)
 
 
 def check_chain(chain: tuple[str, ...], name: str) -> None:
     """Raise LoadFailed when `name` is in `chain`, the ensembles it is to be loaded for.
 
-    Also when these are more than may call each other.
+    Also raise it when the chain is deeper than ensembles may be nested.
     """
     if name in chain:
         way = " → ".join((*chain[chain.index(name) :], name))

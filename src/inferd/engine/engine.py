@@ -1,4 +1,4 @@
-"""Engine: the server without its sockets, one front door for every protocol."""
+"""Engine: the server without its sockets, the one entry point for every protocol."""
 
 import asyncio
 import logging
@@ -54,21 +54,21 @@ EXTENSIONS = [
     "logging",
     "generate",
 ]
-"""The protocol extensions this server has, by the names Triton's documents give them.
+"""The protocol extensions this server supports, by their names in Triton's documentation.
 
-Those of shared memory only where clients may use it.
+Those of shared memory are left out where clients may not use it.
 """
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
-    """Knows the models, finds the one a request means, checks the request, has it run.
+    """Knows the models, finds the one a request names, checks the request, and runs it.
 
-    `name` is the server's name in its metadata. With `strict_readiness` one model that failed to
-    load makes the whole server not ready. `log` and `tracer` are what the logging and trace
-    extensions tell and change. `regions` is the shared memory of clients, who have none unless
-    `allow_client_shm`. `custom_metrics` are those of the models themselves. `capacity` counts what
-    is under way, and may be given limits.
+    `name` is the server's name in its metadata. With `strict_readiness`, one model that failed to
+    load makes the whole server not ready. The logging and trace extensions read and change `log`
+    and `tracer`. `regions` holds the shared memory of clients, who have none unless
+    `allow_client_shm`. `custom_metrics` are the models' own metrics. `capacity` counts what is
+    under way, and may be given limits.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Engine:
         self._is_loaded = False
         self._is_draining = False
 
-    # --- what runs ---
+    # --- running requests ---
 
     async def infer(self, request: InferRequest) -> InferResponse:
-        """Run `request` and return its one answer, with the wanted outputs in model order.
+        """Run `request` and return its one answer, with the wanted outputs in the model's order.
 
         Raises ModelNotFound, InvalidRequest, Unsupported for a decoupled model, Overloaded, or
         whatever InferdError the scheduler and the model raise.
@@ -117,10 +117,10 @@ class Engine:
         return begun if isinstance(begun, InferResponse) else await begun
 
     def begin(self, request: InferRequest) -> InferResponse | Coroutine[Any, Any, InferResponse]:
-        """Return what `infer` does: at once if nothing has to be waited for, else to be awaited.
+        """Return what `infer` does: the answer if it is there at once, otherwise a coroutine.
 
-        Most small requests need not wait, and a coroutine costs a tenth of what they do. Raises as
-        `infer`, and so does what is awaited.
+        Most small requests need not wait, and a coroutine costs a tenth of what they cost. Raises
+        as `infer` does, at once or when awaited.
         """
         served = self._find(request.model, request.version)
         if request.trace is not None:
@@ -152,7 +152,7 @@ class Engine:
     async def _run(
         self, served: Served, request: InferRequest, response: InferResponse | None
     ) -> InferResponse:
-        """Go on with a request that is sound, from `response` if the model has answered."""
+        """Complete a request that has been checked, from `response` if the model has answered."""
         capacity = self.capacity
         capacity.request_count += 1
         capacity.held_bytes += request.copied_bytes
@@ -173,7 +173,7 @@ class Engine:
         return _settled(served, request, response)
 
     def infer_now(self, request: InferRequest) -> InferResponse | None:
-        """See PromptModels.infer_now. Raises as `infer` does for the model and what it is given."""
+        """See PromptModels.infer_now. Raises as `infer` does, but not for want of capacity."""
         served = self._find(request.model, request.version)
         prompt = served.prompt
         if prompt is None or served.is_decoupled:
@@ -190,10 +190,10 @@ class Engine:
         return _settled(served, request, response)
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """Return the answers of `request` as they come; a model that is not decoupled gives one.
+        """Return the answers to `request` as they come; a model that is not decoupled gives one.
 
-        Raises as `infer` does: at once for what is wrong with the request, while iterating for the
-        rest. Closing the generator gives up the answers that have not come yet.
+        Raises as `infer` does: at once for what is wrong with the request, otherwise while
+        iterating. Closing the generator gives up the answers that have not come yet.
         """
         served = self._find(request.model, request.version)
         if request.trace is not None:
@@ -207,20 +207,20 @@ class Engine:
             return all_answers(served, request, self.capacity)
         return one_answer(self, request)
 
-    # --- what it tells ---
+    # --- reporting ---
 
     def state(self) -> ServerState:
-        """Return where the server stands between its start and its end."""
+        """Return whether the server is starting, serving or shutting down."""
         if self._is_draining:
             return ServerState.EXITING
         return ServerState.READY if self._is_loaded else ServerState.INITIALIZING
 
     def is_decoupled(self, name: str, version: str) -> bool:
-        """Tell whether a ready model gives any number of answers. Raises as `infer` does."""
+        """Tell whether a ready model is decoupled. Raises as `infer` does."""
         return self._find(name, version).config.decoupled
 
     def is_live(self) -> bool:
-        """Tell whether the server can answer at all: true from the moment its ports are open."""
+        """Tell whether the server can answer at all: true as soon as its ports are open."""
         return True
 
     def is_ready(self) -> bool:
@@ -230,19 +230,19 @@ class Engine:
         return not self._strict_readiness or self._catalog.is_sound()
 
     def is_model_ready(self, name: str, version: str) -> bool:
-        """Tell whether the model, or that version of it, answers. Raises ModelNotFound."""
+        """Tell whether the model, or that version of it, is ready. Raises ModelNotFound."""
         return self._catalog.is_ready(name, version)
 
     async def says_ready(self, name: str, version: str) -> bool:
-        """Tell whether a model answers, and says so if it can be asked. Raises ModelNotFound."""
+        """Tell whether a model is ready, and says so if it can be asked. Raises ModelNotFound."""
         if not self.is_model_ready(name, version):
             return False
         return await self._catalog.find(name, version).says_ready()
 
     def check_model(self, name: str, version: str) -> None:
-        """Raise as `infer` does when that model, or that version of it, cannot be asked.
+        """Raise as `infer` does when the model, or that version of it, cannot be asked.
 
-        Raises ModelNotFound, Unavailable, Unsupported for a decoupled model.
+        Raises ModelNotFound, Unavailable, or Unsupported for a decoupled model.
         """
         served = self._find(name, version)
         if served.config.decoupled:
@@ -258,7 +258,7 @@ class Engine:
     def model_metadata(self, name: str, version: str) -> ModelMetadata:
         """Return the metadata of a ready model (V2, Model Metadata).
 
-        `versions` are all ready ones, or only the one asked for. Raises ModelNotFound,
+        Its `versions` are all ready ones, or only the one asked for. Raises ModelNotFound,
         Unavailable.
         """
         served = self._find(name, version)
@@ -272,7 +272,7 @@ class Engine:
         return self._find(name, version).config
 
     def labels(self, name: str, version: str) -> Mapping[str, Labels]:
-        """Return the labels of a ready model's outputs by name. Raises as `infer` does."""
+        """Return the labels of a ready model by output name. Raises as `infer` does."""
         return self._find(name, version).labels
 
     def model_names(self) -> list[str]:
@@ -280,23 +280,23 @@ class Engine:
         return self._catalog.names()
 
     def observed(self) -> list[Observed]:
-        """Return what metrics tell of: every version that serves, by name and number."""
+        """Return what the metrics report on: every version that serves, by name and number."""
         return [one.observed() for one in self._catalog.served()]
 
     def cache_families(self) -> Sequence[Family]:
-        """Return the metrics of the response cache; none without one."""
+        """Return the metrics of the response cache, none without one."""
         return self._store.families() if self._store is not None else ()
 
     def index(self, *, ready: bool = False) -> list[IndexEntry]:
-        """Return one row per known model version, by name and number; only the `ready` ones."""
+        """Return one row per known model version, or `ready` one, by name and number."""
         rows = self._catalog.rows()
         return [row for row in rows if row.state is ModelState.READY or not ready]
 
     def statistics(self, name: str = "", version: str = "") -> list[ModelStatistics]:
-        """Return a row for each ready version, of the model or of all (Statistics extension).
+        """Return a row for each ready version of one model, or of all (Statistics extension).
 
-        Raises InvalidRequest for a model or version that is not ready: clients expect that, and
-        not ModelNotFound, here.
+        Raises InvalidRequest for a model or version that is not ready: clients expect that here,
+        not ModelNotFound.
         """
         try:
             return [one.statistics() for one in self._catalog.served(name, version)]
@@ -304,17 +304,17 @@ class Engine:
             raise InvalidRequest(error.message) from error
 
     def statistics_by_batch_size(self, name: str, version: str) -> dict[int, InferStatistics]:
-        """Return what became of the requests of a ready model by their batch size.
+        """Return the statistics of a ready model's requests by batch size.
 
         Raises ModelNotFound, Unavailable.
         """
         return self._find(name, version).counts.by_batch_size()
 
     def trace_settings(self, model: str = "", change: TraceChange | None = None) -> TraceSettings:
-        """Return the trace settings of a model, or the global ones, after `change`.
+        """Return the trace settings of a model, or the global ones, after making `change`.
 
-        Raises InvalidRequest for an unknown model: clients expect that, and not ModelNotFound,
-        here; and as Tracer.change does.
+        Raises InvalidRequest for an unknown model, since clients expect that here, not
+        ModelNotFound; otherwise raises as Tracer.change does.
         """
         if model and model not in self._models:
             raise InvalidRequest(unknown_model(model))
@@ -323,20 +323,20 @@ class Engine:
         return self.tracer.settings(model)
 
     async def repository_index(self, *, ready: bool = False) -> list[IndexEntry]:
-        """Return what `index` does, and a row for each model that could be loaded by request.
+        """Return what `index` does, plus a row for each model that clients could load.
 
         Raises NotLoadable when a repository cannot be read.
         """
         return self.index(ready=True) if ready else await self._control.index()
 
-    # --- what changes it ---
+    # --- changing what serves ---
 
     def check_is_explicit(self) -> None:
         """Raise Unavailable unless clients may load and unload models."""
         self._control.check_is_explicit()
 
     async def load(self, request: LoadRequest) -> None:
-        """Load a model, or load it anew (Model Repository extension); see Control.load."""
+        """Load or reload a model (Model Repository extension); see Control.load."""
         await self._control.load(request)
 
     async def unload(self, request: UnloadRequest) -> None:
@@ -344,38 +344,36 @@ class Engine:
         await self._control.unload(request)
 
     def set_state(self, name: str, version: int, state: ModelState, reason: str = "") -> None:
-        """Record where a version stands that does not serve, NO_VERSION when none is known."""
+        """Record the state of a version that does not serve, NO_VERSION when none is known."""
         self._catalog.set_state(name, version, state, reason)
 
     def add(self, served: Served) -> None:
-        """Let a loaded version answer from now on."""
+        """Let a loaded version serve from now on."""
         self._catalog.add(served)
 
     async def load_all(
         self, repositories: Sequence[Path | str], given: Sequence[GivenModel] = ()
     ) -> None:
-        """Load what the control mode says of `repositories`; then the server may be ready.
+        """Load the models that the control mode selects; then the server may be ready.
 
-        So do the models `given`, in every mode.
-
-        A model that cannot be loaded stays in the index with its reason, the others serve.
-        Raises InvalidConfig for a path that holds no models, and for a URL that names no place;
-        NotLoadable for a cloud that does not answer.
+        Models `given` by the program are loaded in every mode. A model that cannot be loaded stays
+        in the index with the reason, and the others serve. Raises InvalidConfig for a path that
+        holds no models or a URL that names no place; NotLoadable for a cloud that does not answer.
         """
         paths = [cloud_url(str(path)) or Path(path) for path in repositories]
         await self._control.start(paths, given)
         self.finish_loading()
 
     async def look(self) -> Sequence[asyncio.Task[None]]:
-        """Look at the repositories once, as poll mode does by itself; see Control.look."""
+        """Check the repositories once, as poll mode does periodically; see Control.look."""
         return await self._control.look()
 
     def finish_loading(self) -> None:
-        """Mark the first loading as done: from now on the server may be ready."""
+        """Mark the initial loading as done: from now on the server may be ready."""
         self._is_loaded = True
 
     def drain(self) -> None:
-        """Be not ready and load nothing from now on; requests still run, and wait for no others."""
+        """Stop being ready and loading models; requests still run, but wait for no others."""
         self._is_draining = True
         self._control.stop()
         for served in self._catalog.served():
@@ -383,14 +381,14 @@ class Engine:
                 served.scheduler.hurry()
 
     async def close(self, timeout_s: float) -> None:
-        """Close every version. Requests that run in threads are waited for, `timeout_s` at most."""
+        """Close every version, waiting at most `timeout_s` for requests that run in threads."""
         self.drain()
         self.regions.close()
         await self._control.close(timeout_s)
         if self._store is not None:
             await self._store.close()
 
-    # --- how it finds a model ---
+    # --- looking up a model ---
 
     def _find(self, name: str, version: str) -> Served:
         model = self._models.get(name)
@@ -402,7 +400,7 @@ class Engine:
 
 
 def _settled(served: Served, request: InferRequest, response: InferResponse) -> InferResponse:
-    """Count `request` as answered, and sign the answer."""
+    """Count `request` as answered, and fill in the answer's model, version and id."""
     served.counts.add_success(request)
     response.model = served.name
     response.version = served.version

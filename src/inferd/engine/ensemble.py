@@ -1,4 +1,4 @@
-"""Ensembles: a version that serves, put together from the versions that its steps call."""
+"""Ensembles: a version that serves, built from the versions that its steps call."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,13 +14,13 @@ from inferd.schedulers.plan import LATEST, Plan
 from inferd.tensor.classification import Labels
 
 MAX_RUNS = 1000
-"""So many runs of models one request to an ensemble may take, those of ensembles in it included."""
+"""The most model runs one request to an ensemble may take, those of nested ensembles included."""
 
 
 def find_steps(config: ModelConfig, find: Callable[[str, str], Served]) -> list[Served]:
-    """Return what serves each step of `config` now, none for a model that is no ensemble.
+    """Return what serves each step of `config` now, an empty list if it is no ensemble.
 
-    `find` is Catalog.find. Raises LoadFailed, which names the step.
+    `find` is Catalog.find. Raises LoadFailed, naming the step.
     """
     found = []
     ensemble = config.ensemble_scheduling
@@ -44,9 +44,9 @@ def build_ensemble(
     counts: Counts,
     labels: Mapping[str, Labels],
 ) -> Served:
-    """Return the ensemble, which calls `models`, whose versions `steps` it was checked against.
+    """Return the ensemble; it is checked against the versions `steps`, and will call `models`.
 
-    Outputs without `labels` have those of the step they come from. Raises InvalidConfig when
+    Outputs without `labels` get those of the step they come from. Raises InvalidConfig when
     something does not fit.
     """
     plan = Plan(config, [step.config for step in steps])

@@ -1,6 +1,6 @@
-"""Hosted models: what a worker process opens for a HostedBackend, found by these names.
+"""Hosted models: what a worker process opens for a HostedBackend, which refers to these names.
 
-It is the very backend that the server would open, and requests come to it as they do there.
+The worker uses the same backend as the server would, and requests reach it in the same form.
 """
 
 import json
@@ -23,12 +23,12 @@ from inferd.engine.scheduling import as_joined
 
 
 def complete_hosted(told: dict[str, Any]) -> str:
-    """Return the configuration with what the model's file tells, as JSON. Raises InferdError."""
+    """Return the configuration completed from the model's file, as JSON. Raises InferdError."""
     return json.dumps(to_json(_backend(told).complete(_files(told), _config(told))))
 
 
 def open_hosted(told: dict[str, Any]) -> Opened:
-    """Return the instance. Raises InferdError."""
+    """Return the opened instance. Raises InferdError."""
     backend, config = _backend(told), _config(told)
     instance = backend.open(_files(told), config, Placement(*told["place"]))
     return as_joined(config, backend, instance)

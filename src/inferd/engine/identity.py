@@ -1,9 +1,9 @@
-"""Identities: what answers hang on, so that kept ones are only given for the same model.
+"""Identities: what answers depend on, so that cached ones are only given for the same model.
 
-Where only this server sees what it keeps, each load is another identity. Where servers share a
-cache, versions are the same when their configurations and all bytes of their files are; reading
-these takes long, so it is done once, in the thread that loads the model, or the first ensemble that
-needs to know. An ensemble is what serves its steps at this moment, and its own configuration.
+In a cache of this server's own, each load has a new identity. In a cache that servers share,
+versions are the same when their configurations and all bytes of their files are; reading those
+takes long, so it is done once, in the thread that loads the model, or the first ensemble that needs
+the identity. An ensemble's identity is its configuration and what serves its steps at the moment.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ log = logging.getLogger("inferd.engine")
 
 
 class Identity(Protocol):
-    """What the answers of one version hang on."""
+    """What the answers of one version depend on."""
 
     def __call__(self) -> bytes | None:
-        """Return it as it is now; None when it is not known."""
+        """Return the identity as of now, None when it is not known."""
         ...
 
     def settle(self) -> None:
-        """Find out what takes long; for a thread."""
+        """Determine what takes long to find out; to be called in a thread."""
         ...
 
 
 class Unknown:
-    """The identity of what nobody has asked about."""
+    """The identity of a version for which none is needed."""
 
     def __call__(self) -> bytes | None:
         """See Identity."""
@@ -44,9 +44,9 @@ class Unknown:
 
 
 class OwnIdentity:
-    """The identity of a version that hangs on nothing but itself.
+    """The identity of a version that depends on nothing but itself.
 
-    `read` finds it out; it returns None when it cannot, and raises OSError.
+    `read` determines it; it returns None when it cannot, and raises OSError.
     """
 
     def __init__(self, name: str, read: Callable[[], bytes | None]) -> None:
@@ -74,8 +74,8 @@ class OwnIdentity:
 class EnsembleIdentity:
     """The identity of an ensemble: its `own` one and those of its steps.
 
-    `steps` are what served these when it was loaded, `find` tells what does now. Raises InferdError
-    when something does not.
+    `steps` are the identities of what served these when it was loaded, `find` returns those of
+    what serves them now, and raises InferdError when nothing serves one.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class EnsembleIdentity:
 
 
 def random_identity() -> bytes:
-    """Return what no other version has."""
+    """Return an identity that no other version has."""
     return os.urandom(16)
 
 
 def shared_identity(config: ModelConfig, version: int, files: bytes) -> bytes:
-    """Return what all versions have that are configured like this and have the same `files`.
+    """Return the identity that all versions with this configuration and these `files` share.
 
-    How many instances there are, and which other versions, does not matter.
+    The number of instances and the version policy do not matter.
     """
     told = replace(config, instance_group=(), version_policy=None)
     words = (inferd.__version__, config.name, version, repr(told), files)

@@ -1,7 +1,7 @@
-"""Instances: the loaded copies of one model version; how the first are opened, and later more.
+"""Instances: the loaded copies of one model version, opened at its load or added later.
 
-Where only the counts in instance_group change, a version goes on as it is: it gets more instances,
-or closes some. Its other instances, what waits, sequences and statistics stay.
+When only the counts in instance_group change, a version is not reloaded: it opens more instances,
+or closes some. Its other instances, waiting requests, sequences and statistics stay.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ log = logging.getLogger("inferd.engine")
 
 
 class Machine(NamedTuple):
-    """What instances can be placed on: so many GPUs, and processors, as policies choose them.
+    """What instances can be placed on: `gpu_count` GPUs, and CPU cores as `policies` choose them.
 
-    `memory_use` tells what share of a GPU's memory is in use, None when nobody knows; above its
-    one of `limits` nothing is opened there.
+    `memory_use` returns the share of a GPU's memory that is in use, None when that is not known;
+    when it is above the GPU's entry in `limits`, nothing is opened there.
     """
 
     gpu_count: int
@@ -67,7 +67,7 @@ class Machine(NamedTuple):
                 raise Unavailable(msg)
 
     def cores_of(self, config: ModelConfig, place: Placement) -> frozenset[int]:
-        """Return the processors of an instance, none: any."""
+        """Return the CPU cores an instance is pinned to; empty: any."""
         where = f"model '{config.name}', instance '{place.name}'"
         policy = self.policies.get(place.host_policy)
         if policy is not None:
@@ -78,22 +78,22 @@ class Machine(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """A change that has been prepared: instances that are open, and the kinds of those to close."""
+    """A prepared change: the new instances, already open, and the kinds of those to close."""
 
     places: list[Placement]
     opened: list[Opened]
     closing: list[Hashable]
 
     def undo(self) -> None:
-        """Close what was opened for nothing."""
+        """Close the instances opened for the change."""
         for one in self.opened:
             one.alone.close()
 
 
 class Instances:
-    """Opens instances of the model `config`, which `open_one` loads at a place of its own.
+    """Opens the instances of the model of `config`; `open_one` loads one at a given placement.
 
-    Each answers `samples` before it is used. Giving up `attempt` has what is being opened end.
+    Each instance answers `samples` before it is used. Giving up `attempt` aborts its opening.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class Instances:
         self._gpu_count = machine.gpu_count
         self.places: list[Placement] = []
         self.scheduler: Scheduler | None = None
-        """What runs them."""
+        """The scheduler that runs them."""
 
     def open(self, config: ModelConfig) -> list[Opened]:
-        """Open the instances that `config` wants. When one cannot be, those before are closed."""
+        """Open the instances `config` asks for. When one fails to, those before it are closed."""
         places, warnings = placements(config, self._gpu_count)
         for warning in warnings:
             log.warning("%s", warning)
@@ -126,12 +126,12 @@ class Instances:
         return found
 
     def can_become(self, config: ModelConfig) -> bool:
-        """Tell whether `config`, which differs in its counts, can be had by opening and closing."""
+        """Tell whether opening and closing instances is enough for `config`, with other counts."""
         places, _ = placements(config, self._gpu_count)
         return isinstance(self.scheduler, Resizable) and bool(places)
 
     def prepare(self, config: ModelConfig) -> Resize:
-        """Open what `config` wants and is not there yet; for a thread. Raises as `open` does."""
+        """Open what `config` asks for beyond what is open; for a thread. Raises as `open` does."""
         places, _ = placements(config, self._gpu_count)
         surplus = Counter(map(_kind, self.places))
         missing = []
@@ -143,7 +143,7 @@ class Instances:
         return Resize(places, self._opened(missing), list(surplus.elements()))
 
     def apply(self, change: Resize) -> None:
-        """Make the change; nothing here waits."""
+        """Make the change, without waiting for anything."""
         scheduler = self.scheduler
         assert isinstance(scheduler, Resizable)
         for one in remote_of([one.alone for one in change.opened]):
@@ -156,7 +156,7 @@ class Instances:
         self.places = change.places
 
     def remote(self) -> list[AsyncInstance]:
-        """Return those that work elsewhere, of all that take part now."""
+        """Return those of the instances in use that run elsewhere."""
         scheduler = self.scheduler
         return remote_of(scheduler.instances) if isinstance(scheduler, Resizable) else []
 
@@ -184,7 +184,7 @@ class Instances:
 
 
 def remote_of(instances: Sequence[Instance]) -> list[AsyncInstance]:
-    """Return those of `instances` that work elsewhere, be it under a rate limiter."""
+    """Return those of `instances` that run elsewhere, including those under a rate limiter."""
     inner = [getattr(instance, "inner", instance) for instance in instances]
     return [instance for instance in inner if isinstance(instance, AsyncInstance)]
 
@@ -200,5 +200,5 @@ def _uncounted(config: ModelConfig) -> ModelConfig:
 
 
 def _kind(place: Placement) -> Hashable:
-    """Return what all instances have in common that are as good as the one at `place`."""
+    """Return a key that is equal for all instances interchangeable with the one at `place`."""
     return place.gpu, place.device_id, place.rate_limiter, place.host_policy

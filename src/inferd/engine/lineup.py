@@ -1,8 +1,8 @@
-"""Lineup: the versions of one model that serve, and how they give way to others.
+"""Lineup: the versions of one model that serve, and how others replace them.
 
-New versions load beside the ones that serve. When all have come up they take over at one moment on
+New versions load beside the ones that serve. When all have loaded, they take over at one moment on
 the event loop; requests that found the old ones finish there, and then the old ones are closed.
-When one does not come up, none takes over.
+When one fails to load, none takes over.
 """
 
 import asyncio
@@ -27,10 +27,11 @@ from inferd.repository.upload import Upload
 log = logging.getLogger("inferd.engine")
 
 MAX_DRAINING = 32
-"""So many versions of a model may wait for their last requests; then none is replaced any more."""
+"""The most replaced versions of a model that may wait for their last requests; with as many, no
+more are replaced."""
 
 MAX_UNLOADED = 16
-"""Of the versions that served once so many stay in the index."""
+"""The most unloaded versions that stay in the index."""
 
 
 class _Kept(NamedTuple):
@@ -43,9 +44,9 @@ class _Kept(NamedTuple):
 
 
 class Lineup:
-    """What serves of one model. Whoever calls `change` or `withdraw` holds `lock`.
+    """The versions of one model that serve. Callers of `change` and `withdraw` hold `lock`.
 
-    `on_idle` is called when nothing is left that happens by itself.
+    `on_idle` is called when a version has been closed and the lineup is then idle.
     """
 
     def __init__(
@@ -70,23 +71,23 @@ class Lineup:
         self._reasons: dict[int, str] = {}  # why versions that are draining went, the last of them
         self._is_gone = False
         self.source: Source | None = None
-        """What serves was last made from."""
+        """What the serving versions were last made from."""
 
     @property
     def serving(self) -> dict[int, Served]:
-        """What serves, by version."""
+        """The versions that serve, by number."""
         return {number: one.served for number, one in sorted(self._kept.items())}
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing serves, is being closed, or waits."""
+        """Whether no version serves or is being closed, and no change waits."""
         return not (self._kept or self._drains or self.waiting_count)
 
     async def change(self, source: Source, *, is_partial: bool = False) -> dict[int, str]:
-        """Have the versions of `source` serve, and no others; return why versions failed.
+        """Serve the versions of `source` and no others; return why versions failed.
 
-        What is unchanged goes on as it is. When a version fails everything stays as it was;
-        `is_partial` has the others serve nevertheless. Raises Unavailable when too many replaced
+        Unchanged versions go on as they are. When a version fails, everything stays as it was;
+        with `is_partial` the others serve nevertheless. Raises Unavailable when too many replaced
         versions still wait for their requests.
         """
         if self._draining.total() >= MAX_DRAINING:
@@ -104,7 +105,7 @@ class Lineup:
         loaded, failures = await self._load(model, fresh)
         try:
             resizes, more = await self._prepare(model, resized)
-        except BaseException:  # the server ends, most often
+        except BaseException:  # usually because the server is shutting down
             await _close_all(loaded)
             raise
         failures |= more
@@ -119,7 +120,7 @@ class Lineup:
         return failures
 
     def announce(self, versions: Iterable[int]) -> None:
-        """Say of those of `versions` that do not serve that they are loading."""
+        """Show those of `versions` that do not serve as loading."""
         for number in versions:
             if number not in self._kept:
                 self._set_state(number, ModelState.LOADING)
@@ -163,12 +164,12 @@ class Lineup:
             self._catalog.set_state(self.name, number, ModelState.UNAVAILABLE, reason)
 
     async def drained(self) -> None:
-        """Wait for the requests of versions that do not serve any more, as long as they may run."""
+        """Wait for the requests of withdrawn versions, for as long as they may run."""
         if self._drains:
             await asyncio.wait(self._drains)
 
     async def end_drains(self, timeout_s: float) -> None:
-        """Wait for the requests of versions that do not serve any more, `timeout_s` at most."""
+        """Wait at most `timeout_s` for the requests of withdrawn versions."""
         if self._drains:
             _, late = await asyncio.wait(self._drains, timeout=timeout_s)
             for task in late:
@@ -198,7 +199,7 @@ class Lineup:
         }
         try:
             await asyncio.gather(*loads.values(), return_exceptions=True)
-        except asyncio.CancelledError:  # the server ends
+        except asyncio.CancelledError:  # the server is shutting down
             done = [load for load in loads.values() if load.done() and not load.cancelled()]
             for load in done:
                 if load.exception() is None:
@@ -218,7 +219,7 @@ class Lineup:
     async def _prepare(
         self, model: FoundModel, versions: Mapping[int, _Kept]
     ) -> tuple[dict[int, Resize], dict[int, str]]:
-        """Open the instances that are to be more; return the changes, and why some failed."""
+        """Open the instances to be added; return the prepared changes, and why some failed."""
         resizes: dict[int, Resize] = {}
         failures: dict[int, str] = {}
         for number, kept in versions.items():
@@ -229,7 +230,7 @@ class Lineup:
                 )
             except InferdError as error:
                 failures[number] = error.message
-            except BaseException:  # the server ends, most often
+            except BaseException:  # usually because the server is shutting down
                 for resize in resizes.values():
                     resize.undo()
                 raise
@@ -258,7 +259,7 @@ class Lineup:
     # --- taking over ---
 
     def _resize(self, resizes: Mapping[int, Resize]) -> None:
-        """Have versions go on with more instances, or fewer."""
+        """Apply prepared changes: versions go on with more instances, or fewer."""
         for number, resize in resizes.items():
             instances = self._kept[number].served.instances
             assert instances is not None
@@ -269,9 +270,9 @@ class Lineup:
     def _take_over(
         self, source: Source, loaded: Iterable[Served], unchanged: Collection[int] = ()
     ) -> None:
-        """Exchange what serves. Nothing here waits, so no request sees half of it.
+        """Replace what serves. Nothing here waits, so no request sees half of the change.
 
-        Versions that are `unchanged` go on as they were configured.
+        Versions that are `unchanged` keep their configuration.
         """
         self.source = source
         model, before = source.model, self._kept
@@ -301,7 +302,7 @@ class Lineup:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Forget versions that failed once and are gone, and all but a few of those unloaded."""
+        """Remove versions that failed once and are gone, and all but a few of the unloaded ones."""
         rows = self._catalog.models[self.name].versions
         idle = [number for number, row in rows.items() if row.state is ModelState.UNAVAILABLE]
         unloaded = sorted(number for number in idle if rows[number].reason == UNLOADED)
@@ -353,25 +354,25 @@ class Lineup:
 
 
 async def _close_all(loaded: Iterable[Served]) -> None:
-    """Close versions that nobody has asked yet."""
+    """Close versions that have had no requests."""
     await asyncio.gather(*(close_served(one, 0.0) for one in loaded))
 
 
 async def close_served(served: Served, timeout_s: float) -> None:
-    """Close what served, as Scheduler.close does; what goes wrong is logged."""
+    """Close a version, as Scheduler.close does; errors are logged."""
     try:
         await served.scheduler.close(timeout_s)
-    except Exception as error:  # a model that cannot even end
+    except Exception as error:  # of a model that fails even to close
         log.exception("model '%s' does not close: %s", served.name, error)
 
 
 def _without_policy(config: ModelConfig | None) -> ModelConfig | None:
-    """Return `config` save what can change while a version goes on as it is."""
+    """Return `config` without its version policy, which can change without a reload."""
     return config and replace(config, version_policy=None)
 
 
 def _is_resized(kept: _Kept, model: FoundModel) -> bool:
-    """Tell whether a version can become what `model` says by opening and closing instances."""
+    """Tell whether opening and closing instances is enough to turn `kept` into that of `model`."""
     before, after = _without_policy(kept.config), _without_policy(model.config)
     if before is None or after is None or not is_resized(before, after):
         return False

@@ -1,4 +1,4 @@
-"""Loading: what lies on disk → configuration → backend → instances → a version that serves."""
+"""Loading: files on disk → configuration → backend → instances → a version that serves."""
 
 import asyncio
 import logging
@@ -68,21 +68,21 @@ from inferd.schedulers.limiter import RateLimiter, limited
 log = logging.getLogger("inferd.engine")
 
 EXECUTION_PARAMETER = "inferd_execution"
-"""The config parameter that overrules where a model runs: "auto", "inline" or "threads"."""
+"""The config parameter that sets where a model runs: "auto", "inline" or "threads"."""
 
 
 _Result = TypeVar("_Result")
 
 MAX_IGNORED_SHOWN = 5
-"""Of the folders of a model that are no versions so many are named in the log."""
+"""The most folders of a model, of those that are no versions, that the log names."""
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
     """Which models are loaded, and how; the fields are the server options of the same names.
 
-    `summary_latencies` is the setting of --metrics-config: what has loaded counts for them, too.
-    `rate_limits` is None when --rate-limit is off, `cache` when there is none.
-    `hold` is for tests: schedulers that batch run nothing before so many requests wait.
+    `summary_latencies` is the setting of --metrics-config: loaded versions count for them, too.
+    `rate_limits` is None when --rate-limit is off, `cache` when there is no cache.
+    `hold` is for tests: schedulers that batch run nothing until that many requests wait.
     """
 
     model_config_name: str = ""
@@ -107,11 +107,11 @@ class LoadOptions(msgspec.Struct, frozen=True):
 
 
 class Loader:
-    """Finds models and loads their versions; backends are shared by the models that use them.
+    """Finds models and loads their versions; models share the backends they use.
 
-    Ensembles call `models`; `find` tells which version of a name serves now (Catalog.find). Answers
-    are kept in `store` by those that want it. Models that call others do so through `models`, and
-    load and unload them by `control`, and count in `metrics`.
+    Ensembles, and models that call others, do so through `models`; `find` returns the version of a
+    name that serves now (Catalog.find). Models that want it have their answers cached in `store`.
+    Models load and unload others through `control`, and have metrics of their own in `metrics`.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Loader:
         self._limiter = RateLimiter(limits) if limits is not None else None
 
     def repositories(self, paths: Sequence[Path | CloudUrl]) -> Repositories:
-        """Return what finds the models below `paths`.
+        """Return the repositories at `paths`, which find the models in them.
 
         Raises InvalidConfig for a bad path, and NotLoadable for a cloud that does not answer.
         """
@@ -156,11 +156,11 @@ class Loader:
         )
 
     def sent(self, name: str, upload: Upload, override: ModelConfig) -> FoundModel:
-        """Return the model called `name` whose files a client sent; broken it has its error."""
+        """Return the model called `name` whose files a client sent; a broken one has its error."""
         return find_model(upload.folder, name=name, override=override, gpu_count=self._gpu_count)
 
     def placed(self, name: str, folder: Path) -> FoundModel:
-        """Return the model in `folder`, to be called `name`; one that is broken has its error."""
+        """Return the model in `folder`, to be called `name`; a broken one has its error."""
         options = self._options
         return renamed_model(
             folder,
@@ -171,9 +171,9 @@ class Loader:
         )
 
     def given(self, model: GivenModel, override: ModelConfig | None = None) -> FoundModel:
-        """Return the one version of a model that a program handed over, to be loaded.
+        """Return, ready to be loaded, a model that a program handed over; its one version is 1.
 
-        `override` stands in for its configuration. Raises InvalidConfig, InvalidRequest.
+        `override` replaces its configuration. Raises InvalidConfig, InvalidRequest.
         """
         check_model_name(model.name)
         config = replace(override or model.config, backend=model.config.backend)
@@ -189,10 +189,11 @@ class Loader:
         steps: Sequence[Served] = (),
         attempt: Attempt | None = None,
     ) -> Served:
-        """Load one version, all its instances. Raises InferdError, or what a backend raises.
+        """Load one version, with all its instances. Raises InferdError, or what a backend raises.
 
         When one instance cannot be opened, those before it are closed. An ensemble has no
-        instances; `steps` are what serves its steps. It may end when `attempt` is given up.
+        instances; `steps` are the versions that serve its steps. The load may end early when
+        `attempt` is given up.
         """
         began_s = time.monotonic()
         config = model.config
@@ -272,17 +273,17 @@ class Loader:
         config = replace(
             config,
             decoupled=any(step.config.decoupled for step in steps),
-            given=config.given | {"model_transaction_policy"},  # Triton shows it of every ensemble
+            given=config.given | {"model_transaction_policy"},  # as Triton shows for all ensembles
         )
         check_config(config)
         counts = counts_of(config, with_summaries=self._options.summary_latencies)
         return build_ensemble(config, version, steps, self._models, counts, labels)
 
     async def load_in_thread(self, model: FoundModel, version: int) -> Served:
-        """Load one version in a thread of its own, trying again as often as the options say.
+        """Load one version in a thread of its own, retrying as often as the options say.
 
-        Raises InferdError; for what else a backend raises that is BackendFailed. Texts have no
-        path of this machine.
+        Raises InferdError; anything else a backend raises becomes BackendFailed. The texts do not
+        show the paths of this machine.
         """
         self._loop = asyncio.get_running_loop()
         attempt = Attempt()
@@ -300,7 +301,7 @@ class Loader:
     async def resize_in_thread(
         self, model: FoundModel, version: int, instances: Instances
     ) -> Resize:
-        """Open, in a thread, those of `instances` that `model` has more of than there are.
+        """Open, in a thread, the instances that `model` asks for beyond those there are.
 
         Raises as `load_in_thread` does.
         """
@@ -328,7 +329,7 @@ class Loader:
         work: Callable[[], _Result],
         given_up: Callable[[_Result], None],
     ) -> _Result:
-        """Return what `work` does in a thread; what comes too late goes to `given_up`."""
+        """Return the result of `work`, run in a thread; one too late goes to `given_up`."""
         timeout_s = self._options.model_load_timeout_secs
         try:
             async with asyncio.timeout(timeout_s):
@@ -367,7 +368,7 @@ class Loader:
 
 
 def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
-    """Return what --backend-config says for `backend`: its own settings, and those for all."""
+    """Return the --backend-config settings of `backend`: its own, and those for all backends."""
     found = {}
     for text in given:
         owner, comma, setting = text.partition(",")
@@ -378,7 +379,7 @@ def settings_of(backend: str, given: Sequence[str]) -> dict[str, str]:
 
 
 def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> _Result:
-    """Return what `work` does; what it raises is put into our words."""
+    """Return what `work` does; raise its errors as InferdError, without the model's path."""
     try:
         return work()
     except InferdError as error:
@@ -392,7 +393,7 @@ def _explained(model: FoundModel, version: int, work: Callable[[], _Result]) -> 
 
 
 def counts_of(config: ModelConfig, *, with_summaries: bool) -> Counts:
-    """Return the block that counts what the model does. Raises InvalidConfig for odd buckets."""
+    """Return the Counts for a model. Raises InvalidConfig for invalid histogram buckets."""
     counts = SummaryCounts() if with_summaries else Counts()
     if config.decoupled:
         counts.first_responses = Histogram(_first_response_buckets(config))
@@ -440,12 +441,12 @@ def _may_run_inline(config: ModelConfig, backend: Backend, instances: Sequence[I
 
 
 def gpu_count(folder: Path = Path("/proc/driver/nvidia/gpus")) -> int:
-    """Return how many NVIDIA GPUs the driver of this machine shows, 0 without a driver."""
+    """Return the number of NVIDIA GPUs this machine's driver shows, 0 without a driver."""
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
 def tell_ignored(model: FoundModel) -> None:
-    """Log which folders of `model` are passed over, some of them."""
+    """Log which folders of `model` are ignored, at most MAX_IGNORED_SHOWN of them by name."""
     for reason in model.ignored[:MAX_IGNORED_SHOWN]:
         log.warning("model '%s': %s", model.name, reason)
     if more := model.ignored[MAX_IGNORED_SHOWN:]:

@@ -1,4 +1,4 @@
-"""Lookup: names of backends, and the classes they mean, imported when needed."""
+"""Lookup: the names of backends and their classes, which are imported when needed."""
 
 import re
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _READ_APP = "inferd.backends.function.app:read_app"
 
 
 def given_model(target: Callable[..., object]) -> GivenModel:
-    """Return the model that an inferd.Model, or what one can be made of, is.
+    """Return the model of an inferd.Model, or of a callable that one can be made of.
 
     Raises InvalidConfig.
     """
@@ -60,7 +60,7 @@ _EXTRAS = {
     "litert": "litert",
     "sklearn": "sklearn",
 }
-"""Of our own backends those that need more than the core, and the extra of inferd that has it."""
+"""Our own backends that need more than the core packages, and the extra of inferd to install."""
 
 _HOSTED = {
     "pytorch": ("worker", "torch"),
@@ -74,19 +74,19 @@ _HOSTED = {
     "openvino": ("server", "openvino"),
     "litert": ("server", "ai_edge_litert"),
 }
-"""Backends whose models may run in worker processes: where they do if nothing says otherwise, and
-the packages each needs."""
+"""Backends whose models may run in worker processes: where they run by default, and the packages
+each needs."""
 
 _PYTHON_BASED = "inferd.backends.python.based:PythonBasedBackend"
 
 _OWN_PYTHON_BASED = {"pytorch": Path(__file__).parents[1] / "backends/based/pytorch/model.py"}
-"""The Python-based backends that --backend-directory need not have."""
+"""The Python-based backends that are built in, used when --backend-directory has none."""
 
 _BACKEND_NAME = re.compile(r"[\w-][\w.-]*")
-"""What can be the name of a folder with a backend, and leads nowhere else."""
+"""Names that are safe as the name of a backend's folder: they lead nowhere else."""
 
 _PYTHON_BASED_OF_TRITON = ("vllm",)
-"""Backends of Triton whose code is Python."""
+"""Triton's backends whose code is Python."""
 
 _COMPILED_OF_TRITON = (
     "dali",
@@ -98,12 +98,12 @@ _COMPILED_OF_TRITON = (
     "stateful",
     "tensorrtllm",
 )
-"""Backends of Triton, and of others for it, that are libraries in C++."""
+"""Backends for Triton, its own and others', that are C++ libraries."""
 
 _HOSTED_BACKEND = "inferd.backends.worker.hosting:HostedBackend"
 
 _INSTEAD = {"tensorflow": "openvino"}
-"""Backends that run the files of another one whose package is not installed."""
+"""Backends whose package may not be installed, and the ones that run their files then."""
 
 
 def backend_named(name: str, directory: Path | None = None) -> Backend:
@@ -111,7 +111,7 @@ def backend_named(name: str, directory: Path | None = None) -> Backend:
 
     Our own come first, then those of other packages (entry points in group `inferd.backends`,
     each naming a class), then the Python-based ones in `directory`. Instances opened by one backend
-    object may share what they load. Raises InvalidConfig when nobody knows the name, Unsupported
+    object may share what they load. Raises InvalidConfig when the name is unknown, Unsupported
     when a package it needs is missing.
     """
     platform = platform_named(name)
@@ -159,7 +159,7 @@ def python_based(name: str, directory: Path | None) -> Backend:
 def code_folder(config: ModelConfig, directory: Path) -> Path | None:
     """Return the folder in `directory` of the Python-based backend that runs a model of `config`.
 
-    None where another backend does, or none.
+    Returns None when another backend runs it, or none does.
     """
     name, is_based = config.backend, is_python_based(config)
     platform = platform_named(name)

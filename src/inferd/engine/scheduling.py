@@ -1,4 +1,4 @@
-"""Which scheduler runs a model's requests, as its configuration says."""
+"""Builds the scheduler that a model's configuration asks for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -43,17 +43,17 @@ from inferd.schedulers.sequence import SequenceRules, SequenceScheduler
 from inferd.schedulers.states import States, hidden_outputs, state_inputs
 
 QUEUE_SIZE_PARAMETER = "inferd_sequence_max_queue_size"
-"""The config parameter that says how many requests of a sequence model may wait."""
+"""The config parameter with the number of a sequence model's requests that may wait."""
 
 QUEUE_TIMEOUT_PARAMETER = "inferd_sequence_default_timeout_microseconds"
-"""The config parameter that says how long each may wait."""
+"""The config parameter with the time that each may wait."""
 
 _Alarms = Callable[[Callable[[], None]], Timer]
 
-_MOST = 10**18 - 1  # of what parameters say
+_MOST = 10**18 - 1  # the largest value of these parameters
 
 _NO_TIMEOUT_US = 1 << 62
-"""So long a timeout never comes; a request's own is shorter."""
+"""A timeout that never comes; a request's own is shorter."""
 
 
 def opened(
@@ -62,10 +62,10 @@ def opened(
     instance: Instance,
     cores: frozenset[int] = frozenset(),
 ) -> Opened:
-    """Return `instance`, which `backend` opened for `config`, as requests come to it.
+    """Return `instance`, which `backend` opened for `config`, in the form that takes requests.
 
-    Where the backend joins, several come as one, and a model that reshapes is asked so even by one.
-    One that works elsewhere joins them there.
+    If the backend joins, several requests reach it as one; a model that reshapes goes through the
+    same path even for one request. An instance that runs elsewhere joins them there.
     """
     if isinstance(instance, AsyncInstance) or getattr(instance, "works_elsewhere", False):
         return Opened(instance, instance, cores)
@@ -78,7 +78,7 @@ def as_joined(
     instance: Instance,
     cores: frozenset[int] = frozenset(),
 ) -> Opened:
-    """Return `instance` as `opened` does, where it works; `config` is the one it was opened for."""
+    """Return `instance` as `opened` does, in the process it runs in; it was opened for `config`."""
     if not getattr(backend, "joins", False):
         return Opened(instance, instance, cores)
     sequence = config.sequence_batching
@@ -99,8 +99,8 @@ def build_scheduler(
 ) -> Scheduler:
     """Return the scheduler that `config`, complete and checked, asks for; it counts in `counts`.
 
-    `folder` is the model's, `hold` is for those that batch. Raises InvalidConfig for
-    sequence_batching that cannot be had.
+    `folder` is the model's, `hold` is for schedulers that batch. Raises InvalidConfig for
+    sequence_batching that is not possible.
     """
     alone = [one.alone for one in instances]
     concurrent = [one for one in alone if isinstance(one, ConcurrentInstance)]
@@ -137,11 +137,11 @@ def choose_scheduler(
     alarm: _Alarms = Alarm,
     hold: Hold = NO_HOLD,
 ) -> Scheduler:
-    """Return the scheduler for `instance_count` instances, some of which `execution_of` runs.
+    """Return the scheduler for `instance_count` instances.
 
-    A decoupled model without sequences answers each request by itself, whatever it says about
-    batching; who waits, and how long, is as its priority levels and queue policies say. Raises as
-    `build_scheduler` does.
+    `execution_of` returns the Execution of a slice of them. A decoupled model without sequences
+    answers each request by itself, whatever it says about batching; its priority levels and queue
+    policies say which requests wait, and how long. Raises as `build_scheduler` does.
     """
     plan = BatchPlan(as_executed(config))
     if config.sequence_batching is not None:
@@ -155,7 +155,7 @@ def choose_scheduler(
 
 
 def _is_scheduled(config: ModelConfig) -> bool:
-    """Tell whether requests wait for each other."""
+    """Tell whether requests are batched, or belong to sequences."""
     batching = config.dynamic_batching is not None and not config.decoupled
     return batching or config.sequence_batching is not None
 
@@ -163,8 +163,8 @@ def _is_scheduled(config: ModelConfig) -> bool:
 def as_executed(config: ModelConfig) -> ModelConfig:
     """Return `config` with all inputs and outputs that the backend sees.
 
-    That is, with the controls and states of its sequences, which clients do not see. Raises
-    InvalidConfig for sequence_batching that cannot be had.
+    These include the controls and states of sequences, which clients do not see. Raises
+    InvalidConfig for sequence_batching that is not possible.
     """
     sequence = config.sequence_batching
     if sequence is None:
@@ -183,7 +183,7 @@ def _dynamic(
     hold: Hold,
 ) -> DynamicScheduler:
     pace: Pace
-    # Who holds requests wants to know which batches they make: Triton's rule tells that.
+    # A test that holds requests must know which batches they make: Triton's rule determines that.
     if batching.is_adaptive and config.max_batch_size > 1 and not hold.count:
         pace = AdaptivePace(config.max_batch_size, execution.instance_count)
     else:
@@ -223,12 +223,12 @@ def _sequence(
 
 
 def _oldest_pace(oldest: OldestStrategy, rows: int) -> FixedPace:
-    # preserve_ordering needs nothing: an instance runs one batch at a time, and nobody overtakes.
+    # preserve_ordering needs nothing: an instance runs one batch at a time, and none overtakes.
     return FixedPace(rows, oldest.preferred_batch_size, oldest.max_queue_delay_microseconds)
 
 
 def _row_pace(sequence: SequenceBatching, rows: int) -> FixedPace:
-    """Return a pace that waits for the delay, unless enough rows have a request."""
+    """Return a pace that waits for the delay unless enough rows have a request."""
     direct = sequence.direct
     if direct is None or not direct.minimum_slot_utilization:
         return FixedPace(rows, (), 0)

@@ -1,4 +1,4 @@
-"""Served: one loaded version of a model, and the check of a request against its configuration."""
+"""Served: a loaded version of a model, which checks requests against its configuration."""
 
 import asyncio
 import logging
@@ -31,19 +31,19 @@ log = logging.getLogger("inferd.model")
 _BATCH = (-1,)
 
 INLINE_ELEMENTS = 64 << 10
-"""The most elements whose greatest are looked for on the event loop."""
+"""Outputs of more elements are classified in a thread, not on the event loop."""
 
 MAX_TOLD = 1000
-"""Of so many outputs the log says that they are odd."""
+"""The most outputs of a version that the log warns about."""
 
 INLINE_CLASSES = 8 << 10
-"""The most classes that are written as text there."""
+"""Outputs of which more classes are wanted are classified in a thread, too."""
 
 MOST_ROWS = 2**31 - 1
-"""So many rows may a table have."""
+"""The most rows a table may have."""
 
 MOST_SOUND = 512
-"""For so many likenesses it is remembered that requests of them are sound."""
+"""The number of likenesses remembered as having passed the check."""
 
 
 class _Rule:
@@ -57,12 +57,12 @@ class _Rule:
         self.dims = declared.dims
         self.batch_dims = batch_dims
         self.bit = bit
-        # None never equals the end of a shape, so one comparison serves fixed and variable dims.
+        # None never equals a slice of a shape, so one comparison serves fixed and variable dims.
         self.fixed_dims = None if -1 in declared.dims else declared.dims
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The whole shape as metadata shows it: -1 for the batch and for variable dims."""
+        """The full shape as metadata shows it: -1 for the batch dim and for variable dims."""
         return _BATCH + self.dims if self.batch_dims else self.dims
 
     def fits(self, shape: tuple[int, ...]) -> bool:
@@ -70,7 +70,7 @@ class _Rule:
         if len(shape) != len(self.dims) + self.batch_dims:
             return False
         dims, at = self.dims, self.batch_dims
-        for want in dims:  # compiled, without all() and zip(), which are calls
+        for want in dims:  # this is compiled code, where all() and zip() would be calls
             got = shape[at]
             if got < 0 or (want != got and want != -1):
                 return False
@@ -79,7 +79,7 @@ class _Rule:
 
 
 class Served:
-    """A version that answers requests, and its `counts`. Built once, when the version has loaded.
+    """A version that answers requests, with its `counts`. Built once, when the version has loaded.
 
     `counts` is to be given when the scheduler, too, counts there. `labels` are those of the
     outputs, by name. `load_s` is how long it took to load, and `is_on_gpu` whether it has an
@@ -138,7 +138,7 @@ class Served:
         self._table = table_of(config)
         self._is_obliging = self._table is not None or bool(self._default_outputs)
         if self._table is not None:
-            self._most_rows = MOST_ROWS  # more than max_batch_size run by themselves
+            self._most_rows = MOST_ROWS  # a table of more than max_batch_size rows runs alone
         self._all_bits = (1 << len(self._inputs)) - 1
         self._required = frozenset(i.name for i in config.input if not i.optional)
 
@@ -151,12 +151,12 @@ class Served:
 
     @property
     def trouble(self) -> str:
-        """Why it runs no requests for some time, though it is loaded; "" when it does."""
+        """Why no instance takes requests for now, though the version is loaded; "" if one does."""
         troubles = [instance.trouble for instance in self._remote()]
         return troubles[0] if troubles and all(troubles) else ""
 
     async def says_ready(self) -> bool:
-        """Return whether all its instances that can be asked call themselves ready."""
+        """Tell whether all instances that can be asked call themselves ready."""
         return all(await asyncio.gather(*(one.says_ready() for one in self._remote())))
 
     def _remote(self) -> Sequence[AsyncInstance]:
@@ -171,11 +171,11 @@ class Served:
         return [TensorMetadata(r.name, r.datatype, r.shape) for r in self._outputs.values()]
 
     def statistics(self) -> ModelStatistics:
-        """Return what this version has done, in the words of the Statistics extension."""
+        """Return what this version has done, in the form of the Statistics extension."""
         return self.counts.statistics(self.name, self.version)
 
     def observed(self) -> Observed:
-        """Return this version as metrics tell of it."""
+        """Return this version as the metrics report it."""
         return Observed(
             self.name,
             self.version,
@@ -190,8 +190,8 @@ class Served:
     def check_request(self, request: InferRequest) -> None:
         """Check `request`, put its wanted outputs in the model's order, and note its batch size.
 
-        Raises InvalidRequest naming the input or output, what it has and what was expected. What
-        says the same as a request that was sound as it came is not looked at again.
+        Raises InvalidRequest naming the input or output, what it has and what was expected.
+        Requests that are alike are checked once, if the first passed without being altered.
         """
         batch_size = self._sound.get(request.likeness)
         if batch_size is not None:
@@ -221,7 +221,7 @@ class Served:
             shape = tensor.shape
             if shape[batch_dims:] != rule.fixed_dims and not rule.fits(shape):
                 self._take_scalar(tensor, rule)
-                request.likeness = None  # its shape is another now
+                request.likeness = None  # its shape has changed
             if batch_dims and shape[0] != batch_size:
                 if batch_size is not None or not 1 <= shape[0] <= self._most_rows:
                     raise self._bad_batch(tensor, batch_size)
@@ -234,11 +234,11 @@ class Served:
             self._check_outputs(request)
 
     def check_response(self, request: InferRequest, response: InferResponse) -> None:
-        """Check what the model made of `request`, and keep the wanted outputs in model order.
+        """Check the model's answer to `request`, and keep the wanted outputs in the model's order.
 
-        Raises BackendFailed: a model that breaks its own configuration is the server's fault. One
-        that is lax may give other shapes and datatypes, outputs that the configuration does not
-        have, which nobody gets, and leave some out, which are wanted no more then.
+        Raises BackendFailed: a model that breaks its own configuration is the server's fault. A
+        lax model may give other shapes and datatypes, may give outputs that the configuration does
+        not have, which are dropped, and may leave outputs out, which then count as not wanted.
         """
         rules = self._all_outputs
         if request.outputs and len(request.outputs) != len(rules):
@@ -263,9 +263,9 @@ class Served:
                 raise BackendFailed(msg)
 
     async def classify(self, request: InferRequest, response: InferResponse) -> None:
-        """Put classes in place of the outputs of a checked `response` that are wanted as such.
+        """Replace the outputs of a checked `response` that are wanted as classes.
 
-        Many are looked for in a thread. Raises InvalidRequest when there are too many.
+        Large outputs are classified in a thread. Raises InvalidRequest when there are too many.
         """
         outputs = []
         choices = wanted_of(request, response)
@@ -303,16 +303,16 @@ class Served:
         return True
 
     def _tell(self, output: str, what: str) -> None:
-        """Have the log say once what is odd about an output."""
+        """Log, once per output, what is odd about it."""
         if output not in self._told and len(self._told) < MAX_TOLD:
             self._told.add(output)
             log.warning("model '%s' %s", self.name, what)
 
     def _picked(self, request: InferRequest, response: InferResponse) -> list[Tensor]:
-        """Put the outputs of `response` in order and drop those nobody asked for; return them.
+        """Put the outputs of `response` in order, drop those not asked for, and return the rest.
 
-        One may be missing only when an optional input is, on which it may hang, and nobody asked
-        for it by name; or any, if the model is lax and no ensemble.
+        An output not asked for by name may be missing if an optional input is, since it may depend
+        on that; if the model is lax and no ensemble, any output may be missing.
         """
         got = {tensor.name: tensor for tensor in response.outputs}
         names = [one.name for one in request.outputs or self._all_outputs]
@@ -325,7 +325,7 @@ class Served:
                     name,
                     f"gave output '{name}', which its configuration does not have: nobody gets it",
                 )
-            if not self.config.decoupled:  # else another answer may have the rest
+            if not self.config.decoupled:  # otherwise another answer may have the rest
                 request.outputs = [one for one in request.outputs if one.name in got]
         if got.keys() - self._outputs.keys() or (not may_miss and set(names) - got.keys()):
             msg = (
@@ -336,7 +336,7 @@ class Served:
         return response.outputs
 
     def _deduced(self, body: memoryview) -> Tensor:
-        """Return the one input that a raw binary request means (Binary Tensor Data extension)."""
+        """Return the one input that a raw binary request holds (Binary Tensor Data extension)."""
         rules = list(self._inputs.values())
         if len(rules) != 1:
             msg = (
@@ -370,7 +370,7 @@ class Served:
         )
 
     def _renamed(self, request: InferRequest) -> _Rule:
-        """Give the one input of a request its name, if the model takes it by any; return its rule.
+        """Rename the one input of a request if the model accepts any name, and return its rule.
 
         Raises InvalidRequest otherwise.
         """
@@ -378,11 +378,11 @@ class Served:
         if rule is None or len(request.inputs) > 1:
             raise self._bad_names(request.inputs)
         request.inputs[0].name = rule.name
-        request.likeness = None  # its name is another now
+        request.likeness = None  # its name has changed
         return rule
 
     def _complete(self, request: InferRequest) -> None:
-        """Make one input of the bytes of a raw request, or of columns, and choose the outputs.
+        """Fill in the default outputs, and make one input of raw bytes or of a table's columns.
 
         Raises InvalidRequest.
         """
@@ -398,12 +398,12 @@ class Served:
         taken = self._table.input_of(given)
         if len(given) > 1 or taken.shape != given[0].shape or taken.data is not given[0].data:
             request.inputs = [taken]
-            request.likeness = None  # it is another now
+            request.likeness = None  # the inputs have changed
 
     def _take_scalar(self, tensor: Tensor, rule: _Rule) -> None:
-        """Give a tensor without dims the dims [1], which is how a configuration says scalar.
+        """Give a tensor without dims the dims [1], which is how a configuration declares a scalar.
 
-        Raises InvalidRequest when it says something else.
+        Raises InvalidRequest unless the configuration declares one.
         """
         if tensor.shape or rule.shape != (1,):
             raise self._bad_shape(tensor, rule)
@@ -486,15 +486,15 @@ class Served:
 
 
 def _are_named(some: Sequence[Tensor | WantedOutput], rules: Sequence[_Rule]) -> bool:
-    """Tell whether `some`, as many as `rules`, have their names in the same order; a hot loop."""
-    for index, one in enumerate(some):  # noqa: SIM110  no generator, and zip() is dearer
+    """Tell whether `some` have the names of equally many `rules`, in order; a hot loop."""
+    for index, one in enumerate(some):  # noqa: SIM110  a generator or zip() would be slower
         if one.name != rules[index].name:
             return False
     return True
 
 
 def _only_input(config: ModelConfig, rules: Mapping[str, _Rule]) -> _Rule | None:
-    """Return the rule of the one input, if it is taken by any name."""
+    """Return the rule of the one input, if the model accepts it under any name."""
     if len(rules) != 1 or config.parameters.get(ANY_INPUT_NAME) != "true":
         return None
     return next(iter(rules.values()))

@@ -1,6 +1,6 @@
-"""Sources: what models are made from: what lies in repositories, is handed over, or sent.
+"""Sources: what models are made from: in repositories, handed over by a program, or sent.
 
-Everything but `open` and `close` reads the disk, or takes long: it is for a thread.
+The methods of Sources read the disk or take long: call them in a thread.
 """
 
 import logging
@@ -28,15 +28,14 @@ from inferd.repository.watch import NO_MARKS, Marks, Watch, marks_of
 log = logging.getLogger("inferd.engine")
 
 ALL = "*"
-"""Of --load-model: every model in the repositories."""
+"""The value of --load-model for every model in the repositories."""
 
 
 class Source(NamedTuple):
-    """What versions are made from: what lies in the repository, or (`is_override`) what was sent.
+    """What versions are made from: what is in the repository, or (`is_override`) what was sent.
 
-    `upload` holds the files where a client sent them, too; `callees` are the versions that the
-    steps of an ensemble call. `code` is how the code of its Python-based backend looks, if it has
-    one.
+    `upload` holds the files if a client sent those, too; `callees` are the versions that the steps
+    of an ensemble call. `code` is the marks of the code of its Python-based backend, if it has one.
     """
 
     model: FoundModel
@@ -47,16 +46,16 @@ class Source(NamedTuple):
     code: Marks = NO_MARKS
 
     def marks_of(self, version: int) -> tuple[object, ...]:
-        """Return all that a version hangs on, save the configuration."""
+        """Return everything a version depends on but the configuration."""
         own = self.marks.versions.get(str(version), b"")
         shared = self.marks.shared
         return (self.model.folder, self.model.file, shared, own, self.callees, self.code)
 
 
 class Sources:
-    """Reads what the control mode says, from the paths the server was given.
+    """Reads the models that the control mode selects, from the paths the server was given.
 
-    Models that a program hands over, or an app file defines, load at the start in every mode.
+    Models that a program hands over, or an app file defines, are loaded at the start in every mode.
     """
 
     def __init__(self, loader: Loader, options: LoadOptions) -> None:
@@ -72,9 +71,10 @@ class Sources:
     def open(
         self, paths: Sequence[Path | CloudUrl], given: Sequence[GivenModel] = ()
     ) -> list[FoundModel]:
-        """Return the models to begin with. Raises InvalidConfig for a path that holds none.
+        """Return the models to load at the start.
 
-        Raises NotLoadable for a cloud that does not answer.
+        Raises InvalidConfig for a path that holds none, NotLoadable for a cloud that does not
+        answer.
         """
         paths = _distinct(paths)
         apps = [path for path in paths if isinstance(path, Path) and is_app(path)]
@@ -95,9 +95,9 @@ class Sources:
         self._given[model.name] = model
 
     def _found(self) -> list[FoundModel]:
-        """Return those of the models in the repositories that are there to begin with."""
+        """Return those of the models in the repositories that are to be loaded at the start."""
         self.watch = Watch(self._repositories)
-        if self._mode == "poll":  # before the files are read: what changes meanwhile is noticed
+        if self._mode == "poll":  # before the files are read, so that changes meanwhile are noticed
             self.watch.look()
         wanted = self._options.load_model
         if self._mode != "explicit" or ALL in wanted:
@@ -108,7 +108,7 @@ class Sources:
         ]
 
     def close(self) -> None:
-        """Delete the files that clients sent, and those that came from clouds."""
+        """Delete the files that clients sent, and those fetched from clouds."""
         self._uploads.close()
         self._repositories.close()
 
@@ -117,7 +117,7 @@ class Sources:
         return sorted({*self._given, *self._repositories.places()})
 
     def of(self, model: FoundModel) -> Source:
-        """Return `model`, just read, as a source."""
+        """Return the source of `model`, which has just been read."""
         tell_ignored(model)
         is_fixed = self._mode == "none" or model.backend is not None
         if is_fixed:
@@ -132,10 +132,10 @@ class Sources:
         )
 
     def find(self, name: str) -> Source | None:
-        """Return the model as it lies in a repository, None when it is not there.
+        """Return the model as it is in a repository, None when it is not there.
 
-        Raises NotLoadable when a repository cannot be read, or, where clients ask for models, and
-        so for the steps of ensembles, as `asked` does.
+        Raises NotLoadable when a repository cannot be read. In explicit mode, where clients load
+        the steps of ensembles through this, it also refuses links as `asked` does.
         """
         if name in self._given:
             return self.of(self._loader.given(self._given[name]))
@@ -147,7 +147,7 @@ class Sources:
         return self.of(model)
 
     def asked(self, request: LoadRequest) -> Source:
-        """Return what `request`, without files, asks for.
+        """Return what `request`, which sends no files, asks for.
 
         Raises NotLoadable, InvalidRequest, InvalidConfig for the configuration sent.
         """
@@ -166,9 +166,9 @@ class Sources:
         return self.of(model)._replace(is_override=override is not None)
 
     def _placed(self, name: str, folder: Path) -> Source:
-        """Return the model called `name` that lies in `folder`, alone there or in a folder below.
+        """Return the model called `name` in `folder`, which is that model's or holds it alone.
 
-        Raises NotLoadable unless that is in a repository.
+        Raises NotLoadable unless `folder` is in a repository.
         """
         try:
             place = folder.resolve(strict=True)
@@ -183,11 +183,11 @@ class Sources:
         return self.of(model)
 
     def store(self, request: LoadRequest) -> Upload:
-        """Return the files of `request`, written to disk. Raises as Uploads.store does."""
+        """Write the files of `request` to disk and return them. Raises as Uploads.store does."""
         return self._uploads.store(request.files)
 
     def sent(self, request: LoadRequest, upload: Upload) -> Source:
-        """Return the model that `request` sent, its files in `upload`.
+        """Return the model that `request` sent, with its files in `upload`.
 
         Raises InvalidRequest, InvalidConfig for the configuration.
         """
@@ -236,7 +236,7 @@ def _unknown(name: str) -> NotLoadable:
 
 
 def _tell_that_apps_stay(apps: Sequence[Path], *, is_all: bool) -> None:
-    """Warn that `apps` are not followed; raise InvalidConfig when they are all there is."""
+    """Warn that `apps` are not followed; raise InvalidConfig when there is nothing else."""
     names = ", ".join(app.name for app in apps)
     msg = (
         f"--model-control-mode=poll follows folders, and {names} is read once, at the start; "

@@ -1,4 +1,4 @@
-"""Steps: the models as an ensemble sees them, whose request is counted already."""
+"""Steps: the models as called by an ensemble, whose own request is counted already."""
 
 from collections.abc import AsyncGenerator
 
@@ -10,12 +10,13 @@ from inferd.engine.traced import traced_step
 
 
 class Steps:
-    """Asks `models` for steps, which take no more of `capacity` than their ensemble's request.
+    """Runs steps on `models`, taking no more of `capacity` than their ensemble's request does.
 
-    One that was let in is not refused half way: what its first steps have cost would be lost. So a
-    step gives its place to the request that runs it, which `models` counts, and takes it back.
+    An ensemble's request that was admitted is not refused half way: the cost of its first steps
+    would be wasted. So a step gives the place of that request to its own, which `models` counts,
+    and takes it back at the end.
 
-    A step whose request has the trace of its ensemble's gets one of its own, a child of that.
+    A step whose request has the trace of its ensemble's gets a child of that trace.
     """
 
     def __init__(self, models: Models, capacity: Capacity) -> None:
@@ -35,10 +36,10 @@ class Steps:
             self._capacity.request_count += 1
 
     def infer_now(self, request: InferRequest) -> InferResponse | None:
-        """See PromptModels.infer_now; there is nothing to give back, nor to trace."""
+        """See PromptModels.infer_now. It takes no place in `capacity`; a traced step gets None."""
         prompt = self._prompt
         return prompt.infer_now(request) if prompt is not None and request.trace is None else None
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """See Models.stream; all that is raised is raised while iterating."""
+        """See Models.stream; all errors are raised while iterating."""
         return step_answers(self._models, request, self._capacity)

@@ -1,4 +1,4 @@
-"""The answers of one request as a stream."""
+"""The answers to one request as a stream."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -27,7 +27,7 @@ async def one_answer(
 async def step_answers(
     models: Models, request: InferRequest, capacity: Capacity
 ) -> AsyncGenerator[InferResponse, None]:
-    """Yield what `models` answer to a step of an ensemble, whose place it takes in `capacity`."""
+    """Yield the answers of `models` to an ensemble's step, which takes its place in `capacity`."""
     capacity.request_count -= 1
     try:
         if request.trace is not None:
@@ -42,7 +42,7 @@ async def step_answers(
 async def all_answers(
     served: Served, request: InferRequest, capacity: Capacity
 ) -> AsyncGenerator[InferResponse, None]:
-    """Yield what a decoupled model answers; `capacity` counts the request meanwhile."""
+    """Yield the answers of a decoupled model, counting the request in `capacity` meanwhile."""
     answers = AnswerCount(served.counts, request)
     is_final = False
     failure: InferdError | None = None
@@ -72,7 +72,7 @@ async def all_answers(
 
 
 async def _finish(served: Served, request: InferRequest, response: InferResponse) -> None:
-    """Check one answer of a decoupled model, and make of it what the client wants.
+    """Check one answer of a decoupled model, and put it into the form the client wants.
 
     One without any outputs is always right: it tells that there is nothing to tell (Triton).
 

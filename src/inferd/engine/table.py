@@ -1,8 +1,8 @@
-"""Table: rows that come a column in each input, as MLServer's clients send pandas' tables.
+"""Table: rows that arrive with one column per input, as MLServer's clients send pandas DataFrames.
 
-A model that says so (TABLE) has one input, rows of numbers. Those of other datatypes than its own
-are taken, and one column where it has one. What does not fit is left as it is, for the check of
-requests to refuse.
+A model with the TABLE parameter has one input, rows of numbers. Numbers of other datatypes than its
+own are converted, and a model of one column takes shape [rows], too. What does not fit is left as
+it is, for the check of requests to refuse.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.halves import bf16_to_float32
 from inferd.tensor.tensor import Tensor
 
-_ROW_DIMS = 2  # a table's: rows, columns
+_ROW_DIMS = 2  # of a table: rows, columns
 
 _SHOWN = 10
 
@@ -26,7 +26,7 @@ _names = msgspec.json.Decoder(list[str]).decode
 
 
 class Table:
-    """What the one input of a model takes; `columns` are their names, where they are known."""
+    """The one input of a model, as a table; `columns` are their names, where they are known."""
 
     def __init__(
         self, name: str, datatype: DataType, width: int, columns: Sequence[str] = ()
@@ -37,7 +37,7 @@ class Table:
         self._columns = columns
 
     def input_of(self, given: Sequence[Tensor]) -> Tensor:
-        """Return the one input that `given`, at least one, are. Raises InvalidRequest."""
+        """Return the one input made of `given`, at least one tensor. Raises InvalidRequest."""
         if len(given) > 1:
             return self._joined(given)
         [tensor] = given
@@ -93,7 +93,7 @@ class Table:
 
 
 def table_of(config: ModelConfig) -> Table | None:
-    """Return what a model takes as a table, None if it takes none. Raises InvalidConfig."""
+    """Return the Table of a model, None if it takes none. Raises InvalidConfig."""
     said = config.parameters.get(TABLE)
     if not said or said == "false" or len(config.input) != 1:
         return None
@@ -110,7 +110,7 @@ def table_of(config: ModelConfig) -> Table | None:
 
 
 def _plain(name: str) -> str:
-    """Return `name` as LightGBM keeps it, which has no spaces in names."""
+    """Return `name` as LightGBM stores it, which allows no spaces in names."""
     return name.replace(" ", "_")
 
 

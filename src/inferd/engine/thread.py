@@ -1,4 +1,4 @@
-"""Work that waits for disks, models or frameworks, in threads that cannot keep a process alive."""
+"""Runs work that waits for disks, models or frameworks in threads that never delay an exit."""
 
 import asyncio
 import threading
@@ -16,8 +16,8 @@ async def in_daemon_thread(
 ) -> _Result:
     """Return `function()`, run in a thread of its own; raise what it raises.
 
-    Should it hang, the thread does not keep the process from ending. When the caller is cancelled
-    the function runs on, and what it returns is then handed to `given_up`, on the event loop.
+    If it hangs, the thread does not keep the process from ending. When the caller is cancelled the
+    function runs on, and its result is then passed to `given_up`, on the event loop.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Result] = loop.create_future()
@@ -35,8 +35,8 @@ async def in_daemon_thread(
     def work() -> None:
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001  whoever waits gets it
-            with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+        except BaseException as error:  # noqa: BLE001  the caller gets it
+            with suppress(RuntimeError):  # the loop has closed: no caller is left
                 loop.call_soon_threadsafe(fail, error)
         else:
             with suppress(RuntimeError):

@@ -1,7 +1,7 @@
-"""TracedEngine: the engine as one traced request sees it; TracedModels, as one step of it does.
+"""TracedEngine: the engine as a traced request sees it; TracedModels: as a step of it does.
 
-A request that is not traced never meets this. One that is asks here instead of the engine itself,
-and finds the same calls; its own times, which the statistics need as well, become its trace.
+An untraced request never gets here. A traced one calls this instead of the engine itself, with the
+same methods; the times it carries for the statistics become its trace.
 """
 
 from collections.abc import AsyncGenerator, Coroutine
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TracedModels:
-    """Passes requests on to `models`, and notes in `trace` what becomes of one."""
+    """Passes a request on to `models`, and records in `trace` what becomes of it."""
 
     def __init__(self, models: Models, trace: Trace) -> None:
         self._models = models
@@ -60,7 +60,7 @@ class TracedModels:
                     is_final = response.final
                     yield response
         except BaseException as error:
-            if not (is_final and isinstance(error, GeneratorExit)):  # else nothing was given up
+            if not (is_final and isinstance(error, GeneratorExit)):  # otherwise nothing was lost
                 self._trace.fail(error)
             raise
         finally:
@@ -82,7 +82,7 @@ class TracedModels:
             trace.note_tensors(moments.TENSOR_BACKEND_OUTPUT, response.outputs)
 
     def _note_inputs(self, request: InferRequest) -> None:
-        """Note the inputs, once, of a request that was found to fit its model."""
+        """Record the inputs, once, of a request that has passed its model's check."""
         trace = self._trace
         if not trace.tensors and (request.queued_ns or request.started_ns):
             trace.note_tensors(moments.TENSOR_QUEUE_INPUT, request.inputs)
@@ -105,7 +105,7 @@ class TracedModels:
 
 
 class TracedEngine(TracedModels):
-    """See TracedModels; `engine` answers the other calls of a transport, too."""
+    """See TracedModels; other calls of a transport go to `engine`."""
 
     def __init__(self, engine: "Engine", trace: Trace) -> None:
         super().__init__(engine, trace)
@@ -131,7 +131,7 @@ class TracedEngine(TracedModels):
 
 
 def traced_step(models: Models, request: InferRequest) -> Models:
-    """Return `models` as `request` is to ask them, which one that is traced, or none, has made."""
+    """Return `models` for a step's `request` to call: traced if the ensemble's request is."""
     child = request.trace.child(request.model) if request.trace else None
     request.trace = child
     return models if child is None else TracedModels(models, child)

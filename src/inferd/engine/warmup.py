@@ -1,4 +1,4 @@
-"""Warming up: every instance answers the configuration's samples before its model is ready."""
+"""Warm-up: every instance answers the configuration's samples before its model is ready."""
 
 from collections.abc import Sequence as Several
 from pathlib import Path
@@ -13,10 +13,10 @@ from inferd.schedulers.states import States
 
 
 def samples_of(folder: Path, config: ModelConfig) -> list[Sample]:
-    """Return the samples of the model in `folder`, with all inputs that its instances want.
+    """Return the samples of the model in `folder`, with all inputs that its instances expect.
 
-    Where requests belong to sequences, a sample is the only one of its own: controls and states
-    that it does not name are what the scheduler would give that. Raises InvalidConfig.
+    For a sequence model, each sample is a sequence of one request: controls and states that it does
+    not name are what the scheduler would give that request. Raises InvalidConfig.
     """
     samples = warmup_samples(folder, config)
     if not samples or config.sequence_batching is None:
@@ -31,7 +31,7 @@ def samples_of(folder: Path, config: ModelConfig) -> list[Sample]:
 
 
 def warm_up(config: ModelConfig, instances: Several[Instance], samples: Several[Sample]) -> None:
-    """Run all `samples` on each of `instances`. Raises BackendFailed when one of them fails."""
+    """Run all `samples` on each of `instances`. Raises BackendFailed when one fails."""
     for sample in samples:
         for instance in instances:
             for _ in range(sample.count):

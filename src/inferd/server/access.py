@@ -1,4 +1,4 @@
-"""Who may call what: from the options and the file of API keys to the guards of each protocol."""
+"""Access control: builds each protocol's guards from the options and the file of API keys."""
 
 import logging
 import stat
@@ -14,17 +14,17 @@ from inferd.transport.access import OPEN, Access, KeyRing, Secret
 LOGGER = logging.getLogger("inferd")
 
 MAX_BYTES = 1 << 20
-"""Size of a file of API keys; room for ten thousand."""
+"""The largest file of API keys; room for ten thousand keys."""
 
 _FLAG = "--api-key-file"
 _GRPC_PREFIX = "triton-grpc-protocol-"
-"""Stands before the key of a restriction in gRPC metadata, as Triton has it."""
+"""The prefix of a restriction's key in gRPC metadata, as in Triton."""
 
 
 def fill_ring(ring: KeyRing, path: str) -> None:
-    """Put the API keys in the file `path` on `ring`.
+    """Put the API keys of the file `path` on `ring`.
 
-    Raises InvalidConfig when the file cannot be used; `ring` stays as it was then.
+    Raises InvalidConfig when the file cannot be used; `ring` then stays as it was.
     """
     ring.keys = _read_keys(path)
     if not ring.keys:
@@ -75,5 +75,5 @@ def _read_keys(path: str) -> Mapping[bytes, ApiKey]:
         text = data.decode()
     except UnicodeDecodeError:
         msg = f"{_FLAG}: {path} is not UTF-8"
-        raise InvalidConfig(msg) from None  # its text would show bytes of the file
+        raise InvalidConfig(msg) from None  # the cause would show bytes of the file
     return read_api_keys(text, f"{_FLAG} {path}")

@@ -1,4 +1,4 @@
-"""Which address the ports bind when nobody said so, and how an address is written."""
+"""The address that ports bind when none is configured, and how addresses are written."""
 
 import ipaddress
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ _MARKS = ("/.dockerenv", "/run/.containerenv")
 
 @dataclass(frozen=True, slots=True)
 class DefaultAddress:
-    """The address to bind, and the reason, as the start-up lines tell it."""
+    """The address to bind, and the reason, as the start-up log gives it."""
 
     address: str
     reason: str
@@ -22,16 +22,16 @@ def in_container(environ: Mapping[str, str], exists: Callable[[str], bool]) -> b
 
 
 def default_address(environ: Mapping[str, str], exists: Callable[[str], bool]) -> DefaultAddress:
-    """Return loopback, or all interfaces in a container, whose network is a wall of its own."""
+    """Return loopback, or in a container, whose network is isolated anyway, all interfaces."""
     if in_container(environ, exists):
         return DefaultAddress("0.0.0.0", "all interfaces, because this is a container")
     return DefaultAddress("127.0.0.1", "this machine only, because this is no container")
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an address to bind is reached from this machine alone.
+    """Tell whether an address to bind can be reached only from this machine.
 
-    Of names that is said of localhost only: nobody knows where another one will lead.
+    The only name for which this is true is localhost: others may resolve to any address.
     """
     try:
         return ipaddress.ip_address(address.strip("[]")).is_loopback

@@ -1,4 +1,4 @@
-"""The ports of cloud platforms, and that of health checks: which are open, what answers there."""
+"""The ports for cloud platforms and for health checks: which are open, and what answers there."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CloudPort(NamedTuple):
-    """A port to be opened: what it is for, its options begin with --`word`-."""
+    """A port to be opened for `protocol`; its options begin with --`word`-."""
 
     protocol: str
     word: str
@@ -31,7 +31,7 @@ def health_port(
     trtis: "Trtis | None",
     address: str,
 ) -> Iterator[CloudPort]:
-    """Yield the port of health checks, if `config` asks for one that is not that of HTTP, too."""
+    """Yield the port for health checks, if `config` asks for one other than the HTTP port."""
     port = config.http_health_port
     if port is None or (config.allow_http and port == config.http_port != 0):
         return
@@ -50,9 +50,9 @@ def health_port(
 def cloud_ports(
     config: ServerConfig, engine: Engine, ring: "KeyRing | None", default_address: str
 ) -> Iterator[CloudPort]:
-    """Yield the ports that `config` asks for; they have the limits and guards of HTTP, and no TLS.
+    """Yield the ports that `config` asks for, with the limits and guards of HTTP but without TLS.
 
-    The platforms end TLS themselves, and cannot be asked from a web page.
+    The platforms terminate TLS themselves, and web pages cannot call them.
     """
     if not (config.allow_sagemaker or config.allow_vertex_ai):
         return

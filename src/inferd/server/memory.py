@@ -1,4 +1,4 @@
-"""What the process does with memory that requests have given back."""
+"""Makes the process keep memory that requests have freed."""
 
 import ctypes
 import os
@@ -10,13 +10,13 @@ _KEPT_BYTES = 64 << 20
 
 
 def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> None:
-    """Have the C library keep what large requests gave back for those that come next.
+    """Have the C library keep the memory that large requests freed for the next ones.
 
-    Else it returns such memory to the system, and each of its pages is a fault when the next
-    request takes it: hundreds for each, where requests of some megabytes are under way together.
-    The limits set here are those that glibc learns by itself from the first block of 32 MB it is
-    given back. With another C library or allocator, or where `environ` has a word on it, nothing
-    happens. To be called when the models are loaded: what that took is not to be kept.
+    Otherwise it returns such memory to the system, and the next request to use it faults on every
+    page: hundreds of faults per request, where requests of some megabytes are under way together.
+    The limits set here are those that glibc adopts by itself when the first block of 32 MB is
+    freed. With another C library or allocator, or where `environ` configures malloc, this does
+    nothing. Call it once the models are loaded: memory that loading freed is not worth keeping.
     """
     if "GLIBC_TUNABLES" in environ or any(name.startswith("MALLOC_") for name in environ):
         return

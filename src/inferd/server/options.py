@@ -1,4 +1,4 @@
-"""From the server's one configuration to the values each part below receives."""
+"""Turns the server's one configuration into the options of each of its parts."""
 
 import os
 from dataclasses import replace
@@ -35,7 +35,7 @@ _METRICS_BODY_BYTES = 1000
 
 
 def log_settings(config: ServerConfig) -> LogSettings:
-    """Return how to log."""
+    """Return the log settings."""
     return LogSettings(
         format=config.log_format,
         file=Path(config.log_file) if config.log_file else None,
@@ -47,14 +47,14 @@ def log_settings(config: ServerConfig) -> LogSettings:
 
 
 def log_folder(config: ServerConfig) -> AllowedFolder:
-    """Return where clients may put the log file."""
+    """Return the folder in which clients may place the log file."""
     return AllowedFolder(
         Path(config.log_directory) if config.log_directory else None, "--log-directory"
     )
 
 
 def tracer(config: ServerConfig) -> Tracer:
-    """Return what chooses the requests to be traced, and writes their traces."""
+    """Return the tracer, which chooses the requests to trace and writes their traces."""
     settings, collector = read_trace_config(config.trace_config)
     folder = Path(config.trace_directory) if config.trace_directory else None
     allowed = AllowedFolder(folder, "--trace-directory")
@@ -65,7 +65,7 @@ def tracer(config: ServerConfig) -> Tracer:
 
 
 def load_options(config: ServerConfig) -> LoadOptions:
-    """Return how models are loaded."""
+    """Return the options for loading models."""
     resources = read_resources(config.rate_limit_resource)
     return LoadOptions(
         model_config_name=config.model_config_name or "",
@@ -91,7 +91,7 @@ def load_options(config: ServerConfig) -> LoadOptions:
 
 
 def is_one_port(config: ServerConfig) -> bool:
-    """Tell whether gRPC and HTTP share a port: the same number for both, chosen by hand."""
+    """Tell whether gRPC and HTTP share a port: both are set to the same number, not 0."""
     is_same = config.http_port == config.grpc_port != 0
     return config.allow_http and config.allow_grpc and is_same
 
@@ -171,7 +171,7 @@ def http_options(
         access=http_access(config, ring),
         cors_origins=read_origins(config.http_cors_origin),
         trtis=trtis,
-        # The one port of both is as much gRPC's.
+        # A port shared with gRPC also follows gRPC's option.
         reuse_port=config.reuse_http_port or (is_one_port(config) and config.reuse_grpc_port),
     )
 

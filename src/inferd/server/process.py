@@ -1,4 +1,4 @@
-"""One server as a process of its own: start-up lines, signals, exit codes."""
+"""One server as a process of its own: start-up output, signals, exit codes."""
 
 import asyncio
 import faulthandler
@@ -25,9 +25,9 @@ LOGGER = logging.getLogger("inferd")
 
 _MARGIN_S = 1.0
 _LEAST_GRACE_S = 0.1
-"""Connections that wait for nothing go by themselves: so it shows whether any were cut."""
+"""Connections that wait for nothing end within this time, so those left were cut."""
 _OTHER_FILES = 4000
-"""Beside connections: metrics, model files, libraries, two for each shared memory region."""
+"""Open files beside connections: metrics, model files, libraries, two per shared memory region."""
 
 
 def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
@@ -35,8 +35,8 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
 
     0: ended as asked, all requests finished. 1: could not start, models failed and
     --exit-on-error is set, or requests were cut because --exit-timeout-secs had passed. A second
-    signal ends the process at once with 128 plus its number. SIGHUP opens the log file again.
-    Raises InvalidConfig when there can be no log.
+    signal ends the process at once with 128 plus its number. SIGHUP reopens the log file.
+    Raises InvalidConfig when the log file cannot be opened.
     """
     log = Log(log_settings(config), log_folder(config))
     try:
@@ -52,7 +52,7 @@ def run(config: ServerConfig, warnings: Sequence[str] = ()) -> int:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the event loop: uvloop's, where there is uvloop."""
+    """Return the factory of the event loop: uvloop's, where uvloop is installed."""
     try:
         import uvloop
     except ImportError:  # Windows
@@ -61,10 +61,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _allow_connections(config: ServerConfig) -> None:
-    """Let the process open as many files as its connections and all else may need.
+    """Raise the limit on open files to what connections and all else may need.
 
-    Often only 1024 are allowed at first, for programs that call select(): the same number of idle
-    clients would then keep everybody else out.
+    The soft limit is often 1024, for the sake of programs that call select(): as many idle clients
+    would then keep everyone else out.
     """
     try:
         import resource
@@ -78,7 +78,7 @@ def _allow_connections(config: ServerConfig) -> None:
     allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
     if now != resource.RLIM_INFINITY and now < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-    # Few servers have all their HTTP and all their gRPC connections at the same time.
+    # Few servers use all their HTTP and all their gRPC connections at the same time.
     http = min(http, config.http_max_connections)
     if allowed < max(http, grpc) + _OTHER_FILES:
         LOGGER.warning(
@@ -91,7 +91,7 @@ def _allow_connections(config: ServerConfig) -> None:
 
 
 class _Process:
-    """The life of the one server of this process."""
+    """The life cycle of this process's one server."""
 
     def __init__(self, config: ServerConfig, log: Log) -> None:
         self._config = config
@@ -102,7 +102,7 @@ class _Process:
         self._stop = asyncio.Event()
 
     async def serve(self) -> int:
-        """Live through it all, and return the exit code."""
+        """Run the server from start to end, and return the exit code."""
         self._catch_signals()
         try:
             await self._server.open()
@@ -168,7 +168,7 @@ class _Process:
             LOGGER.warning("not ready: models failed; --strict-readiness=false accepts that")
 
     async def _drain(self) -> int:
-        # What is left after the last request is for closing.
+        # The rest of the time is for closing, after the last request.
         whole_s = self._config.exit_timeout_secs
         grace_s = max(whole_s - min(_MARGIN_S, whole_s / 4), _LEAST_GRACE_S)
         if await self._server.drain(grace_s, self._config.drain_delay):
@@ -184,7 +184,7 @@ class _Process:
             loop.add_signal_handler(signal.SIGHUP, self._hang_up, signal.SIGHUP)
 
     def _hang_up(self, number: signal.Signals) -> None:
-        """Open the log file again; but a log on a terminal ends with it, and so does the server."""
+        """Reopen the log file; a server that logs to a terminal ends with the terminal."""
         if self._is_on_terminal and self._log.settings.file is None:
             self._end(number)
         else:
@@ -194,8 +194,8 @@ class _Process:
         if self._stop.is_set():
             LOGGER.warning("%s again: ending at once", number.name)
             end_now(128 + number)
-        # A C thread that needs no interpreter lock: it ends the process even when a model has
-        # the event loop in its grip, and shows where.
+        # A C thread that needs no GIL: it ends the process even when a model blocks the event
+        # loop, and shows where.
         whole_s = max(self._config.exit_timeout_secs, _MARGIN_S)
         faulthandler.dump_traceback_later(whole_s, exit=True)
         LOGGER.info("%s: finishing what is in flight", number.name)
@@ -204,7 +204,7 @@ class _Process:
 
 
 def end_now(code: int) -> NoReturn:
-    """End the process without waiting for threads; what was written is flushed."""
+    """End the process without waiting for threads, after flushing the output."""
     sys.stdout.flush()
     logging.shutdown()
     os._exit(code)

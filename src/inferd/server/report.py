@@ -1,4 +1,4 @@
-"""What the server says when it has started: its models, and where it listens."""
+"""The report of the server's models when it has started."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +32,7 @@ def model_table(index: Sequence[IndexEntry]) -> list[str]:
 
 
 def model_fields(entry: IndexEntry) -> dict[str, str]:
-    """Return what a JSON log line says of one model version."""
+    """Return the fields of a JSON log line about one model version."""
     return {
         "model": entry.name,
         "version": entry.version,

@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 
 _NAME = "inferd"
 _OLD_NAME = "inference:0"  # what servers of the old API call themselves
-_LAST_WAIT_S = 0.5  # for what is cut to notice that it was
+_LAST_WAIT_S = 0.5  # for requests that are cut to notice that
 _LAST_TRACES_S = 2.0  # for traces that are still to be written
 
 
 class Server:
-    """One server; several fit in one process.
+    """One server; a process may have several.
 
     Use it as `async with Server(config) as server`, or call start and stop. It logs to the logger
     "inferd", and handles no signals: that is what `inferd.server.process` is for.
     `default_address` is bound by the ports whose address the configuration leaves open. `log` is
-    the log the process has opened, if it is the server's own. `models` are served beside those of
-    the configuration's repositories.
+    the log that the process has opened, if that is the server's own. `models` are served beside
+    those of the configuration's repositories.
     `http_port`, `grpc_port` and `metrics_port` are the ports bound, 0 while there is none;
-    `cloud_ports` those of cloud platforms, by their names, and of "Health" checks.
+    `cloud_ports` has those of cloud platforms, by protocol name, and of "Health" checks.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Server:
         self._watcher = FileWatcher()
 
     def _allows_client_shm(self) -> bool:
-        """What --allow-client-shm says, or whether only clients on this machine can come."""
+        """Return --allow-client-shm, or if unset, whether only local clients can connect."""
         config = self.config
         if config.allow_client_shm is not None:
             return config.allow_client_shm
@@ -110,7 +110,7 @@ class Server:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Drain, as long as --exit-timeout-secs allows, and stop."""
+        """Drain for as long as --exit-timeout-secs allows, and stop."""
         await self.drain(self.config.exit_timeout_secs)
         await self.stop()
 
@@ -124,9 +124,9 @@ class Server:
             raise
 
     async def open(self) -> None:
-        """Open the ports: from now on the server is live, and not ready.
+        """Open the ports: from now on the server is live, but not ready.
 
-        Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be had.
+        Raises InvalidConfig when a port, socket, certificate or file of API keys cannot be used.
         """
         self._read_keys()
         if self.config.allow_trtis:
@@ -148,13 +148,13 @@ class Server:
         self._watcher.start()
 
     async def load(self) -> None:
-        """Load the models; those that fail say so in the index. Raises InvalidConfig."""
+        """Load the models; the index shows those that fail. Raises InvalidConfig."""
         await self.engine.load_all(self.config.model_repository, self._models)
 
     async def drain(self, timeout_s: float, delay_s: float = 0.0) -> bool:
-        """Be not ready, take new connections for `delay_s` more, and finish what is in flight.
+        """Stop being ready, accept connections for `delay_s` more, and finish what is in flight.
 
-        Returns whether everything was finished within `timeout_s`, which includes the delay.
+        Returns whether everything finished within `timeout_s`, which includes the delay.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -191,7 +191,7 @@ class Server:
         await self.engine.tracer.close(min(_LAST_TRACES_S, self.config.exit_timeout_secs / 4))
 
     def places(self) -> list[tuple[str, str]]:
-        """Return (protocol, where to reach it) for all that is open."""
+        """Return (protocol, where to reach it) for every open port and socket."""
         found = []
         if self.http_port:
             scheme = "https" if tls_files(self.config, "http") else "http"
@@ -314,7 +314,7 @@ class Server:
             config.metrics_interval_ms / 1000,
         )
         routes = MetricsRoutes(self.engine, read_metrics_config(config.metrics_config), devices)
-        # A capacity of its own: an overloaded server still tells how it is.
+        # A capacity of its own: an overloaded server still answers with its metrics.
         self._metrics = HttpServer(
             self.engine, metrics_options(config), routes=routes, capacity=Capacity()
         )
@@ -327,7 +327,7 @@ class Server:
             raise InvalidConfig(msg) from error
 
     async def _probe_grpc_port(self) -> None:
-        # gRPC prints a line of its own when it cannot bind, and does not tell us the reason.
+        # When gRPC cannot bind, it prints a line of its own and does not give us the reason.
         address, port = self.grpc_address, self.config.grpc_port
         if port == 0 or self.config.reuse_grpc_port:
             return
@@ -347,7 +347,7 @@ def _cannot_listen(protocol: str, where: str, word: str, error: OSError) -> str:
 
 
 def _reason(error: OSError) -> str:
-    # asyncio puts its own sentence where the system's word should be; gRPC tells no reason.
+    # asyncio replaces the system's error text by a sentence of its own; gRPC gives no reason.
     if isinstance(error, socket.gaierror):
         return str(error.strerror).lower()
     if error.errno:

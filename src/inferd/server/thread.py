@@ -1,8 +1,8 @@
-"""A server in a thread of its own, for callers that are not asyncio programs, or have a loop."""
+"""A server in a thread of its own, for callers without asyncio, or with a loop of their own."""
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # noqa: F401  its own end must come after the server's
+import concurrent.futures.thread  # noqa: F401  its exit hook must run after the server's
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +24,13 @@ class ServerThread:
     """A server of Python functions, in this process: `with inferd.Server(function) as server:`.
 
     `models` are inferd.Models, or functions to make them of. `options` are those of `inferd serve`,
-    by their names: `model_repository="models"`, `http_port=8000`. A port that is not given is
-    chosen by the system. `start` and `stop` do what entering and leaving the context does, for
-    notebooks. It ends with the process, too.
+    by name: `model_repository="models"`, `http_port=8000`. The system chooses ports that are not
+    given. `start` and `stop` do what entering and leaving the context does, for notebooks. The
+    server also ends with the process.
     """
 
     def __init__(self, *models: Callable[..., object], **options: object) -> None:
-        """Raises InvalidConfig for a model that cannot be, or an option that is not one."""
+        """Raises InvalidConfig for an invalid model or option."""
         ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
         self._config = read_options(ports | options)
         self._models = [given_model(model) for model in models]
@@ -46,7 +46,7 @@ class ServerThread:
         self.stop()
 
     def start(self) -> Self:
-        """Return when the models serve.
+        """Start the server, and return it when the models serve.
 
         Raises LoadFailed when one does not load, InvalidConfig when the server cannot start.
         """
@@ -55,42 +55,42 @@ class ServerThread:
         return self
 
     def stop(self) -> None:
-        """Finish what is in flight, and end; what has ended already is no error."""
+        """Finish what is in flight, and end; do nothing if the server has ended already."""
         while self._running:
             self._running.pop().end()
 
     @property
     def http_port(self) -> int:
-        """The port of HTTP, 0 while there is none."""
+        """The HTTP port, 0 while there is none."""
         return self._server.http_port if self._server else 0
 
     @property
     def grpc_port(self) -> int:
-        """The port of gRPC, 0 while there is none."""
+        """The gRPC port, 0 while there is none."""
         return self._server.grpc_port if self._server else 0
 
     @property
     def metrics_port(self) -> int:
-        """The port of metrics, 0 while there is none."""
+        """The metrics port, 0 while there is none."""
         return self._server.metrics_port if self._server else 0
 
     @property
     def http_url(self) -> str:
-        """Where HTTP is reached: "http://127.0.0.1:38475"; "" while it is not."""
+        """The HTTP URL, such as "http://127.0.0.1:38475"; "" while there is none."""
         return self._url("HTTP")
 
     @property
     def grpc_url(self) -> str:
-        """Where gRPC is reached, as its clients write it: "127.0.0.1:38476"; "" while it is not."""
+        """The gRPC target, as clients write it: "127.0.0.1:38476"; "" while there is none."""
         return self._url("gRPC")
 
     @property
     def metrics_url(self) -> str:
-        """Where Prometheus finds metrics; "" while it does not."""
+        """The URL of the metrics for Prometheus; "" while there is none."""
         return self._url("Metrics")
 
     def __repr__(self) -> str:
-        """Return where it is, for notebooks."""
+        """Show the server's URL, for notebooks."""
         return f"<inferd.Server {self.http_url or self.grpc_url or 'stopped'}>"
 
     def _url(self, protocol: str) -> str:
@@ -102,10 +102,10 @@ class ServerThread:
 
 
 class _Running:
-    """A server that runs, and the thread it runs in."""
+    """A running server, and its thread."""
 
     def __init__(self, config: ServerConfig, models: Sequence[GivenModel]) -> None:
-        """Raises what the start raises."""
+        """Raises what starting the server raises."""
         started: _Started = Future()
         work = (config, models, started)
         self._thread = Thread(target=_run, args=work, name="inferd-server", daemon=True)
@@ -113,7 +113,7 @@ class _Running:
         try:
             self.server, self._loop, self._end = started.result()
         except KeyboardInterrupt:
-            started.cancel()  # it ends when its models have loaded
+            started.cancel()  # the server ends when its models have loaded
             raise
         except BaseException:
             self._thread.join()
@@ -121,15 +121,15 @@ class _Running:
         self.urls = dict(reversed([_url(*place) for place in self.server.places()]))
 
     def end(self) -> None:
-        """Drain and stop it, and wait for that."""
+        """Drain and stop the server, and wait until it has ended."""
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
 
 
 def _end_with_process(running: list[_Running]) -> None:
-    """Have what is in `running` end when the interpreter does, while threads can still be made.
+    """End the server in `running` when the interpreter exits, while threads can still be started.
 
-    The functions of atexit are called too late for that, from Python 3.12 on.
+    From Python 3.12 on, functions registered with atexit are called too late for that.
     """
 
     def end() -> None:
@@ -146,9 +146,9 @@ _Started = Future[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]]
 
 @contextlib.contextmanager
 def server_in_thread(config: ServerConfig) -> Iterator[Server]:
-    """Start a server, hand it over when its models are loaded, and drain and stop it at the end.
+    """Start a server, yield it when its models are loaded, and drain and stop it at the end.
 
-    Its ports may be read; its methods belong to the thread. Raises what the start raises.
+    Its ports may be read; its methods belong to its thread. Raises what starting it raises.
     """
     running = _Running(config, ())
     try:
@@ -177,7 +177,7 @@ def _run(config: ServerConfig, models: Sequence[GivenModel], started: _Started) 
 
 
 def _is_last(error: BaseException) -> bool:
-    """Tell whether the interpreter ends: 3.12.0 and 3.12.1 make no threads then, others do."""
+    """Tell whether the interpreter is exiting; only 3.12.0 and 3.12.1 start no threads then."""
     return isinstance(error, RuntimeError) and "interpreter shutdown" in str(error)
 
 
@@ -189,6 +189,6 @@ def _check_loaded(server: Server, models: Sequence[GivenModel]) -> None:
 
 
 def _url(protocol: str, where: str) -> tuple[str, str]:
-    """Return a place as a client on this machine reaches it."""
+    """Return the protocol, and the place as a client on this machine reaches it."""
     where = where.removesuffix(" (TLS)").replace("//0.0.0.0:", "//127.0.0.1:")
     return protocol, where.replace("[::]", "[::1]")

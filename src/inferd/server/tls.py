@@ -1,4 +1,4 @@
-"""The TLS side of the HTTP port: certificates read into an ssl context."""
+"""TLS for the HTTP port: certificates read into an ssl context."""
 
 import functools
 import ssl
@@ -10,7 +10,7 @@ from inferd.transport.tls import LiveTls
 
 
 def tls_files(config: ServerConfig, protocol: str) -> list[str]:
-    """Return the paths of the TLS files of `protocol`, http or grpc; none for plain text."""
+    """Return the paths of the TLS files of `protocol`, http or grpc; none without TLS."""
     if not (
         getattr(config, f"{protocol}_use_ssl") or getattr(config, f"{protocol}_use_ssl_mutual")
     ):
@@ -22,22 +22,21 @@ def tls_files(config: ServerConfig, protocol: str) -> list[str]:
 
 
 def http_tls(config: ServerConfig, *, with_http2: bool) -> LiveTls:
-    """Return the TLS side of the HTTP port; `with_http2` as with ssl_context."""
+    """Return the reloadable TLS context of the HTTP port; `with_http2` as in ssl_context."""
     return LiveTls(functools.partial(ssl_context, config, with_http2=with_http2))
 
 
 def ssl_context(config: ServerConfig, *, with_http2: bool) -> ssl.SSLContext:
     """Return the context of --http-use-ssl or --http-use-ssl-mutual.
 
-    `with_http2` offers HTTP/2 beside HTTP/1.1, for a port that carries gRPC as well.
-
-    Raises InvalidConfig naming the flag whose file cannot be used.
+    `with_http2` offers HTTP/2 beside HTTP/1.1, for a port that also carries gRPC. Raises
+    InvalidConfig naming the flags whose files cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2", "http/1.1"] if with_http2 else ["http/1.1"])
     try:
-        # An encrypted key would otherwise be asked for at the terminal.
+        # Without a password, OpenSSL would ask for that of an encrypted key at the terminal.
         context.load_cert_chain(str(config.http_server_cert), config.http_server_key, password="")
     except (OSError, ValueError) as error:
         _refuse("--http-server-cert and --http-server-key", error)

@@ -1,4 +1,4 @@
-"""Files that are read again when they change: looked at once in a while, never per request."""
+"""Files that are read again when they change: checked periodically, never per request."""
 
 import asyncio
 import logging
@@ -10,16 +10,16 @@ from inferd.errors import InvalidConfig
 LOGGER = logging.getLogger("inferd")
 
 LOOK_S = 1.0
-"""How often the files are looked at."""
+"""The seconds between two looks at the files."""
 
 _State = tuple[tuple[int, int, int] | None, ...]
 
 
 class FileWatcher:
-    """Reads files again when they have changed, and then rested from one look to the next.
+    """Reads files again when they have changed, and have then stayed the same for one more look.
 
-    Who writes a file may be in the middle of it at the first look. Links are followed: Kubernetes
-    exchanges a secret's files by pointing a link elsewhere.
+    At the first look a file may be half written. Links are followed: Kubernetes replaces a secret's
+    files by pointing a link elsewhere.
     """
 
     def __init__(self, look_s: float = LOOK_S) -> None:
@@ -30,20 +30,20 @@ class FileWatcher:
     def read(self, what: str, read: Callable[[], None], *paths: str) -> None:
         """Call `read`, now and whenever one of `paths` has changed.
 
-        Raises what `read` does. Later it may raise InvalidConfig, to say that the files cannot be
-        used; the log then calls them `what`.
+        Raises what `read` raises now. Later, `read` may raise InvalidConfig if the files cannot be
+        used: that is logged, with the files called `what`.
         """
         watched = _Watched(what, read, paths)
         read()
         self._watched.append(watched)
 
     def start(self) -> None:
-        """Look from now on, if there is anything to look at."""
+        """Begin looking, if there are files to look at."""
         if self._watched:
             self._timer = asyncio.get_running_loop().call_later(self._look_s, self._look_again)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -59,7 +59,7 @@ class FileWatcher:
 
 
 class _Watched:
-    """Files that are one thing to those who use them."""
+    """A group of files that are used, and read again, together."""
 
     def __init__(self, what: str, read: Callable[[], None], paths: tuple[str, ...]) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""The greatest elements of a tensor, and their text "value:index:label" (V2, Classification)."""
+"""The greatest elements of a tensor, as text "value:index:label" (V2, Classification)."""
 
 from collections.abc import Sequence
 from math import prod
@@ -15,7 +15,7 @@ MAX_ELEMENTS = 1_000_000
 """Triton's limit on the elements of one batch entry, and ours on the classes of one answer."""
 
 Labels = Sequence[bytes]
-"""Label n is of the element with index n; elements beyond the end have none, nor those of b""."""
+"""Label n belongs to element n; elements beyond the end have no label, nor do those with b""."""
 
 _FLOATS = (DataType.FP32, DataType.FP64)
 _OTHERS = (DataType.BOOL, DataType.FP16, DataType.BF16, DataType.BYTES)
@@ -40,7 +40,7 @@ def classified(tensor: Tensor, top_k: int, labels: Labels, *, batch_dims: int) -
     """Return the `top_k` greatest elements of each batch entry as BYTES, greatest first.
 
     `batch_dims` is 1 when the first dim of `tensor` is the batch, else 0. The shape is [batch, k]
-    or [k], k never more than the elements of an entry. Raises InvalidRequest as `top_classes`.
+    or [k], with k at most the elements of an entry. Raises InvalidRequest as `top_classes` does.
     """
     form = b"%f:%d" if tensor.datatype in _FLOATS else b"%d:%d"
     entries = top_classes(tensor, top_k, batch_dims=batch_dims)
@@ -58,8 +58,8 @@ def classified(tensor: Tensor, top_k: int, labels: Labels, *, batch_dims: int) -
 def top_classes(tensor: Tensor, top_k: int, *, batch_dims: int) -> list[list[tuple[Any, int]]]:
     """Return (value, index) of the `top_k` greatest elements of each batch entry, greatest first.
 
-    Equal ones come by index, NaN comes last. The index counts the elements of one entry,
-    row-major. Raises InvalidRequest for an entry of too many elements, or too many in all.
+    Equal elements are ordered by index, NaN comes last. The index counts the elements of one entry,
+    row-major. Raises InvalidRequest for an entry of too many elements, or too many classes in all.
     """
     count = prod(tensor.shape[batch_dims:])
     entry_count = prod(tensor.shape[:batch_dims])
@@ -82,7 +82,7 @@ def _greatest(values: Any, kept: int) -> list[tuple[Any, int]]:
     if kept < len(keys):
         least = np.partition(keys, len(keys) - kept)[len(keys) - kept]
         indices = np.flatnonzero(keys >= least)
-    # A stable ascending sort of the reversed row, read backwards, has equal ones by index.
+    # A stable ascending sort of the reversed row, read backwards, orders equal ones by index.
     order = np.argsort(keys[indices][::-1], kind="stable")[::-1]
     chosen = indices[len(indices) - 1 - order][:kept]
     return list(zip(values[chosen].tolist(), chosen.tolist(), strict=True))

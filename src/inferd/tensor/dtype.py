@@ -1,4 +1,4 @@
-"""The datatypes of the wire: name, element size, numpy twin (V2 protocol, Tensor Data Types)."""
+"""The wire datatypes: name, element size, numpy dtype (V2 protocol, Tensor Data Types)."""
 
 import enum
 
@@ -16,9 +16,9 @@ _NUMPY_NAMES = {
 class DataType(enum.Enum):
     """One of the 14 datatypes; the value is the name on the V2 wire.
 
-    `size_bytes` is the size of one element, 0 for BYTES, whose elements vary.
-    `numpy` is the dtype of a view on the wire bytes. numpy has no bfloat16: BF16 shows as uint16
-    holding the bit patterns (`inferd.tensor.halves` converts). BYTES shows as object.
+    `size_bytes` is the size of one element, 0 for BYTES, whose elements vary in size.
+    `numpy` is the dtype of a view on the wire bytes. numpy has no bfloat16: BF16 is uint16 holding
+    the bit patterns (`inferd.tensor.halves` converts). BYTES is object.
     """
 
     BOOL = "BOOL"
@@ -36,7 +36,7 @@ class DataType(enum.Enum):
     BYTES = "BYTES"
     BF16 = "BF16"
 
-    # Enum hashes by name, in Python; members are keys of lookups made for every request.
+    # Enum hashes by name, in Python code; members are keys of lookups made for every request.
     __hash__ = object.__hash__
 
     size_bytes: int
@@ -71,7 +71,7 @@ _BY_NUMPY = {d.numpy.str: d for d in DataType if d not in (DataType.BYTES, DataT
 def datatype_of(dtype: np.dtype[np.generic]) -> DataType:
     """Return the datatype that holds arrays of `dtype`; object, str and bytes arrays are BYTES.
 
-    Raises TypeError for a dtype that has no twin on the wire (complex, datetime, ...).
+    Raises TypeError for a dtype that has no wire equivalent (complex, datetime, ...).
     """
     if dtype.kind in "OSU":
         return DataType.BYTES

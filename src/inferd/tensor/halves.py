@@ -1,4 +1,4 @@
-"""FP16 and BF16: the halves that JSON, and for BF16 numpy, cannot say by themselves."""
+"""FP16 and BF16: conversions that JSON needs, and numpy does not have for BF16."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -40,8 +40,8 @@ def float64_to_half(values: Array, datatype: DataType) -> Array:
             return values.astype(np.float16)
     with np.errstate(over="ignore"):
         single = np.atleast_1d(values.astype(np.float32))
-    # A float32 that sits exactly on a BF16 tie, but got there by rounding, hides the side the
-    # value came from: move it one float32 step back towards the value.
+    # A float32 that is exactly on a BF16 tie, but got there by rounding, hides which side the
+    # value was on: move it one float32 step back towards the value.
     on_tie = (single.view(np.uint32) & 0xFFFF) == 0x8000
     if on_tie.any():
         wide = single.astype(np.float64)
@@ -59,7 +59,7 @@ def half_to_float32(bits_or_halves: Array, datatype: DataType) -> Array:
 
 
 class _Texts(dict[int, str]):
-    """Bit pattern -> the shortest decimal text that gives the same half, worked out once each."""
+    """Bit pattern -> the shortest decimal text that gives the same half, each computed once."""
 
     def __init__(self, datatype: DataType) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""BYTES on the wire: each element is a uint32 little-endian length, then that many bytes.
+"""BYTES on the wire: each element is a little-endian uint32 length, then that many bytes.
 
-Binary Tensor Data extension; one element holds at most 2^32 - 1 bytes.
+Binary Tensor Data extension; one element has at most 2^32 - 1 bytes.
 """
 
 import struct
@@ -11,7 +11,7 @@ from inferd.errors import InvalidRequest
 
 MAX_ELEMENT_BYTES = 2**32 - 1
 _LENGTH = struct.Struct("<I")
-_MORE_SHOWN = 1000  # so many too many elements are still counted for the error text
+_MORE_SHOWN = 1000  # surplus elements beyond this number are not counted for the error text
 
 
 def encode_strings(elements: Iterable[bytes | str], tensor: str) -> bytearray:
@@ -61,9 +61,9 @@ def decode_strings(data: Any, tensor: str) -> list[bytes]:
 
 
 def count_strings(data: Any, tensor: str, most: int = MAX_ELEMENT_BYTES) -> int:
-    """Return how many elements the length-prefixed buffer `data` holds; copies nothing.
+    """Return how many elements the length-prefixed buffer `data` holds; copy nothing.
 
-    Looks at `most` + 1 elements, not further. Raises InvalidRequest as `decode_strings` does.
+    Stops after `most` + 1 elements. Raises InvalidRequest as `decode_strings` does.
     """
     view = memoryview(data)
     end = view.nbytes
@@ -78,10 +78,10 @@ def count_strings(data: Any, tensor: str, most: int = MAX_ELEMENT_BYTES) -> int:
 
 
 def cut_strings(data: memoryview, counts: Sequence[int], tensor: str) -> list[memoryview]:
-    """Return views of the length-prefixed `data`, each as many elements as `counts` say, in order.
+    """Cut the length-prefixed `data` into views of as many elements each as `counts` say, in order.
 
-    `data` is flat. Raises InvalidRequest naming `tensor` when it holds another number of elements
-    than all of them, or is malformed.
+    `data` is flat. Raises InvalidRequest naming `tensor` when the number of its elements is not the
+    sum of `counts`, or when it is malformed.
     """
     check_strings(data, sum(counts), tensor)
     unpack = _LENGTH.unpack_from
@@ -101,7 +101,7 @@ def check_strings(data: Any, count: int, tensor: str) -> None:
     Raises InvalidRequest naming `tensor`.
     """
     size = memoryview(data).nbytes
-    if 4 * count > size:  # each length takes 4 bytes; only few elements are counted for the text
+    if 4 * count > size:  # each length takes 4 bytes; large data is not counted for the error text
         holds = str(count_strings(data, tensor)) if size <= _MORE_SHOWN else f"only {size} bytes"
         msg = f"tensor '{tensor}': the shape asks for {count} elements, the data hold {holds}"
         raise InvalidRequest(msg)

@@ -1,4 +1,4 @@
-"""Tensor: a name, a datatype, a shape, and a view on the bytes as they travel."""
+"""Tensor: a name, a datatype, a shape, and a view of the wire bytes."""
 
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,15 @@ SMALL_BYTES = 4096
 
 Parameter = bool | int | str | float
 Parameters = dict[str, Parameter]
-"""What the protocol allows as a parameter value: string, number or boolean."""
+"""The protocol allows strings, numbers and booleans as parameter values."""
 
 
 class Tensor(Record):
     """A named tensor whose `data` is any C-contiguous buffer in wire layout.
 
-    Little-endian, row-major, packed. BYTES hold a uint32 length before each element
-    (Binary Tensor Data extension). `data` may be bytes, bytearray, memoryview or ndarray; its
-    length in bytes has been checked against datatype and shape by whoever built the tensor.
+    Little-endian, row-major, packed. BYTES have a uint32 length before each element (Binary Tensor
+    Data extension). `data` may be bytes, bytearray, memoryview or ndarray; the code that builds a
+    tensor has checked its length in bytes against datatype and shape.
     """
 
     _fields = (
@@ -51,7 +51,7 @@ class Tensor(Record):
         self.parameters = parameters
 
     def __copy__(self) -> "Tensor":
-        """Return one of the same fields."""
+        """Return a copy with the same fields."""
         return Tensor(self.name, self.datatype, self.shape, self.data, self.parameters)
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -75,10 +75,10 @@ class Tensor(Record):
         return view if view.format == "B" and view.ndim == 1 else flat_view(view)
 
     def packed(self) -> Any:
-        """Return the wire bytes as a buffer that len() measures; a small array is copied.
+        """Return the wire bytes as a buffer whose len() is their number; a small array is copied.
 
-        For what is to be sent: so little is joined with its head anyway, and a view of an array
-        costs more than a copy of SMALL_BYTES.
+        For sending: so little data is joined with its header anyway, and a view of an array costs
+        more than a copy of SMALL_BYTES.
         """
         data = self.data
         if type(data) is bytes:
@@ -94,7 +94,7 @@ class Tensor(Record):
 
     @classmethod
     def from_numpy(cls, name: str, array: np.ndarray[Any, Any], datatype: DataType) -> "Tensor":
-        """Wrap `array`, whose dtype must be `datatype.numpy`; copies only if not C-contiguous.
+        """Wrap `array`, whose dtype must be `datatype.numpy`; copy it only if not C-contiguous.
 
         BYTES take an object array of `bytes` or `str` (encoded as UTF-8), which is copied.
         """
@@ -104,23 +104,23 @@ class Tensor(Record):
 
 
 def flat_view(view: memoryview) -> memoryview:
-    """Return `view` as one dimension of bytes. Empty views cannot be cast, so they become b''."""
+    """Return `view` as one-dimensional bytes. Empty views cannot be cast, so they become b''."""
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 def element_count(shape: "Sequence[int]") -> int:
-    """Return the number of elements of `shape`, exactly, however large; () holds one element."""
+    """Return the exact number of elements of `shape`, however large; () has one element."""
     return prod(shape)
 
 
 def reshaped(
     shape: tuple[int, ...], dims: tuple[int, ...], target: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return what becomes of `shape`, which fits `dims`, when `dims` are to be seen as `target`.
+    """Return `shape`, which fits `dims`, reshaped so that `dims` become `target`.
 
     Dims of `shape` before those of `dims` (the batch) stay, and the n-th -1 of `target` takes the
     size found at the n-th -1 of `dims` (Triton, ModelTensorReshape). Raises ValueError when
-    `shape` has fewer dims than `dims`, or `target` more variable ones.
+    `shape` has fewer dims than `dims`, or `target` has more variable ones.
     """
     lead = len(shape) - len(dims)
     if lead < 0 or target.count(-1) > dims.count(-1):
