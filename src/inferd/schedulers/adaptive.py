@@ -1,29 +1,28 @@
 """AdaptivePace: batch size and delay found by measuring, where no configuration gives them.
 
-What an item of a batch costs is measured for each class of batch sizes (the power of two above).
-The smallest class that costs no more than a tenth above the cheapest is the largest batch that
-is made: a model whose time grows with the batch, as most do on a CPU, runs its requests one by one,
-at once and on all instances; one that takes as long for many as for one gets full batches. Of the
-classes that more than one batch waits for, a fiftieth above the cheapest is too much: there every
-percent shortens the queue, and those in front lose little of what all behind them gain. Classes
-that are not known yet are believed to be good, so the first batches are as large as they can be,
-and neighbours of the best class are tried again now and then. Where no instance has
-rested for a while nobody is served sooner by small batches: then it is the largest of the good
-classes. That costs the event loop less, which no execution's time tells: what comes and goes in
-crowds is cheaper.
+The cost per item is measured for each class of batch sizes (the next power of two). The smallest
+class within a tenth of the cheapest bounds the batch size: a model whose time grows with the batch,
+as most do on a CPU, runs its requests one by one, at once and on all instances; one that takes as
+long for many as for one gets full batches. For classes that the waiting requests more than fill,
+the margin is a fiftieth: there every percent shortens the queue, and the requests in front lose
+less than those behind them gain. Classes not yet measured are assumed to be good, so the first
+batches are as large as possible, and neighbours of the best class are tried again now and then.
+When no instance has been idle for a while, small batches serve no request sooner, so the largest
+good class is used. That costs the event loop less, which no execution time shows: requests that
+arrive and leave in groups are cheaper.
 
-Requests wait for others only where others are to be expected: so many as were under way together
-lately, shared among the instances that are free. First for those that have been read but not
-looked at yet, which costs nobody any time. Then, where executions are long, for those who have
-just had their answers and will ask again: at most half as long as an execution costs beside its
-items, which is what a second one would cost, and ever shorter when nobody comes.
+Requests wait for others only where others are expected: as many as were recently under way
+together, shared among the free instances. First they wait for requests that have been read but not
+handled yet, which costs no time. Then, where executions are long, for clients that have just been
+answered and will ask again: at most half the fixed cost of an execution, which is what a second
+execution would add, and ever shorter when none come.
 
-A lone client is never expected to be joined by anybody. Its requests run as if nothing were
-batched, on the event loop where the model is quick; there a look at every so many requests tells
+A lone client is never expected to be joined by others. Its requests run as if nothing were
+batched, on the event loop where the model is quick; there, a sample taken now and then shows
 whether they still come alone.
 
-Refused: a target latency (nobody knows it), the length of the queue (it grows when the model is
-slow and when it is busy, and only one of them is a reason), and gradient methods on throughput
+Rejected: a target latency (nobody knows it), the length of the queue (it grows when the model is
+slow and when it is busy, and only one of these is a reason), and gradient methods on throughput
 (they need steady load, and a lone client pays for their steps).
 """
 
@@ -33,25 +32,25 @@ from inferd.schedulers.pace import beginning
 from inferd.schedulers.queue import RequestQueue
 
 CHEAPER = 1.1
-"""What an item in the best class may cost, times the cheapest: small batches are soon over."""
+"""The most an item of the best class may cost, relative to the cheapest: small batches end soon."""
 
 CHEAPEST = 1.02
-"""The same where more wait than one batch takes; less is not told from chance."""
+"""The same where more wait than one batch takes; a smaller margin would be noise."""
 
 LEAP = 0.25
-"""What one execution may seem to have changed at most: the system may have interrupted it."""
+"""The most one execution may change a known cost, as a fraction: it may have been interrupted."""
 
 QUEUED_NS = 10_000
-"""What it costs to make a request wait: a future, a task, joining and splitting."""
+"""The cost of making a request wait: a future, a task, joining and splitting."""
 
 HANDED_OVER_NS = 60_000
-"""What it costs to hand an execution over to a thread and back: both wake up with cold caches."""
+"""The cost of handing an execution to a thread and back: both wake up with cold caches."""
 
 WORTH_NS = 30_000
 """A model that takes less time than this for a request alone is not worth batching."""
 
 TRIAL_RUNS = 8
-"""So many requests run alone before the first batch, if they are quick: a model may be tiny."""
+"""How many requests, if quick, run alone before the first batch: a model may be tiny."""
 
 TRIAL_NS = 1_000_000
 """A request that takes longer than this ends the trial."""
@@ -63,22 +62,22 @@ FIRST_PATIENCE_NS = 1_000_000
 """How long the first wait for more requests may be."""
 
 FORGIVEN_AFTER = 64
-"""After so many batches without waiting, waiting is tried again."""
+"""After this many batches without waiting, waiting is tried again."""
 
 FIRST_PROBE, LAST_PROBE = 8, 128
-"""A neighbour of the best class is tried after so many batches at first, and at last."""
+"""The first and longest interval, in batches, between trials of a neighbour of the best class."""
 
 LASTING = 16
-"""After so many batches without a rest, more requests come than can be served at once."""
+"""After this many batches without an idle instance, the load counts as lasting."""
 
 _NO_SIZES: frozenset[int] = frozenset()
 
 FIRST_LOOK, LAST_LOOK = 64, 4096
-"""After so many runs on the event loop, at first and at last, one is looked at."""
+"""The first and the longest interval, in runs on the event loop, between samples."""
 
 
 class Costs:
-    """What an item of a batch costs, by the class of the batch's size, in nanoseconds."""
+    """The cost per item of a batch, by the class of the batch's size, in nanoseconds."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -88,10 +87,10 @@ class Costs:
         self._on_loop = [False] * class_count
 
     def note(self, size: int, cost_ns: int, *, on_loop: bool = False) -> None:
-        """Take in what a batch of `size` items cost, in a thread or on the event loop."""
+        """Record the cost of a batch of `size` items, run in a thread or on the event loop."""
         size_class = self.class_of(size)
         if on_loop is not self._on_loop[size_class]:
-            self.forget(size)  # it costs something else now
+            self.forget(size)  # the cost differs between the two
             self._on_loop[size_class] = on_loop
         cost, known = cost_ns / size, self._costs[size_class]
         self._counts[size_class] += 1
@@ -103,7 +102,7 @@ class Costs:
             self._costs[size_class] += max(-leap, min(cost - known, leap)) / 16
 
     def class_of(self, size: int) -> int:
-        """Return the class of a batch of `size` items; larger than the largest counts as that."""
+        """Return the class of a batch of `size` items, the largest class for all larger sizes."""
         return min((size - 1).bit_length(), len(self._costs) - 1)
 
     def largest(self, size_class: int) -> int:
@@ -111,20 +110,20 @@ class Costs:
         return min(1 << size_class, self._most)
 
     def forget(self, size: int) -> None:
-        """Have batches of `size` items measured anew."""
+        """Forget the cost of batches of `size` items, so that it is measured anew."""
         size_class = self.class_of(size)
         self._costs[size_class] = self._counts[size_class] = 0
 
     def is_known(self, size_class: int) -> bool:
-        """Tell whether a batch of this class has been measured."""
+        """Return whether a batch of this class has been measured."""
         return self._costs[size_class] > 0
 
     def best(
         self, tolerance: float = CHEAPER, below: int | None = None, *, largest: bool = False
     ) -> int:
-        """Return the smallest known class that is about as cheap as the cheapest; 0 if none is.
+        """Return the smallest known class within `tolerance` of the cheapest; 0 if none is known.
 
-        That is one of all classes, or of those `below` another; or the `largest` of them.
+        With `below`, only lower classes count; with `largest`, the largest such class is returned.
         """
         known = self._costs[:below]
         lowest = min(filter(None, known), default=0.0)
@@ -132,7 +131,10 @@ class Costs:
         return good[-largest] if good else 0
 
     def fixed_ns(self, size: int) -> int:
-        """Return what an execution costs beside its items, all of it while `size` is unknown."""
+        """Return the fixed cost of an execution, without its items.
+
+        While `size` is unmeasured it is the whole cost of the smallest measured class.
+        """
         smallest = next((c for c, cost in enumerate(self._costs) if cost), 0)
         most = self._costs[smallest] * (1 << smallest)
         if not self.is_known(self.class_of(size)):
@@ -145,18 +147,18 @@ class Costs:
 
 
 class AdaptivePace:
-    """Batches where that pays, and waits where others are to be expected."""
+    """Batches where that pays, and waits where more requests are expected."""
 
     def __init__(self, max_batch_size: int, instance_count: int) -> None:
         self._most = max(1, max_batch_size)
         self._instance_count = instance_count
         self._costs = Costs(self._most)
-        self._alone_ns = 0  # what a request alone took at least, of late
+        self._alone_ns = 0  # about the least that a request alone took recently
         self._trial_runs = TRIAL_RUNS
         self._busy_count = 0
         self._running_count = 0
         self._expected = 1.0  # requests under way together
-        self._mean_size = 1.0  # items of a request
+        self._mean_size = 1.0  # items per request
         self._best = 0
         self._cheapest = 0
         self._probe_after = self._until_probe = FIRST_PROBE
@@ -166,10 +168,10 @@ class AdaptivePace:
         self._until_forgiven = FORGIVEN_AFTER
         self._unrested_count = 0  # batches since a request found an instance free
         self.look_after = FIRST_LOOK
-        self.enough = 0  # each request tells something
+        self.enough = 0  # every request matters
         self.starts_at_once = True
 
-    # --- what happens ---
+    # --- events ---
 
     def came(self, waiting_count: int) -> None:
         """See Pace.came."""
@@ -203,10 +205,10 @@ class AdaptivePace:
         """See Pace.looked."""
         self.look_after = min(2 * self.look_after, LAST_LOOK)
         if count > 1 and self._alone_ns >= WORTH_NS:
-            self._costs.forget(size)  # what did not pay then may pay now
+            self._costs.forget(size)  # batching that did not pay before may pay now
             self._expect(count)
 
-    # --- what to do ---
+    # --- decisions ---
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
         """See Pace.choose."""
@@ -216,7 +218,7 @@ class AdaptivePace:
         if not found.is_closed and found.request_count < coming_count:
             if not self._since_ns:
                 self._since_ns = now_ns
-                return 0, now_ns  # those who come in this turn of the event loop cost nothing
+                return 0, now_ns  # waiting for this turn of the event loop costs nothing
             if wait_ns := self._wait_ns(size):
                 if self._since_ns + wait_ns > now_ns:
                     return 0, self._since_ns + wait_ns
@@ -231,19 +233,19 @@ class AdaptivePace:
         return found.request_count, 0
 
     def _coming(self) -> int:
-        """Return how many requests are to be expected for each of the free instances."""
+        """Return how many requests to expect for each free instance."""
         free_count = max(1, self._instance_count - self._busy_count)
         return ceil((round(self._expected) - self._running_count) / free_count)
 
     def _limit(self, size: int) -> int:
-        """Return the largest batch to make of `size` items that wait or will."""
+        """Return the largest batch to make when `size` items wait or are expected."""
         if self._trial_runs > 0:
             return 1
         costs, best = self._costs, self._best
         reachable = costs.class_of(size)
         if not costs.is_known(reachable):
             return self._most
-        # All classes that less than what waits would fill.
+        # Only classes that `size` items more than fill.
         lasts = self._unrested_count >= LASTING
         cheapest = costs.best(CHEAPEST, (size - 1).bit_length(), largest=lasts)
         if cheapest != self._cheapest:
@@ -270,7 +272,7 @@ class AdaptivePace:
         wait_ns = min(self._patience_ns, self._costs.fixed_ns(size) // 2)
         return wait_ns if wait_ns >= MIN_WAIT_NS else 0
 
-    # --- what it knows ---
+    # --- measurements ---
 
     def _note(self, count: int, size: int, took_ns: int, cost_ns: int, *, on_loop: bool) -> None:
         if not took_ns:
@@ -289,7 +291,7 @@ class AdaptivePace:
         self._decide()
 
     def _probe_soon(self, *, larger: bool) -> None:
-        """Have a neighbour of the best class tried soon, where that one lay to the last."""
+        """Try a neighbour of the best class soon, on the side to which the best has just moved."""
         self._probes_larger = not larger  # it changes before each probe
         self._probe_after = self._until_probe = FIRST_PROBE
 

@@ -1,8 +1,8 @@
-"""Alarm: a call on the event loop at a time of time.perf_counter_ns, to some microseconds.
+"""Alarm: a call on the event loop at a given time.perf_counter_ns, accurate to some microseconds.
 
 The event loop's own timers are too coarse for a queue delay: uvloop counts whole milliseconds,
-asyncio's selector rounds up to them. Linux has timers that are files, which the loop watches as it
-does sockets; elsewhere the loop's own must do.
+and asyncio's selector rounds up to them. Linux has timers that are file descriptors, which the loop
+watches as it does sockets; elsewhere the loop's own timers must do.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ _TFD_NONBLOCK = os.O_NONBLOCK if hasattr(os, "O_NONBLOCK") else 0
 _TFD_CLOEXEC = os.O_CLOEXEC if hasattr(os, "O_CLOEXEC") else 0
 _TFD_TIMER_ABSTIME = 1
 _MAX_NS = 2**62
-"""What comes later never comes; it fits every system's seconds."""
+"""A later time never comes; this one fits every system's seconds field."""
 
 
 class Timer(Protocol):
-    """The time, and what wakes a scheduler; see Alarm."""
+    """A clock, and what wakes a scheduler; see Alarm."""
 
     clock: Callable[[], int]
 
@@ -30,7 +30,7 @@ class Timer(Protocol):
         ...
 
     def set_soon(self) -> None:
-        """Wake when everybody else has had their turn."""
+        """Wake after one turn of the event loop."""
         ...
 
     def close(self) -> None:
@@ -39,10 +39,10 @@ class Timer(Protocol):
 
 
 class Alarm:
-    """Calls `wake` on the event loop when the time comes that was set last, or earlier.
+    """Calls `wake` on the event loop at the time that was set last, or earlier.
 
-    Whoever is woken looks at the clock: an alarm that was set for an earlier time still goes off
-    then, since taking it back would cost as much as being woken. Used on the event loop only.
+    `wake` must look at the clock: an alarm set for an earlier time still goes off then, since
+    taking it back would cost as much as being woken. Used on the event loop only.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -62,13 +62,13 @@ class Alarm:
         self._timer.set(min(due_ns, _MAX_NS))
 
     def set_soon(self) -> None:
-        """Go off when everybody else has had their turn."""
+        """Go off after one turn of the event loop."""
         if not self._is_soon:
             self._is_soon = True
             asyncio.get_running_loop().call_soon(self._go_off_soon)
 
     def close(self) -> None:
-        """Never go off again, but for what is due soon."""
+        """Never go off again, except for a pending `set_soon`."""
         if self._timer is not None:
             self._timer.close()
             self._timer = None
@@ -97,7 +97,7 @@ class _FileTimer:
 
     def set(self, due_ns: int) -> None:
         seconds, nanoseconds = divmod(max(due_ns, 1), 1_000_000_000)
-        spec = (ctypes.c_long * 4)(0, 0, seconds, nanoseconds)  # no interval; when
+        spec = (ctypes.c_long * 4)(0, 0, seconds, nanoseconds)  # no interval, then the due time
         self._settime(self._file, _TFD_TIMER_ABSTIME, spec, None)
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class _FileTimer:
         try:
             os.read(self._file, 8)
         except BlockingIOError:
-            return  # it was set anew between going off and here
+            return  # it was set anew after going off
         self._wake()
 
 
@@ -133,5 +133,5 @@ class _LoopTimer:
 def _timer(wake: Callable[[], None]) -> _FileTimer | _LoopTimer:
     try:
         return _FileTimer(ctypes.CDLL(None, use_errno=True), wake)
-    except (AttributeError, OSError, TypeError):  # no such call, no file left, no C library
+    except (AttributeError, OSError, TypeError):  # no such call, no descriptor left, no C library
         return _LoopTimer(wake)

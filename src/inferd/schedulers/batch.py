@@ -1,13 +1,13 @@
-"""Batches: many requests made into one for the framework, and its one answer cut into theirs.
+"""Batches: join several requests into one for the framework, and split its answer among them.
 
-Joining copies each input once, into memory of its own for every batch; splitting gives views. That
+Joining copies each input once, into memory allocated for that batch; splitting returns views. The
 memory is never written again: it goes back to the allocator when the last view of it is gone, which
-may be long after the answer was handed to a slow client's socket. A pool of buffers would have to
+may be long after the answer was handed to a slow client's socket. A buffer pool would have to
 know that moment too, and the allocator already keeps large blocks at hand.
 
-The shapes of requests in one batch may differ in the batch dim alone, unless an input allows ragged
-batches: then its elements follow each other in one dim, and `batch_input` tells the model where
-those of each request begin (Triton, Ragged Batching).
+The shapes of requests in a batch may differ only in the batch dim, unless an input allows ragged
+batches: then its elements are concatenated in one dim, and `batch_input` tells the model where
+each request's elements begin (Triton, Ragged Batching).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -28,13 +28,13 @@ from inferd.tensor.strings import cut_strings
 from inferd.tensor.tensor import Tensor
 
 JOIN_BYTES = 256 * 1024
-"""From this size on bytes are joined by numpy, which lets other threads run meanwhile."""
+"""From this size on numpy joins the bytes: it releases the GIL while it copies."""
 
 Shape = tuple[int, ...]
 
 
 class BatchPlan:
-    """What a model's configuration says about requests that run together."""
+    """How a model's configuration lets requests run together."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.model = config.name
@@ -53,16 +53,16 @@ class BatchPlan:
             if has_optional or (-1 in i.dims and not i.allow_ragged_batch)
         )
         self.has_kinds = bool(self._compared)
-        """Whether there are requests that may not run together."""
+        """Whether some requests may not run together."""
         self._output_names = [output.name for output in config.output]
         self.reshapes = bool(self._ragged or self._batch_inputs or self._sources)
-        """Whether even a request that runs alone must be joined."""
+        """Whether even a request that runs alone must go through `join`."""
 
     def kind(self, request: InferRequest) -> Hashable:
-        """Return what requests must have in common to run together.
+        """Return the key that requests must share to run together.
 
-        That is the shapes of inputs with variable dims, and, where inputs are optional, which of
-        them there are. Dims that are fixed have been checked.
+        It holds the shapes of inputs with variable dims and, where inputs are optional, which of
+        them are present. Fixed dims have already been checked.
         """
         compared = self._compared
         if not compared:
@@ -75,9 +75,9 @@ class BatchPlan:
         )
 
     def join(self, requests: Sequence[InferRequest]) -> InferRequest:
-        """Return one request with the inputs of `requests`, which are of one kind, in their order.
+        """Return one request with the inputs of `requests`, all of one kind, in order.
 
-        Inputs are copied. It wants every output that any of them does, in the model's order.
+        Inputs are copied. The result wants every output that any of them wants, in model order.
         """
         first = requests[0]
         inputs = []
@@ -104,9 +104,9 @@ class BatchPlan:
     def split(
         self, requests: Sequence[InferRequest], response: InferResponse
     ) -> list[InferResponse]:
-        """Return the answer of each of `requests` that make up `response`: views of its outputs.
+        """Return the answer to each of `requests`: views of the outputs of the joined `response`.
 
-        Raises BackendFailed when an output does not have their batch sizes together.
+        Raises BackendFailed when an output's batch dim is not the sum of their batch sizes.
         """
         answers = [
             InferResponse(response.model, response.version, parameters=dict(response.parameters))
@@ -141,7 +141,7 @@ class BatchPlan:
         return _cut(tensor, [(size, *inner) for size in sizes])
 
     def _scattered(self, tensor: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-        """Cut `tensor` into consecutive elements, as many as `shapes` have."""
+        """Cut `tensor` into consecutive runs of elements, one per shape in `shapes`."""
         elements = sum(map(prod, shapes))
         if prod(tensor.shape) != elements:
             source = self._sources[tensor.name]
@@ -158,9 +158,9 @@ class BatchPlan:
 class JoinedInstance:
     """An instance that runs all requests of an execution as one.
 
-    When that fails each runs by itself: one client's bad data is no reason to fail the others, and
-    a model whose outputs have no batch dim still answers, if slowly. With `keeps_rows` it does not:
-    the model may know a request by its row.
+    When that fails, each runs by itself: one client's bad data should not fail the others, and
+    a model whose outputs have no batch dim still answers, if slowly. With `keeps_rows` there is no
+    such fallback: the model may identify a request by its row.
     """
 
     def __init__(self, instance: Instance, plan: BatchPlan, *, keeps_rows: bool = False) -> None:
@@ -191,7 +191,7 @@ class JoinedInstance:
             try:
                 raise answer
             finally:
-                del answer  # its traceback holds this frame, and that the requests
+                del answer  # its traceback holds this frame, which holds the requests
         requests[0].computing_ns, requests[0].computed_ns = joined.computing_ns, joined.computed_ns
         return plan.split(requests, answer)
 
@@ -205,7 +205,7 @@ class JoinedInstance:
 
 
 def _parts(requests: Sequence[InferRequest], index: int, name: str) -> list[Tensor]:
-    """Return the tensor called `name` of each request, most likely at `index`."""
+    """Return the input `name` of each request; it is most likely at `index`."""
     parts = []
     for request in requests:
         tensor = request.inputs[index]
@@ -216,12 +216,12 @@ def _parts(requests: Sequence[InferRequest], index: int, name: str) -> list[Tens
 
 
 def _shape_of(request: InferRequest, name: str) -> Shape:
-    """Return the shape of an input; one that was left out has no elements."""
+    """Return the shape of input `name`, (0,) if the request leaves it out."""
     return next((one.shape for one in request.inputs if one.name == name), (0,))
 
 
 def _join(parts: Sequence[Tensor]) -> Any:
-    """Return one buffer that holds those of `parts`, copied."""
+    """Return one buffer with the data of all `parts`, copied unless there is only one."""
     if len(parts) == 1:
         return parts[0].data
     if sum(part.size_bytes for part in parts) < JOIN_BYTES:
@@ -230,7 +230,7 @@ def _join(parts: Sequence[Tensor]) -> Any:
 
 
 def _cut(tensor: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-    """Return views of `tensor`, its elements from first to last, with `shapes`."""
+    """Return consecutive views of `tensor` with `shapes`, which cover all its elements."""
     counts = [prod(shape) for shape in shapes]
     view, datatype = tensor.view(), tensor.datatype
     if datatype is DataType.BYTES:
@@ -248,7 +248,7 @@ def _cut(tensor: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
 
 
 def _described(one: BatchInput, requests: Sequence[InferRequest]) -> list[Tensor]:
-    """Return the inputs of the model that `one` makes of the shapes of `requests`."""
+    """Return the model inputs that `one` derives from the shapes of `requests`."""
     shapes = [_shape_of(request, one.source_input[0]) for request in requests]
     datatype = one.datatype or DataType.INT32
     array = np.asarray(_DESCRIPTIONS[one.kind](shapes), datatype.numpy)
@@ -272,4 +272,4 @@ _DESCRIPTIONS: dict[str, Callable[[Sequence[Shape]], Any]] = {
     "BATCH_ITEM_SHAPE": _item_shapes,
     "BATCH_ITEM_SHAPE_FLATTEN": lambda shapes: list(chain.from_iterable(_item_shapes(shapes))),
 }
-"""What each kind of batch_input says of the shapes of its source."""
+"""How each kind of batch_input is computed from the shapes of its source input."""

@@ -1,6 +1,6 @@
-"""No queue and no thread for a request: asynchronous models run many requests at once themselves.
+"""No queue and no thread per request: asynchronous models run many requests at once themselves.
 
-Their event loops are not the server's. What a client gives up is cancelled there.
+Their event loops are not the server's. A request that its client gives up is cancelled there.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from inferd.schedulers.policy import MAX_WAITING
 
 
 class _Place:
-    """An instance, and how many requests it has under way."""
+    """An instance and the number of requests it has under way."""
 
     __slots__ = ("instance", "is_leaving", "kind", "under_way")
 
@@ -25,11 +25,11 @@ class _Place:
         self.instance = instance
         self.kind = kind
         self.under_way = 0
-        self.is_leaving = False  # it gets no more requests, and is closed after the last
+        self.is_leaving = False  # it gets no more requests and is closed after the last one
 
 
 class ConcurrentScheduler:
-    """Gives each request at once to the instance that has the fewest under way.
+    """Gives each request at once to the instance with the fewest requests under way.
 
     `kinds` are those of `instances`, if they have any; see Opened.
     """
@@ -50,7 +50,7 @@ class ConcurrentScheduler:
 
     @property
     def pending_count(self) -> int:
-        """See Scheduler.pending_count: whatever comes begins."""
+        """See Scheduler.pending_count. Every request begins at once."""
         return 0
 
     async def run(self, request: InferRequest) -> InferResponse:
@@ -64,7 +64,7 @@ class ConcurrentScheduler:
         loop = asyncio.get_running_loop()
 
         def put(item: InferResponse | BaseException | None) -> None:
-            with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+            with suppress(RuntimeError):  # the loop has closed: nobody is left to notify
                 loop.call_soon_threadsafe(items.put_nowait, item)
 
         with self._turn(request) as instance:
@@ -102,7 +102,7 @@ class ConcurrentScheduler:
             self._dismiss(place)
 
     def shrink(self, kind: Hashable = None) -> None:
-        """See Resizable.shrink. It is the instance with the fewest requests under way."""
+        """See Resizable.shrink. The instance with the fewest requests under way goes."""
         staying = [place for place in self._places if not place.is_leaving]
         some = [place for place in staying if kind in (None, place.kind)]
         if len(staying) > 1 and some and not self._is_closed:
@@ -122,7 +122,7 @@ class ConcurrentScheduler:
 
     @contextmanager
     def _turn(self, request: InferRequest) -> Iterator[ConcurrentInstance]:
-        """Count a request while it is under way, and put its failure into our words."""
+        """Count a request while it is under way, and turn its failure into an InferdError."""
         if self._is_closed:
             raise self._unloading()
         if self._under_way() >= MAX_WAITING:

@@ -1,6 +1,6 @@
-"""Controls: the inputs of a model through which a sequence scheduler speaks to it.
+"""Controls: the model inputs through which a sequence scheduler informs the model.
 
-Each tells of one request whether it starts its sequence, ends it, is there at all, or which
+For each request one says whether it starts its sequence, ends it, is present at all, or which
 sequence it belongs to (Triton, Control Inputs). A client cannot send them.
 """
 
@@ -14,7 +14,7 @@ from inferd.tensor.strings import encode_strings
 from inferd.tensor.tensor import Tensor
 
 MAX_ID_BYTES = 128
-"""An id may be so long, as UTF-8, when it is a text."""
+"""The maximum length of a string id, in UTF-8 bytes."""
 
 _CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
 _PAIRS = (
@@ -25,7 +25,7 @@ _PAIRS = (
 
 
 class Controls:
-    """The control tensors of one model. Raises InvalidConfig for one without a kind."""
+    """The control tensors of one model. Raises InvalidConfig for a control without a kind."""
 
     def __init__(self, config: ModelConfig) -> None:
         batching = config.sequence_batching
@@ -38,10 +38,10 @@ class Controls:
         for one in batching.control_input if batching is not None else ():
             self.inputs.append(self._add(one))
         self.absent = self._tensors(0, start=False, end=False, ready=False)
-        """What a row is told that has no request."""
+        """The control tensors for a row without a request."""
 
     def check_id(self, id: int | str) -> None:
-        """Raise InvalidRequest for an id that is too long, or of the wrong type for its control."""
+        """Raise InvalidRequest for an id that is too long or of the wrong type for its control."""
         if isinstance(id, str) and len(id.encode()) > MAX_ID_BYTES:
             msg = f"the sequence_id has {len(id.encode())} bytes, expected {MAX_ID_BYTES} at most"
             raise InvalidRequest(msg)
@@ -62,7 +62,7 @@ class Controls:
         return str(number) if is_text else number
 
     def of(self, sequence: Sequence) -> list[Tensor]:
-        """Return the control tensors of a request; its id has been checked."""
+        """Return the control tensors of a request, whose id has been checked."""
         return self._tensors(sequence.id, start=sequence.start, end=sequence.end, ready=True)
 
     def _tensors(self, id: int | str, *, start: bool, end: bool, ready: bool) -> list[Tensor]:
@@ -77,7 +77,7 @@ class Controls:
         return tensors
 
     def _id_data(self, id: int | str) -> bytes | bytearray:
-        """Return an id as its control has it; of a number the low bits, as many as fit."""
+        """Encode an id for its control; a number is truncated to the low bits that fit."""
         assert self._id is not None
         if self._id.datatype is DataType.BYTES:
             return encode_strings([id or "" if isinstance(id, str) else ""], self._id.name)
@@ -104,7 +104,7 @@ class Controls:
 
 
 def _pair(control: Control) -> tuple[DataType, tuple[float, ...]]:
-    """Return the type of a control of two values, and the values; checked to be there."""
+    """Return the datatype and the two values of a control, which the configuration has checked."""
     return next(
         (datatype, values) for field, datatype in _PAIRS if (values := getattr(control, field))
     )

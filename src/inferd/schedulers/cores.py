@@ -1,4 +1,4 @@
-"""Cores: which processors a thread works on, where the system lets one choose."""
+"""Cores: which processors a thread runs on, where the system allows a choice."""
 
 import logging
 import os
@@ -15,10 +15,10 @@ NODES = Path("/sys/devices/system/node")
 
 
 def cores_of(policy: HostPolicy, place: str, nodes: Path = NODES) -> frozenset[int]:
-    """Return the processors of `policy` that this process may use; none means any.
+    """Return the processors of `policy` that this process may use; an empty set means any.
 
-    What cannot be had is logged: `place` is the instance it was for, `nodes` where Linux tells of
-    NUMA nodes.
+    A policy that cannot be met is logged. `place` is the instance it is for, `nodes` the folder
+    where Linux describes the NUMA nodes.
     """
     wanted = policy.cores
     if not wanted and policy.node is not None:
@@ -37,7 +37,7 @@ def cores_of(policy: HostPolicy, place: str, nodes: Path = NODES) -> frozenset[i
 
 
 def pin(cores: frozenset[int]) -> None:
-    """Have the calling thread, and those it starts, work on `cores` only, if there are any."""
+    """Pin the calling thread, and those it starts, to `cores`, if there are any."""
     if cores:
         with suppress(OSError):  # they were taken from this process meanwhile
             os.sched_setaffinity(0, cores)
@@ -45,7 +45,7 @@ def pin(cores: frozenset[int]) -> None:
 
 @contextmanager
 def pinned(cores: frozenset[int]) -> Iterator[None]:
-    """Have the calling thread work there meanwhile; what it starts stays there."""
+    """Pin the calling thread to `cores` for the block; threads started in it stay there."""
     if not cores:
         yield
         return

@@ -1,4 +1,4 @@
-"""No queue of its own: each request runs alone, as soon as an instance is free."""
+"""DirectScheduler: no queue of its own; each request runs alone once an instance is free."""
 
 from collections.abc import AsyncGenerator, Hashable, Sequence
 
@@ -12,8 +12,8 @@ from inferd.schedulers.policy import Levels
 class DirectScheduler:
     """Runs each request by itself, at once.
 
-    Where it waits for an instance, that is as the default policy of `levels` says, and a stream as
-    the policy of its own level, and behind all of higher ones.
+    If a request must wait for an instance, the default policy of `levels` applies; a stream waits
+    under the policy of its own level, behind all requests of higher ones.
     """
 
     def __init__(self, execution: Execution, levels: Levels | None = None) -> None:
@@ -37,7 +37,7 @@ class DirectScheduler:
             try:
                 raise answer
             finally:
-                del answer, answers  # its traceback holds this frame, and that the request
+                del answer, answers  # its traceback holds this frame, which holds the request
         return answer
 
     async def run(self, request: InferRequest) -> InferResponse:

@@ -1,4 +1,4 @@
-"""Dressing: the inputs a scheduler adds to requests of a sequence, and what it keeps of answers."""
+"""Dressing: the inputs a scheduler adds to requests of a sequence, and the states it keeps."""
 
 from copy import copy
 
@@ -12,7 +12,7 @@ from inferd.schedulers.states import States
 
 
 class Dressing:
-    """What a model's configuration says about the tensors of its requests."""
+    """The tensors that a model's configuration adds to its requests."""
 
     def __init__(self, plan: BatchPlan, controls: Controls, states: States) -> None:
         self.plan = plan
@@ -20,12 +20,12 @@ class Dressing:
         self.states = states
 
     def dress(self, step: Step) -> None:
-        """Give a request the scheduler's inputs, and have it ask for the states that come."""
+        """Add the scheduler's inputs to a request, and the next states to its wanted outputs."""
         request, sequence = step.request, step.sequence
         if step.told.start:
             sequence.state = self.states.initial
         request.sequence = step.told
-        request.likeness = None  # it says more now than others like it
+        request.likeness = None  # it now differs from the requests it was like
         request.inputs = [*step.inputs, *self.controls.of(step.told), *sequence.state]
         if request.outputs:
             named = {wanted.name for wanted in request.outputs}
@@ -34,12 +34,12 @@ class Dressing:
         step.kind = self.plan.kind(request)
 
     def undress(self, step: Step) -> None:
-        """Give the caller its request back as it was."""
+        """Restore the request to what the caller sent."""
         request = step.request
         request.inputs, request.outputs, request.sequence = step.inputs, step.outputs, step.sent
 
     def keep(self, sequence: LiveSequence, answer: Answer) -> Answer:
-        """Keep the state that comes with an answer; return what the caller gets."""
+        """Keep the state in an answer; return the answer for the caller."""
         if isinstance(answer, InferdError):
             return answer
         try:
@@ -49,12 +49,12 @@ class Dressing:
         return answer
 
     def filler(self, step: Step) -> InferRequest:
-        """Return what stands in a row that has no request: a copy of `step`, said to be absent."""
+        """Return a filler for a row without a request: a copy of `step` marked as absent."""
         filler = copy(step.request)
         absent = self.controls.absent
         states = filler.inputs[len(step.inputs) + len(absent) :]
         filler.inputs = [*step.inputs, *absent, *states]
         filler.outputs = [WantedOutput(wanted.name) for wanted in filler.outputs]
-        filler.sequence = None  # who looks there must not take it for another step
-        filler.spans = None  # nothing of it goes to the client's shared memory
+        filler.sequence = None  # it must not be taken for another step of the sequence
+        filler.spans = None  # none of it goes to the client's shared memory
         return filler

@@ -1,17 +1,17 @@
 """Dynamic batching: requests wait in one queue, and each free instance takes a batch of them.
 
-Three parts decide, and none of them knows the others: the queue, who is next and who has waited
-too long; the pace, how many of these make a batch and whether to wait for more; the plan, what
-requests have in common that may run together. This one moves requests between them, when one comes,
-when an instance is done, when the alarm goes off.
+Three independent parts decide: the queue, which request is next and which have waited too long;
+the pace, how many of them form a batch and whether to wait for more; the plan, which requests may
+run together. This module moves requests between them when a request arrives, an instance becomes
+free or the alarm goes off.
 
-A request that finds nobody waiting runs at once, on the event loop if its model is quick, and then
-nothing here has cost it anything: no future, no queue, no task. While all instances are busy
-requests pile up, and that is where batches come from; a delay makes larger ones of fewer.
+A request that finds none waiting runs at once, on the event loop if its model is quick, and then
+costs nothing here: no future, no queue, no task. While all instances are busy requests pile up,
+and that is what forms batches; a queue delay makes batches larger when requests are sparse.
 
-Everything happens on the event loop, so nothing is locked. Instances get no more batches than there
-are instances: what waits stays in the queue, where it can still grow, be overtaken, time out or be
-cancelled. A batch that runs on the loop lets others have their turn before the next.
+Everything happens on the event loop, so there are no locks. Each instance is given one batch at a
+time: the rest stays in the queue, where a batch can still grow and a request can be overtaken, time
+out or be cancelled. After a batch on the event loop, other callbacks get a turn before the next.
 """
 
 from collections import OrderedDict
@@ -36,7 +36,7 @@ from inferd.schedulers.queueing import QueueingScheduler
 class DynamicScheduler(QueueingScheduler):
     """Runs the requests of one model version in batches.
 
-    With `keeps_order` answers leave in the order in which their requests came.
+    With `keeps_order`, answers are delivered in the order in which the requests arrived.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class DynamicScheduler(QueueingScheduler):
         self._order = _Order() if keeps_order else None
         self._meter = Meter()
         self._until_look = pace.look_after
-        self._is_soon = False  # the alarm goes off when all have had their turn
-        self._gathers = False  # a batch waits for more
+        self._is_soon = False  # the alarm goes off after this turn of the event loop
+        self._gathers = False  # a batch waits for more requests
         self._handed: list[Sequence[Waiting]] = []  # batches whose instance may wait for its turn
-        self._runs_at_once = False  # a request that comes now waits for nobody
+        self._runs_at_once = False  # a request that arrives now need not wait
         self.may_be_prompt = execution.may_run_inline
         self._settle()
 
@@ -80,19 +80,19 @@ class DynamicScheduler(QueueingScheduler):
             try:
                 raise answer
             finally:
-                del answer, answers  # its traceback holds this frame, and that the request
+                del answer, answers  # its traceback holds this frame, which holds the request
         self._until_look -= 1
         if not self._until_look:
             self._look(request)
         return answer
 
     async def run(self, request: InferRequest) -> InferResponse:
-        """See Scheduler.run. Raises Unavailable, Overloaded when the queue is full."""
+        """See Scheduler.run. Raises Unavailable; Overloaded when the queue is full."""
         if self._runs_at_once:
             answer = self.run_now(request)
             if answer is not None:
                 return answer
-        # As in QueueingScheduler.run, but for a coroutine on top of another.
+        # The same as QueueingScheduler.run, inlined to save a nested coroutine.
         done: Done = Later(loop=self._loop or self._own_loop())
         waiting = self._enqueue(request, done)
         try:
@@ -120,7 +120,7 @@ class DynamicScheduler(QueueingScheduler):
         """See Resizable.shrink."""
         before = self._execution.instance_count
         self._execution.shrink(kind)
-        # Below 0: those that leave still run.
+        # This may be negative while instances that are to leave still run.
         self._free_count += self._execution.instance_count - before
         self._pace.resized(self._execution.instance_count)
         self._settle()
@@ -145,7 +145,7 @@ class DynamicScheduler(QueueingScheduler):
         if order is not None:
             order.add(waiting)
         pace.came(queue.count)
-        # What comes next may come as it was to, though this request waits now, too.
+        # One more request for the gathering batch changes nothing: the alarm already set stands.
         is_one_more = self._gathers and waiting.kind is None and queue.size < pace.enough
         if is_one_more or self._is_soon or not self._free_count:
             self._runs_at_once = False
@@ -156,7 +156,7 @@ class DynamicScheduler(QueueingScheduler):
         return waiting
 
     def _give_up(self, waiting: Waiting) -> None:
-        # One that waits in the queue never runs; the answer of one that runs is dropped.
+        # A queued request never runs; the answer to a running one is dropped.
         if not self._queue.remove(waiting):
             self._execution.cancel(waiting.request)
         if self._order is not None:
@@ -189,7 +189,7 @@ class DynamicScheduler(QueueingScheduler):
         self._settle()
 
     def _settle(self) -> None:
-        """Note what follows from what has changed."""
+        """Update the state derived from the queue and the instances after a change."""
         is_empty, quiet = not self._queue.size, self._quiet
         if quiet is None:
             may = self._order is None and not self._execution.has_turns
@@ -201,7 +201,7 @@ class DynamicScheduler(QueueingScheduler):
             quiet.set_result(None)
 
     def _expire_handed(self, now_ns: int) -> int:
-        """Refuse those who have waited too long for a turn; return when the next one will have."""
+        """Refuse requests that waited too long for a turn; return when the next is due, or 0."""
         next_ns = 0
         for batch in self._handed:
             if batch[0].request.started_ns:
@@ -216,18 +216,18 @@ class DynamicScheduler(QueueingScheduler):
     # --- batches ---
 
     def _start_batches(self, now_ns: int) -> int:
-        """Give each free instance a batch; return when to look again, 0: when something happens."""
+        """Give each free instance a batch; return when to look again, 0: at the next event."""
         queue = self._queue
         while self._free_count > 0 and queue.size:
             count, due_ns = self._pace.choose(queue, now_ns)
             if not count:
                 return due_ns
             if self._start(queue.take(count)):
-                return now_ns if queue.size else 0  # after others had their turn
+                return now_ns if queue.size else 0  # other callbacks get a turn first
         return 0
 
     def _start(self, batch: Sequence[Waiting]) -> bool:
-        """Run a batch; tell whether that was done here, on the event loop."""
+        """Run a batch; return whether it ran here, on the event loop."""
         requests = [waiting.request for waiting in batch]
         try:
             answers = self._execution.run_inline(requests)
@@ -261,13 +261,13 @@ class DynamicScheduler(QueueingScheduler):
             self._handed = [one for one in self._handed if one is not batch]
         self._pace.ended(len(requests), _size(requests), _known(took_ns, outcome))
         if self._queue.size:
-            self._advance()  # the instance first, then those who wait for what it did
+            self._advance()  # keep the instance busy first, then deliver its answers
         else:
             self._settle()
         self._deliver(batch, outcome)
 
     def _look(self, request: InferRequest) -> None:
-        """See how long a request took that ran at once, and how many more come in this turn."""
+        """Sample a request that ran at once: its time, and how many more come in this turn."""
         pace = self._pace
         pace.ran(1, request.batch_size, request.ended_ns - request.started_ns)
         self._settle()
@@ -277,7 +277,7 @@ class DynamicScheduler(QueueingScheduler):
 
     def _look_back(self, pace: Pace, turn: int, size: int) -> None:
         count = 1 + turn - self._until_look
-        if count > 0:  # no other look began meanwhile
+        if count > 0:  # no other look has begun meanwhile
             pace.looked(count, count * size)
             self._settle()
 
@@ -296,30 +296,30 @@ class DynamicScheduler(QueueingScheduler):
 
 
 class _Order:
-    """The requests that have no answer yet, and answers that wait for those of requests before."""
+    """Requests without an answer yet, and answers held back until earlier ones are given."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[int, Waiting] = OrderedDict()
         self._answers: dict[int, Answer] = {}
 
     def check_room(self) -> None:
-        """Raise Overloaded when more answers are held back than may be."""
+        """Raise Overloaded when too many requests await their turn to be answered."""
         if len(self._waiting) >= MAX_WAITING:
             msg = f"{MAX_WAITING} requests wait for the answers of those before; try again later"
             raise Overloaded(msg)
 
     def add(self, waiting: Waiting) -> None:
-        """Note a request that comes after all others."""
+        """Add a request behind all others."""
         self._waiting[waiting.number] = waiting
 
     def answer(self, waiting: Waiting, answer: Answer) -> None:
-        """Give `answer` to who waits for it, as soon as all before have theirs."""
+        """Give `answer` to its request once all earlier requests have theirs."""
         if waiting.number in self._waiting and waiting.number not in self._answers:
             self._answers[waiting.number] = answer
             self._release()
 
     def remove(self, waiting: Waiting) -> None:
-        """Forget a request, and let nobody wait for its answer."""
+        """Forget a request, so that no later answer waits for it."""
         if self._waiting.pop(waiting.number, None) is not None:
             self._answers.pop(waiting.number, None)
             self._release()
@@ -334,16 +334,16 @@ class _Order:
 
 
 def _are_wanted(batch: Sequence[Waiting]) -> bool:
-    """Tell whether anybody still waits for an answer of `batch`."""
+    """Return whether any caller still waits for an answer of `batch`."""
     return any(waiting.done is not None for waiting in batch)
 
 
 def _known(took_ns: int, outcome: Outcome) -> int:
-    """Return how long an execution took, 0 when it failed: that may have been before its work."""
+    """Return `took_ns`, or 0 for a failed execution, which may have ended before doing any work."""
     failed = isinstance(outcome, InferdError) or isinstance(outcome[0], InferdError)
     return 0 if failed else took_ns
 
 
 def _size(requests: Sequence[InferRequest]) -> int:
-    """Return how many items `requests` have together."""
+    """Return the total number of items in `requests`."""
     return sum([request.batch_size for request in requests])

@@ -1,11 +1,11 @@
 """EnsembleScheduler: a request to an ensemble becomes requests to the models of its steps.
 
-A step starts as soon as its inputs are there. Where only one can run it is simply awaited, so a
-chain of small models makes no task and stays on the event loop; steps that can run side by side do.
-Tensors go from step to step under other names and are never copied. Each step is a request like
-any other: it is batched, counted, and answered by whichever version serves then.
+A step starts as soon as its inputs exist. Where only one step can run it is simply awaited, so a
+chain of small models creates no task and stays on the event loop; steps that can run concurrently
+do. Tensors pass from step to step under other names and are never copied. Each step is a request
+like any other: it is batched, counted, and answered by whichever version serves at the time.
 
-The answers of a decoupled step come out in its order, though some may be worked on at once.
+The answers of a decoupled step come out in order, though several may be processed at once.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from inferd.schedulers.turnstile import Ticket, Turnstile
 from inferd.tensor.tensor import Tensor, reshaped
 
 MAX_RUNNING = 10_000
-"""How many requests to one ensemble may run; more are refused as Overloaded."""
+"""How many requests to one ensemble may run at once; more are refused as Overloaded."""
 
 MAX_SHOWN = 4
-"""So many inputs of a step that failed are told."""
+"""How many inputs of a failed step the error message lists."""
 
 
 class Run:
@@ -45,11 +45,11 @@ class Run:
         self.ticket: Ticket | None = None
 
     def part(self) -> "Run":
-        """Return the run as it goes on with one of several answers."""
+        """Return a copy of the run that goes on with one of several answers."""
         return Run(self.request, dict(self.tensors))
 
     def take(self, step: Step, response: InferResponse) -> None:
-        """Put the outputs of a step where the ensemble knows them."""
+        """Store the outputs of a step under the ensemble's tensor names."""
         self.has_begun = True
         names = step.outputs
         for tensor in response.outputs:
@@ -59,7 +59,7 @@ class Run:
 
 
 class EnsembleScheduler:
-    """Runs requests as `plan` says, by requests to `models`; time is that of `counts`.
+    """Runs requests as `plan` says, by requests to `models`; the clock is that of `counts`.
 
     The times of a request span its steps; what they wait and compute stands in their own counts.
 
@@ -84,11 +84,11 @@ class EnsembleScheduler:
 
     @property
     def pending_count(self) -> int:
-        """See Scheduler.pending_count; the steps' models have the queues."""
+        """See Scheduler.pending_count. Requests queue only at the models of the steps."""
         return 0
 
     async def run(self, request: InferRequest) -> InferResponse:
-        """See Scheduler.run. Raises what a step raises, with the step and its tensors named."""
+        """See Scheduler.run. Raises a step's error, with the step and its inputs named."""
         run = self.begin(request)
         try:
             await self.run_steps(run, self.plan.needed(request.outputs))
@@ -148,7 +148,7 @@ class EnsembleScheduler:
         if self._ended is not None and not self._running_count and not self._ended.done():
             self._ended.set_result(None)
 
-    # --- what goes in and comes out ---
+    # --- inputs and outputs ---
 
     def _inputs(self, request: InferRequest) -> dict[str, Tensor]:
         tensors = {tensor.name: tensor for tensor in request.inputs}
@@ -159,17 +159,17 @@ class EnsembleScheduler:
         return tensors
 
     def answer(self, run: Run, *, is_final: bool = True) -> InferResponse:
-        """Return what the client gets of `run`."""
+        """Return the answer to the client, made from the tensors of `run`."""
         outputs = []
         for name in self.plan.outputs:
             one = run.tensors.get(name)
-            if one is not None:  # or nobody asked, or an optional input it hangs on is missing
+            if one is not None:  # else not asked for, or it needs a missing optional input
                 outputs.append(Tensor(name, one.datatype, self._shape(name, one), one.data))
         request = run.request
         return InferResponse(request.model, "", request.id, outputs, final=is_final)
 
     def _shape(self, name: str, output: Tensor) -> tuple[int, ...]:
-        """Return the shape that clients see. Raises BackendFailed for one that cannot be it."""
+        """Return the shape that clients see. Raises BackendFailed when the reshape does not fit."""
         if name not in self.plan.output_reshapes:
             return output.shape
         dims, target = self.plan.output_reshapes[name]
@@ -185,7 +185,7 @@ class EnsembleScheduler:
     # --- steps that answer once ---
 
     async def run_steps(self, run: Run, steps: Sequence[Step]) -> None:
-        """Run `steps`, each as soon as it can; what the first that fails raises ends all."""
+        """Run `steps`, each as soon as it can; the first failure ends all of them."""
         if not self.plan.is_chain:
             await run_side_by_side(steps, partial(self._run_step, run), self._clock)
             return
@@ -193,7 +193,7 @@ class EnsembleScheduler:
         for step in steps:
             await self._run_step(run, step)
             if (now_ns := self._clock()) - since_ns > BREATH_NS:
-                await asyncio.sleep(0)  # it may all have been on the event loop
+                await asyncio.sleep(0)  # all of it may have run on the event loop
                 since_ns = now_ns
 
     async def _run_step(self, run: Run, step: Step) -> None:
@@ -209,7 +209,7 @@ class EnsembleScheduler:
         run.take(step, response)
 
     def _runs_now(self, run: Run, step: Step, call: InferRequest) -> bool:
-        """Run a step, if it has nothing to wait for, and tell whether that was so."""
+        """Run a step if it need not wait for anything; return whether it ran."""
         if self._prompt is None:
             return False
         try:
@@ -234,7 +234,7 @@ class EnsembleScheduler:
             step.version,
             request.id,
             inputs,
-            # Without an optional input some outputs may be missing: then none is asked for by name.
+            # Without an optional input some outputs may be missing, so none is asked for by name.
             step.wanted if len(inputs) == len(step.inputs) else [],
             request.parameters,
             priority=request.priority,
@@ -246,7 +246,7 @@ class EnsembleScheduler:
         )
 
     def _left_us(self, run: Run, step: Step) -> int:
-        """Return what `step` may wait of the request's timeout; the first steps get all of it.
+        """Return how much of the request's timeout is left to `step`; the first steps get all.
 
         Raises Unavailable when nothing is left.
         """
@@ -261,7 +261,7 @@ class EnsembleScheduler:
         raise Unavailable(msg)
 
     def failed(self, step: Step, call: InferRequest, error: InferdError) -> InferdError:
-        """Return `error` with the place where it happened: the step, and what it was given."""
+        """Return `error` with its context added: the step and its inputs."""
         outer = dict(step.inputs)
         given = [
             f"input '{one.name}' is tensor '{outer[one.name]}', {one.datatype.value} "

@@ -1,6 +1,6 @@
 """The answers of an ensemble with decoupled steps, as they come.
 
-What follows on a decoupled step runs once for each of its answers.
+The steps after a decoupled step run once for each of its answers.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from inferd.schedulers.ensemble import EnsembleScheduler, Run
 
 INFLIGHT = 16
-"""How many answers of a decoupled step are worked on where max_inflight_requests sets no limit."""
+"""How many answers of a decoupled step are in progress unless max_inflight_requests says."""
 
 
 async def answers_of(

@@ -4,16 +4,16 @@ A hand-over to a thread and back costs 10 to 40 µs, several times what a small 
 execution on the loop makes every other connection wait. So each model starts in threads, and
 requests of one size class (the power of two their element count falls in) move onto the loop once
 their measured time has been short for a while. One overrun that the system did not cause
-(`inferd.schedulers.overrun`) moves the class back at once, and if overruns keep coming each
-further move onto the loop needs twice as many short runs more than long ones. Only backends
-that promise to end by themselves (`bounded`) and to run in several threads at once (`concurrent`)
-come onto the loop.
+(`inferd.schedulers.overrun`) moves the class back at once, and if overruns keep coming, each
+further move onto the loop needs twice the previous surplus of short runs over long ones. Only
+backends that promise to end by themselves (`bounded`) and to run in several threads at once
+(`concurrent`) come onto the loop.
 
-Runs in threads are measured in CPU time: their wall time holds the waiting for the interpreter
-lock. Runs on the loop are measured in wall time, which is what the other connections wait, and
-whose clock costs a tenth.
+Runs in threads are measured in CPU time: their wall time includes waiting for the GIL. Runs on the
+loop are measured in wall time, which is what the other connections wait, and whose clock costs a
+tenth as much.
 
-Each instance has a thread of its own, so a model that hangs holds up nobody but its own callers.
+Each instance has its own thread, so a model that hangs holds up only its own callers.
 """
 
 import asyncio
@@ -49,36 +49,36 @@ from inferd.schedulers.streaming import answers_of
 log = logging.getLogger("inferd.engine")
 
 PROMOTE_NS = 100_000
-"""A run in a thread that takes less CPU time than this counts towards running on the loop."""
+"""A run in a thread that takes at most this much CPU time counts towards moving to the loop."""
 
 FIRST_RUNS = 8
-"""So many short runs more than long ones a size class needs in threads before it comes to the loop.
+"""How many more short runs than long ones in threads move a size class onto the loop.
 
-(Not in a row: where threads crowd the processors, now and then a short run looks long.)
+(Not in a row: when threads crowd the processors, a short run sometimes looks long.)
 """
 
 MOST_RUNS = 256
-"""How many it needs at most, when overruns keep coming."""
+"""The most it needs when overruns keep coming."""
 
 CALM_NS = 10_000_000_000
 """An overrun later than this after the move onto the loop is not held against a size class."""
 
 CALL_S = 0.05
-"""So often a thread that is to leave is called."""
+"""How often a thread that is to end is woken, in seconds."""
 
 _LONG_US = 1 << 45
-"""Longer than a year no timer runs."""
+"""A longer timeout (more than a year) gets no timer."""
 
-_SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements: they lie in memory
+_SIZE_CLASSES = 65  # no tensor has more than 2^64 - 1 elements, as it must fit in memory
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Execution:
     """The loaded instances of one model version, and the choice of where a request runs.
 
-    `joined` are the same instances as they take several requests at once. It notes the times of
-    each execution in its first request (InferRequest), on the clock of `counts`, and counts one for
-    several requests there.
+    `joined` are the same instances, wrapped to take several requests at once. The times of each
+    execution are noted in its first request (InferRequest), on the clock of `counts`; an execution
+    of several requests is also counted there.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class Execution:
         self._runs_needed = [FIRST_RUNS] * _SIZE_CLASSES
         self._moved_ns = [0] * _SIZE_CLASSES
         self.cores = [frozenset[int]()] * len(instances)
-        """Of each instance the processors it works on, none: any."""
+        """The processors each instance works on; an empty set means any."""
         self.kinds: dict[int, Hashable] = {}
-        """Of each instance, by its id, its kind; see Opened."""
+        """The kind of each instance, by the instance's id(); see Opened."""
         self._jobs = JobQueue()
         self._ended: list[asyncio.Future[None]] = []  # one per thread, done when it has ended
-        self._leaving_count = 0  # threads that are to end, with their instances
+        self._leaving_count = 0  # how many threads, whichever, are to end with their instances
         self._going: set[int] = set()  # the ids of instances whose own thread is to end
         self._closing: set[asyncio.Task[None]] = set()
         self.has_turns = any(hasattr(instance, "turn") for instance in instances)
@@ -119,12 +119,12 @@ class Execution:
         self._tells = any(isinstance(one, CancellableInstance) for one in instances)
         self._job_count = 0  # those that wait or run
         self._is_closed = False
-        self._home: asyncio.AbstractEventLoop | None = None  # where it is known for good
-        self.on_room: Callable[[], None] | None = None  # there is room though what runs goes on
+        self._home: asyncio.AbstractEventLoop | None = None  # the event loop, once it is fixed
+        self.on_room: Callable[[], None] | None = None  # called on room while jobs still run
 
     @property
     def has_room(self) -> bool:
-        """Whether what is submitted now need not wait for what runs."""
+        """Whether a job submitted now would not wait for the running ones."""
         return self._job_count < self.instance_count
 
     @property
@@ -138,7 +138,7 @@ class Execution:
         return len(self._jobs)
 
     def run_inline(self, requests: Sequence[InferRequest]) -> Sequence[Answer] | None:
-        """Run `requests` here and now, or return None when they belong in a thread.
+        """Run `requests` right here, or return None when they belong in a thread.
 
         Raises InferdError when all of them failed.
         """
@@ -172,11 +172,11 @@ class Execution:
     async def run_in_thread(
         self, requests: Sequence[InferRequest], policy: QueuePolicy = UNSET
     ) -> Sequence[Answer]:
-        """Run `requests` in the next free instance's thread, where they wait as `policy` says.
+        """Run `requests` in the next free instance's thread; until then they wait as `policy` says.
 
         Raises InferdError when all of them failed, Overloaded when too many wait already,
-        Unavailable when the first has waited too long. When the caller is cancelled before an
-        instance took the requests, they never run.
+        Unavailable when the first has waited too long. If the caller is cancelled before an
+        instance has taken the requests, they never run.
         """
         job = AwaitedJob(requests, self._home or asyncio.get_running_loop())
         done = job.waited_for()
@@ -184,10 +184,10 @@ class Execution:
         try:
             answers = await done
         finally:
-            del done  # it may hold an error, whose traceback leads here
+            del done  # it may hold an error whose traceback refers to this frame
             requests[0].answered_ns = self.clock()
             self._abandon(job, timer)
-        # A failure may come before the model has done its work: its time says nothing.
+        # A model may fail before it has done its work, so the time of a failure says nothing.
         if self.may_run_inline and not isinstance(answers[0], InferdError):
             self._note_thread_run(_size_class(requests), requests[0].cpu_ns)
         return answers
@@ -200,8 +200,8 @@ class Execution:
     ) -> None:
         """Run `requests` in the next free instance's thread, then call `finish` on the event loop.
 
-        They run though nobody may wait for them any more, unless `wanted`, which is asked in the
-        thread before, says so. `finish` is called, whatever happens.
+        They do not run if `wanted`, called in the thread just before, returns False. `finish` is
+        called in any case.
         """
 
         def finished(outcome: Outcome) -> None:
@@ -220,7 +220,7 @@ class Execution:
         self._submit(StartedJob(requests, loop, finished, wanted))
 
     def cancel(self, request: InferRequest) -> None:
-        """Note that nobody waits for the answer of `request`, which was started, any more.
+        """Note that nobody waits any more for the answer to `request`, which has been started.
 
         Most instances that run in threads have no use for it, and are not told.
         """
@@ -233,17 +233,17 @@ class Execution:
                 instance.cancel(requests)
 
     def count_round(self, request: InferRequest, *, failed: bool) -> None:
-        """Count an execution of `request` alone that is not all of its executions."""
+        """Count one of several executions of `request`, run alone."""
         self._counts.add_shared_execution(request, (request,), failed=failed)
 
     def stream(
         self, request: InferRequest, policy: QueuePolicy = UNSET, level: int = 0
     ) -> AsyncGenerator[InferResponse, None]:
-        """Return the answers of a decoupled model as they come; it waits as `policy` says.
+        """Return the answers of a decoupled model as they come; `request` waits as `policy` says.
 
-        Of those that wait the ones of the lowest `level` are first.
+        Among waiting requests, those of the lowest `level` come first.
 
-        The model may be STREAM_AHEAD answers ahead of the reader, fewer if they are large, then it
+        The model may be STREAM_AHEAD answers ahead of the reader, fewer if they are large; then it
         waits. Raises InferdError while iterating. Closing the iterator stops the model at its next
         answer.
         """
@@ -260,10 +260,10 @@ class Execution:
         return StreamJob(request, asyncio.get_running_loop())
 
     async def close(self, timeout_s: float) -> None:
-        """Refuse new requests, let those in the threads finish, and close the instances.
+        """Refuse new requests, let those submitted finish, and close the instances.
 
-        What has not finished after `timeout_s` seconds is not waited for: requests that no
-        instance has taken yet fail as Unavailable, and its close may wake an instance that hangs.
+        After `timeout_s` seconds it waits no longer: requests that no instance has taken yet fail
+        as Unavailable, and the instances are closed, which may wake one that hangs.
         """
         self._is_closed = True
         self.may_run_inline = False
@@ -291,7 +291,7 @@ class Execution:
             self._start_thread(len(self._ended))
 
     def shrink(self, kind: Hashable = None) -> None:
-        """See Resizable.shrink. One that has no thread yet goes at once."""
+        """See Resizable.shrink. An instance without a thread goes at once."""
         if self.instance_count == 1 or self._is_closed:
             return
         number = len(self._instances) - 1
@@ -314,13 +314,13 @@ class Execution:
         return self.kinds.get(id(instance)) == kind and id(instance) not in self._going
 
     def _call_going(self) -> None:
-        """Wake all threads, so that one that is to leave hears of it, until it has."""
+        """Wake all threads repeatedly until each one that is to end has noticed."""
         if self._going and not self._is_closed:
             self._jobs.wake(len(self._ended))
             asyncio.get_running_loop().call_later(CALL_S, self._call_going)
 
     def beside(self, instance: Opened) -> "Execution":
-        """Return another execution of the same model, whose only instance is `instance`."""
+        """Return another Execution of the same model whose only instance is `instance`."""
         other = Execution(
             self.name,
             [instance.alone],
@@ -364,7 +364,7 @@ class Execution:
             job.refuse(self.unloading())
 
     def unloading(self) -> InferdError:
-        """Return what those are told who come too late."""
+        """Return the error for requests that arrive while the model is being unloaded."""
         return Unavailable(f"model '{self.name}' is being unloaded")
 
     def note_ended(self) -> None:
@@ -372,7 +372,7 @@ class Execution:
         self._job_count -= 1
 
     def _submit_to_wait(self, job: Job, policy: QueuePolicy) -> asyncio.TimerHandle | None:
-        """Submit what has waited in no queue; return the timer of its timeout, if it has one."""
+        """Submit a job that has waited in no queue; return its timeout's timer, if it has one."""
         waiting_count = self._job_count - self.instance_count
         most = policy.max_queue_size or MAX_WAITING
         if waiting_count >= most and (not job.level or self._jobs.count(job.level) >= most):
@@ -446,16 +446,16 @@ class Execution:
                     continue
             else:
                 if id(instance) in self._going:
-                    self._jobs.end()  # another was meant
+                    self._jobs.end()  # the end signal was meant for another thread
             tell(loop, self._note_thread_end, ended)
 
-        # A daemon: a model that hangs must not keep the process from ending.
+        # A daemon thread, so that a model that hangs cannot keep the process alive.
         name = f"{self.name}-{number}"
         threading.Thread(target=work, name=name, daemon=True).start()
         self._ended.append(ended)
 
     def _run_next(self, instance: Instance, joined: Instance) -> None:
-        """Run the next job in this thread, which afterwards keeps nobody's tensors alive."""
+        """Run the next job in this thread; returning drops all references to its tensors."""
         job = self._jobs.take()
         if job is None:
             return
@@ -490,7 +490,7 @@ class Execution:
 
 
 async def _close(instance: Instance, model: str) -> None:
-    """Close an instance in a thread; what goes wrong is logged."""
+    """Close an instance in a thread and log any failure."""
     try:
         await asyncio.to_thread(instance.close)
     except Exception:
@@ -498,12 +498,12 @@ async def _close(instance: Instance, model: str) -> None:
 
 
 def _size_class(requests: Sequence[InferRequest]) -> int:
-    """Return the class of `requests`: the bit length of their inputs' element count."""
+    """Return the size class of `requests`: the bit length of their inputs' element count."""
     elements = 0
     for request in requests:
         for tensor in request.inputs:
             count = 1
-            for dim in tensor.shape:  # prod() is a call
+            for dim in tensor.shape:  # saves the call of prod()
                 count *= dim
             elements += count
     return elements.bit_length()

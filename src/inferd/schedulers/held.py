@@ -1,11 +1,11 @@
-"""HeldPace: a pace that begins when so many requests wait, for tests that need to know batches."""
+"""HeldPace: a pace that starts once enough requests wait, for tests that need known batches."""
 
 from inferd.schedulers.pace import Pace
 from inferd.schedulers.queue import RequestQueue
 
 
 class HeldPace:
-    """Goes at `pace` from the moment on when `count` requests have waited together."""
+    """Follows `pace` from the moment when `count` requests wait together."""
 
     def __init__(self, pace: Pace, count: int) -> None:
         self._pace = pace
@@ -28,7 +28,7 @@ class HeldPace:
         return 0 if self._is_held else self._pace.enough
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
-        """See Pace.choose. While it is held only another request makes a difference."""
+        """See Pace.choose. While held, only another request makes a difference."""
         if self._is_held and queue.count < self._count:
             return 0, 0
         self._is_held = False

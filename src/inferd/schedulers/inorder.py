@@ -1,4 +1,4 @@
-"""Work on what comes one after the other, several at once, and hand out the results in order."""
+"""Process the items of a stream several at a time, and yield the results in order."""
 
 import asyncio
 from collections import deque
@@ -15,10 +15,10 @@ async def in_order(
     work: Callable[[_Item], Coroutine[object, object, _Result]],
     limit: int,
 ) -> AsyncGenerator[_Result, None]:
-    """Yield what `work` makes of each of `items`, in their order.
+    """Yield the result of `work` for each of `items`, in order.
 
-    At most `limit` items have been taken whose result has not been used up. An error of an item
-    or of `items` comes in its place, after the results before it. Closing this ends all of it.
+    At most `limit` items are taken before their results are consumed. An error of `work` or of
+    `items` is raised in its place, after the results before it. Closing the generator ends it all.
     """
     free = asyncio.Semaphore(limit)
     tasks: deque[asyncio.Task[_Result]] = deque()

@@ -1,8 +1,8 @@
-"""Jobs: requests on their way through one instance's thread, and the line they wait in.
+"""Jobs: requests on their way through one instance's thread, and the queue they wait in.
 
-An exception that ends requests holds frames of those who wait and of the thread, and these hold the
-job: so neither a job nor a frame may hold on to the exception, or the tensors of failed requests
-would stay until the garbage collector comes.
+An exception that ends requests refers to frames of the callers and of the thread, and these refer
+to the job: so neither a job nor a frame may keep a reference to the exception, or the tensors of
+failed requests would stay until the garbage collector runs.
 """
 
 import asyncio
@@ -28,24 +28,24 @@ STREAM_AHEAD = 16
 """How many answers a decoupled model may be ahead of a slow reader."""
 
 STREAM_AHEAD_BYTES = 1 << 20
-"""About how many bytes; it is one answer ahead if that has more."""
+"""About how many bytes it may be ahead; an answer larger than this goes ahead alone."""
 
 
 class Place(Protocol):
-    """What a job must know of the Execution it belongs to; `clock` and `cpu_clock` give ns."""
+    """What a job must know of its Execution; `clock` and `cpu_clock` return ns."""
 
     name: str
     clock: Callable[[], int]
     cpu_clock: Callable[[], int]
 
     def note_ended(self) -> None:
-        """Take note that a thread has done with a job; called on the event loop."""
+        """Note that a thread is done with a job; called on the event loop."""
         ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Job:
-    """Requests that one thread is to run, or an instance that needs none.
+    """Requests to be run by one thread, or by an instance that needs no thread.
 
     `when_abandoned`, if set, is called when nobody waits any longer, until they have run.
     `is_finished` tells that who awaits one has been given the outcome.
@@ -65,17 +65,17 @@ class Job:
         self.when_abandoned: Callable[[], None] | None = None
 
     def is_wanted(self) -> bool:
-        """Tell whether anybody waits for it still; asked in the thread."""
+        """Return whether a caller still waits for it; called in the thread."""
         return not self.is_abandoned
 
     def abandon(self) -> None:
-        """Nobody waits any longer."""
+        """Note that nobody waits for it any longer."""
         self.is_abandoned = True
         if self.when_abandoned is not None:
             self.when_abandoned()
 
     def run(self, instance: Instance, place: Place) -> None:
-        """Execute in this thread, and hand the outcome to the event loop."""
+        """Execute the requests in this thread, and hand the outcome to the event loop."""
         model = place.name
         started_ns = place.cpu_clock()
         outcome: Outcome
@@ -94,15 +94,15 @@ class Job:
         del outcome
 
     def drop(self, place: Place) -> None:
-        """Leave it unrun, since nobody wants it; called in the thread."""
+        """End it without running it, since nobody wants it; called in the thread."""
         tell(self.loop, self._end, place, Cancelled("nobody waits for the request"))
 
     def refuse(self, error: InferdError) -> None:
-        """Fail without having run; called on the event loop."""
+        """Fail it without having run it; called on the event loop."""
         self.finish(error)
 
     def finish(self, outcome: Outcome) -> None:
-        """Hand the outcome to who waits for it; called on the event loop."""
+        """Hand the outcome to the caller; called on the event loop."""
         raise NotImplementedError
 
     def _end(self, place: Place, outcome: Outcome) -> None:
@@ -122,7 +122,7 @@ class AwaitedJob(Job):
         self._done: Later[Sequence[Answer]] | None = Later(loop=loop)
 
     def waited_for(self) -> Later[Sequence[Answer]]:
-        """Return what will be the answers; called once."""
+        """Return the future of the answers; called once."""
         assert self._done is not None
         return self._done
 
@@ -144,7 +144,7 @@ class AwaitedJob(Job):
 
 
 class StartedJob(Job):
-    """Requests whose outcome `finished` is called with; they run while they are `wanted`."""
+    """Requests whose outcome is passed to `finished`; they run only if still `wanted`."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class StartedJob(Job):
 class StreamJob(Job):
     """One request to a decoupled model; `answers` ends with None.
 
-    Each answer comes with its share of `room`, which whoever takes it gives back.
+    Each answer comes with its share of `room`, which its reader gives back.
     """
 
     may_go_ahead = False
@@ -185,12 +185,12 @@ class StreamJob(Job):
         self.room.release(share)
 
     def abandon(self) -> None:
-        """See Job.abandon. The model need not wait for room any more."""
+        """See Job.abandon. The model no longer waits for room."""
         super().abandon()
         self.room.release(STREAM_AHEAD)
 
     def run(self, instance: Instance, place: Place) -> None:
-        """Iterate in this thread, handing over each answer, never too far ahead."""
+        """Iterate in this thread, handing over each answer, never too far ahead of the reader."""
         try:
             with closing(_answers(instance, self.requests[0], place.name)) as answers:
                 for answer in answers:
@@ -208,59 +208,60 @@ class StreamJob(Job):
         tell(self.loop, self._end, place, ())
 
     def finish(self, outcome: Outcome) -> None:
-        """See Job.finish; the answers have been handed over before."""
+        """See Job.finish. The answers have already been handed over."""
         last = (outcome, 1) if isinstance(outcome, InferdError) else (None, 0)
         self.answers.put_nowait(last)
 
 
 class JobQueue:
-    """The lines of jobs that wait for a thread, one for each level: first come, first served.
+    """Queues of jobs that wait for a thread, one per level: first come, first served.
 
-    A job that nobody waits for leaves at once, and its tensors with it: a model that hangs must not
-    gather them. What is delayed is served after all others of its level. A thread first waits until
-    there may be a job, then takes it: meanwhile the job can still leave. One call in C each, so
-    nothing is locked. All but `wait` and `take` is called on the event loop.
+    An abandoned job is removed at once, and its tensors with it: a model that hangs must not
+    accumulate them. A delayed job is served after all others of its level. A thread first waits
+    until there may be a job, then takes it: in between the job can still be removed. Each of these
+    steps is one call into C, so no lock is needed. Unless they say otherwise, methods other than
+    `take` are called on the event loop.
     """
 
     def __init__(self) -> None:
-        self._levels: dict[int, tuple[_Line, _Line]] = {}  # those in time, and those delayed
-        self._order: list[_Line] = []  # in which they are served; made anew when levels come
+        self._levels: dict[int, tuple[_Line, _Line]] = {}  # jobs in time, and delayed ones
+        self._order: list[_Line] = []  # the lines in serving order; rebuilt for a new level
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lines(0)
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return how many jobs wait."""
         return sum(map(len, self._order))
 
     def count(self, level: int) -> int:
-        """Return how many of a level wait."""
+        """Return how many jobs of a level wait."""
         return sum(map(len, self._levels.get(level, ())))
 
     def put(self, job: Job) -> None:
-        """Let `job` wait behind all others of its level that are not delayed."""
+        """Queue `job` behind all others of its level that are not delayed."""
         in_time, _ = self._lines(job.level)
         in_time[job] = None
         self._signals.put(True)
 
     def end(self) -> None:
-        """Let one thread end, when there is no job before."""
+        """Let one thread end, once the jobs queued before this call are served."""
         self._signals.put(False)
 
     def pass_on(self) -> None:
-        """Let another thread take the job that this one was woken for; called in a thread."""
+        """Leave the job this thread was woken for to another thread; called in a thread."""
         self._signals.put(True)
 
     def wake(self, count: int) -> None:
-        """Wake so many threads that wait, though there may be no job."""
+        """Wake up to `count` waiting threads, though there may be no job."""
         for _ in range(count - self._signals.qsize()):
             self._signals.put(True)
 
     def wait(self) -> bool:
-        """Wait, in a thread, until there may be a job; False: the thread is to end."""
+        """Wait in a thread until there may be a job; return False if the thread is to end."""
         return self._signals.get()
 
     def has_more(self) -> bool:
-        """Tell, in a thread, whether there may be a job, which is then as if waited for."""
+        """Return, in a thread, whether there may be a job; if so, it counts as waited for."""
         try:
             if self._signals.get_nowait():
                 return True
@@ -270,28 +271,28 @@ class JobQueue:
         return False
 
     def take(self) -> Job | None:
-        """Take the next job, None if it has left."""
+        """Take the next job; return None if it has been removed."""
         for line in self._order:
             try:
                 if line:
                     return line.popitem(last=False)[0]
-            except KeyError:  # it has just left
+            except KeyError:  # it has just been removed
                 continue
         return None
 
     def first(self) -> Job | None:
-        """Return the next job, and let it wait on; only where no thread takes any."""
+        """Return the next job without taking it; only for use where no thread takes jobs."""
         line = next((line for line in self._order if line), None)
         return next(iter(line)) if line is not None else None
 
     def put_first(self, job: Job) -> None:
-        """Let `job`, which has been taken, wait before all others of its level again."""
+        """Put `job`, which has been taken, back in front of all others of its level."""
         self.put(job)
         in_time, _ = self._lines(job.level)
         in_time.move_to_end(job, last=False)
 
     def delay(self, job: Job) -> None:
-        """Let `job` wait behind all others of its level."""
+        """Move `job` behind all others of its level, unless it has been taken."""
         in_time, delayed = self._lines(job.level)
         with suppress(KeyError):  # it has been taken
             in_time.pop(job)
@@ -299,11 +300,11 @@ class JobQueue:
             self._signals.put(True)  # a thread may have looked for it in between
 
     def remove(self, job: Job) -> bool:
-        """Take out `job`; tell whether it was still there."""
+        """Remove `job`; return whether it was still there."""
         in_time, delayed = self._lines(job.level)
         if in_time.pop(job, job) is job and delayed.pop(job, job) is job:
             return False
-        with suppress(queue.Empty):  # or a thread has the signal, and finds nothing to take
+        with suppress(queue.Empty):  # if empty, a thread has the signal and will find no job
             if not self._signals.get_nowait():
                 self._signals.put(False)
         return True
@@ -311,7 +312,7 @@ class JobQueue:
     def _lines(self, level: int) -> "tuple[_Line, _Line]":
         lines = self._levels.get(level)
         if lines is None:
-            # Levels come and go: a configuration may allow more than there is memory for.
+            # Drop empty levels: a configuration may allow more than fit in memory.
             self._levels = {number: both for number, both in self._levels.items() if any(both)}
             lines = self._levels[level] = (OrderedDict(), OrderedDict())
             self._order = [line for _, both in sorted(self._levels.items()) for line in both]
@@ -322,7 +323,7 @@ _Line = OrderedDict[Job, None]
 
 
 def _share(answer: Answer) -> int:
-    """Return how much of STREAM_AHEAD an answer takes: all of it, if it is a large one."""
+    """Return how much of STREAM_AHEAD an answer takes up; a large one takes all of it."""
     if isinstance(answer, InferdError):
         return 1
     size_bytes = sum(tensor.size_bytes for tensor in answer.outputs)
@@ -343,13 +344,13 @@ def _answers(
 
 
 def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
-    """Have `callback` called on the event loop, if that still runs."""
-    with suppress(RuntimeError):  # the loop has closed: nobody is left to tell
+    """Schedule `callback` on the event loop, if it still runs."""
+    with suppress(RuntimeError):  # the loop has closed: nobody is left to notify
         loop.call_soon_threadsafe(callback, *args)
 
 
 def failure(model: str, error: BaseException) -> InferdError:
-    """Return what those are told whose execution raised `error`."""
+    """Return the error for requests whose execution raised `error`."""
     if isinstance(error, InferdError):
         return error
     if isinstance(error, asyncio.CancelledError):
@@ -360,22 +361,22 @@ def failure(model: str, error: BaseException) -> InferdError:
 
 
 def twin(error: InferdError) -> InferdError:
-    """Return the same error for somebody else: each is raised in a place of its own."""
+    """Return a copy of `error` for another caller: each one is raised separately."""
     other = copy(error)
     other.__cause__ = error.__cause__
     return other
 
 
 def miscounted(model: str, got: int, expected: int) -> InferdError:
-    """Return what those are told whose model gave a wrong number of answers."""
+    """Return the error for requests whose model gave a wrong number of answers."""
     return BackendFailed(f"model '{model}' gave {got} answers to {expected} requests")
 
 
 def check_told(model: str, requests: Sequence[InferRequest], answers: Sequence[Answer]) -> None:
-    """Raise BackendFailed unless what a backend made has the types that compiled code takes.
+    """Raise BackendFailed unless values from a backend have the types that compiled code requires.
 
-    So it is the same wherever a backend of another package runs. Each model begins in threads,
-    where this is looked at.
+    So a backend of another package behaves the same with and without compilation. Checking in
+    threads is enough, as every model starts there.
     """
     for request in requests:
         for name, told in (

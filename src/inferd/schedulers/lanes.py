@@ -1,4 +1,4 @@
-"""Lanes: the instances of a model with sequences, the slots they have, and who is in which."""
+"""Lanes: the instances of a model with sequences, their slots, and the sequence in each slot."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,9 +13,9 @@ from inferd.schedulers.slots import Slots
 
 
 class Lane:
-    """One instance, the sequences in its slots, and their requests that are ready, by slot.
+    """One instance, the sequences in its slots, and their ready requests, by slot.
 
-    `turn_count` says how many callers have been told to take a decoupled model's answers.
+    `turn_count` is how many callers have been told to take a decoupled model's answers.
     """
 
     __slots__ = (
@@ -39,11 +39,11 @@ class Lane:
 
 
 class Lanes:
-    """The instances, by their number; `per_lane` sequences have a slot on each.
+    """The instances, by number; each has slots for `per_lane` sequences.
 
-    `on_room` is called when one may take more though what it runs goes on (Execution.has_room).
-    They may come and go: one that is to go gets no more sequences, and is closed when those it has
-    are over.
+    `on_room` is called when one can take more while its requests still run (Execution.has_room).
+    Instances may come and go: one that is to go gets no new sequences, and is closed when its last
+    one is over.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class Lanes:
         self._closing: set[asyncio.Task[None]] = set()
 
     def all(self) -> list[Lane]:
-        """Return all that are there, those that are to go among them."""
+        """Return all lanes, including those that are leaving."""
         return list(self._lanes.values())
 
     @property
     def instances(self) -> list[Instance]:
-        """Those that may get sequences."""
+        """The instances that may get sequences."""
         staying = [lane.execution for lane in self._lanes.values() if not lane.is_leaving]
         return [instance for execution in staying for instance in execution.instances]
 
     def some_execution(self) -> Execution:
-        """Return the execution of any."""
+        """Return the execution of any lane."""
         return next(iter(self._lanes.values())).execution
 
     def of(self, sequence: LiveSequence) -> Lane:
@@ -81,7 +81,7 @@ class Lanes:
         return self._lanes[sequence.slot.lane]
 
     def seat(self, sequence: LiveSequence) -> bool:
-        """Give a sequence the lowest free slot; tell whether there was one."""
+        """Give a sequence the lowest free slot; return whether there was one."""
         slot = self._slots.take()
         if slot is None:
             return False
@@ -90,7 +90,7 @@ class Lanes:
         return True
 
     def unseat(self, sequence: LiveSequence, *, may_dismiss: bool) -> None:
-        """Take the slot of a sequence back, which it may have none of."""
+        """Take back the slot of a sequence, if it has one."""
         slot = sequence.slot
         if slot is not None:
             del self._lanes[slot.lane].sequences[slot.number]
@@ -110,9 +110,9 @@ class Lanes:
         self._close(self.some_execution().beside(instance))
 
     def shrink(self, kind: Hashable = None) -> None:
-        """Have the instance with the fewest sequences go, one of `kind`, unless it is the only one.
+        """Let the instance of `kind` with the fewest sequences leave, unless it is the only one.
 
-        None: of any kind.
+        None means any kind.
         """
         staying = [(len(o.sequences), n) for n, o in self._lanes.items() if not o.is_leaving]
         some = [one for one in staying if kind is None or self._is_of(one[1], kind)]

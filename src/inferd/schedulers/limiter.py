@@ -1,14 +1,14 @@
-"""RateLimiter: instances share resources, and an execution waits until what it needs is free.
+"""RateLimiter: instances share resources, and an execution waits until those it needs are free.
 
 These are the rules of Triton's rate limiter (--rate-limit=execution_count, and rate_limiter in an
-instance_group). An instance takes all it needs at once or nothing, so none waits for another that
-waits for it. Of those that wait, the one that has run least goes first, where a run of an instance
-with priority p counts p times; one whose resources are taken is overtaken only by those who need
-none of them.
+instance_group). An instance takes all it needs at once or nothing, so there is no deadlock. Among
+waiting instances, the one that has run least goes first, where a run of an instance with priority
+p counts p times; one whose resources are taken is overtaken only by instances that need none of
+them.
 
-An instance waits in its own thread, holding nothing, before it takes the request that is next: so
-that one can still time out or be given up. What needs resources never runs on the event loop, and
-no scheduler knows of all this.
+An instance waits in its own thread, holding nothing, before it takes the next request, which can
+thus still time out or be given up. Instances that need resources never run on the event loop, and
+schedulers know nothing of all this.
 """
 
 import threading
@@ -22,14 +22,14 @@ from inferd.core.request import InferRequest, InferResponse
 from inferd.errors import InferdError, InvalidConfig, Unavailable
 
 Pool = tuple[str, int | None]
-"""A resource of one device, or (None) of all of them together."""
+"""A resource by name, of one device or (None) of all devices together."""
 
 
 class RateLimiter:
-    """What the instances of all models share. Its methods may be called in any thread.
+    """The resources that all models' instances share. Its methods may be called in any thread.
 
-    `limits` is how much there is; of what is not in it there is as much as the neediest of the
-    loaded instances needs.
+    `limits` is how much of each there is; of one not listed there is as much as the neediest
+    loaded instance needs.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -42,10 +42,10 @@ class RateLimiter:
         self._numbers = count()
 
     def enter(self, model: str, place: Placement) -> "Claim":
-        """Return the claim of an instance that has a rate limiter, until it leaves.
+        """Register an instance that has a rate limiter, and return its claim.
 
-        Raises InvalidConfig when there will never be as much as it needs, or a resource is one of
-        a device here and of all devices together there.
+        Raises InvalidConfig when there will never be as much as it needs, or when a resource is
+        per device in one place and global in another.
         """
         limiter = place.rate_limiter
         assert limiter is not None
@@ -62,7 +62,7 @@ class RateLimiter:
         return claim
 
     def leave(self, claim: "Claim") -> None:
-        """Forget a claim. If it waits, it is told that it waits in vain."""
+        """Forget a claim. If it is waiting, its wait ends with Unavailable."""
         with self._changed:
             claim.has_left = True
             if claim in self._claims:
@@ -71,7 +71,7 @@ class RateLimiter:
             self._changed.notify_all()
 
     def acquire(self, claim: "Claim") -> None:
-        """Wait until all that `claim` needs is free, and take it. Raises Unavailable if it left."""
+        """Wait for all that `claim` needs, and take it. Raises Unavailable if it leaves."""
         with self._changed:
             self._wait(claim)
 
@@ -82,9 +82,9 @@ class RateLimiter:
             self._grant()
 
     def renew(self, claim: "Claim") -> None:
-        """Release and acquire: who asks for it, too, and is to run first, runs in between.
+        """Release and acquire: waiting claims whose turn comes first run in between.
 
-        `claim` itself is among those who ask: after a mere release it would always come too late.
+        `claim` itself competes: after a mere release it would always come too late.
         Raises as `acquire` does.
         """
         with self._changed:
@@ -103,7 +103,7 @@ class RateLimiter:
             raise Unavailable(msg)
 
     def _give_back(self, claim: "Claim") -> None:
-        """Take back what `claim` has, and count its run; nothing, if it left in between."""
+        """Take back what `claim` holds, and count its run; do nothing if it holds nothing."""
         if not claim.is_granted:
             return
         for pool, needed in claim.needs.items():
@@ -112,7 +112,7 @@ class RateLimiter:
         claim.runs += claim.weight
 
     def _grant(self) -> None:
-        """Let those run whose turn it is."""
+        """Grant the claims whose turn it is."""
         blocked: set[Pool] = set()
         for claim in sorted(self._waiting, key=lambda one: (one.runs, one.number)):
             pools = claim.needs.keys()
@@ -167,7 +167,7 @@ def _without_devices(limits: Limits) -> dict[str, int]:
 
 
 class Claim:
-    """What one instance needs, how often it has run, and whether it may now."""
+    """What one instance needs, how often it has run, and whether it may run now."""
 
     def __init__(self, limiter: RateLimiter, needs: dict[Pool, int], weight: int) -> None:
         self.needs = needs
@@ -180,34 +180,34 @@ class Claim:
         self._depth = 0
 
     def __enter__(self) -> None:
-        """Wait for what it needs, unless this thread, its only one, has it. Raises Unavailable."""
+        """Wait for the resources, unless its (only) thread has them. Raises Unavailable."""
         if not self._depth:
             self._limiter.acquire(self)
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        """Give it back, when this was the first to take it."""
+        """Give the resources back on leaving the outermost `with`."""
         self._depth -= 1
         if not self._depth:
             self._limiter.release(self)
 
     def renew(self) -> None:
-        """Let those have it whose turn is before its next one. Raises Unavailable."""
+        """Let claims whose turn is before its next one run. Raises Unavailable."""
         self._limiter.renew(self)
 
     def leave(self) -> None:
-        """Let the limiter forget it."""
+        """Leave the limiter."""
         self._limiter.leave(self)
 
 
 class LimitedInstance:
-    """The instance `inner`, which waits for its resources before each execution.
+    """The instance `inner`, made to wait for its resources before each execution.
 
     Its thread may enter `turn` before, and has them then. One that `works_elsewhere` joins the
     requests of a batch there, and is told of those that nobody waits for.
     """
 
-    bounded = False  # it may wait long
+    bounded = False  # the wait may be long
     waits = True
 
     def __init__(self, instance: Instance, claim: Claim) -> None:
@@ -233,7 +233,7 @@ class LimitedInstance:
 
 
 class LimitedDecoupledInstance(LimitedInstance):
-    """The same of a decoupled model, whose execution is a whole stream."""
+    """The same for a decoupled model, whose execution is a whole stream."""
 
     def __init__(self, instance: DecoupledInstance, claim: Claim) -> None:
         super().__init__(instance, claim)
@@ -246,7 +246,7 @@ class LimitedDecoupledInstance(LimitedInstance):
 
 
 def limited(instance: Instance, claim: Claim) -> Instance:
-    """Return `instance` as it runs under `claim`."""
+    """Return `instance`, wrapped to run under `claim`."""
     if isinstance(instance, DecoupledInstance):
         return LimitedDecoupledInstance(instance, claim)
     return LimitedInstance(instance, claim)

@@ -12,10 +12,10 @@ from inferd.tensor.tensor import Tensor
 
 
 class LiveSequence:
-    """A sequence that lives: in the backlog while it has no `slot`, idle while nothing waits.
+    """A live sequence: in the backlog while it has no `slot`, idle while no request waits.
 
-    It is known by its `key`, which is its id, unless it is one request's own: no other request can
-    name it then, whatever id the model is told.
+    It is known by its `key`, which is its id, unless it belongs to a single request: then no other
+    request can name it, whatever id the model is told.
     """
 
     __slots__ = ("id", "is_ended", "key", "running", "slot", "state", "waiting")
@@ -29,18 +29,18 @@ class LiveSequence:
         self.slot = None
         self.waiting: deque[Step] = deque()
         self.running: Step | None = None
-        self.is_ended = False  # by the last request that came
+        self.is_ended = False  # the last request that arrived ends it
         self.state = state
 
     @property
     def row(self) -> int:
-        """The row of the batch that its slot is."""
+        """The row of the batch that its slot stands for."""
         assert self.slot is not None
         return self.slot.number
 
 
 class Answers:
-    """What a decoupled model has answered and its reader has not taken yet."""
+    """A decoupled model's answers that its reader has not taken yet."""
 
     def __init__(self) -> None:
         self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
@@ -52,12 +52,12 @@ class Answers:
         return self._answers.qsize() >= STREAM_AHEAD or self._size_bytes >= STREAM_AHEAD_BYTES
 
     def put(self, answer: Answer | None) -> None:
-        """Add an answer, or an error, or None when there are no more."""
+        """Add an answer, an error, or None as the end."""
         self._size_bytes += _size_bytes(answer)
         self._answers.put_nowait(answer)
 
     async def take(self) -> Answer | None:
-        """Return what comes next, once it is there."""
+        """Wait for the next item and return it."""
         answer = await self._answers.get()
         self._size_bytes -= _size_bytes(answer)
         return answer
@@ -66,9 +66,9 @@ class Answers:
 class Step(Waiting):
     """A request of `sequence`; `done` becomes its answer.
 
-    `inputs`, `outputs` and `sent` are the request's own `inputs`, `outputs` and `sequence`, while
-    those are what the model sees; `told` is the last of them. `answers` is there when a decoupled
-    model gives them in rounds. `began_ns` is when the first round did.
+    `inputs`, `outputs` and `sent` keep the client's `inputs`, `outputs` and `sequence` while the
+    request itself holds what the model sees; `told` is the sequence that the model sees. `answers`
+    is set when a decoupled model answers in rounds. `began_ns` is when the first round began.
     """
 
     __slots__ = ("answers", "began_ns", "inputs", "outputs", "queue", "sent", "sequence", "told")
@@ -92,7 +92,7 @@ class Step(Waiting):
         self.began_ns = 0
 
     def give(self, answer: Answer) -> None:
-        """Give its last answer, or the error it ends with, to who waits for it."""
+        """Give its last answer, or the error it ends with, to its caller."""
         tell(self, answer)
         if self.answers is not None:
             self.answers.put(answer)

@@ -1,21 +1,21 @@
-"""Meter: how long executions take, without what else the machine does meanwhile.
+"""Meter: how long executions take, apart from other work on the same machine.
 
-A model that computes in its own thread is measured in CPU time. On a machine that has other work
-to do, and the clients of a batch are such work, its wall time grows with what the others get; long
-executions are interrupted more often than short ones, and large batches would look dear.
+A model that computes in its own thread is measured in CPU time. On a machine with other work to
+do, such as serving the clients of a batch, wall time grows with what the others get; long
+executions are interrupted more often than short ones, so large batches would look expensive.
 
-Who waits, for a GPU or another process, is measured in wall time. The two are told apart by the
-share that CPU time has of wall time where nobody interrupts, the largest seen of late.
+A model that waits, for a GPU or another process, is measured in wall time. The two are told apart
+by the ratio of CPU time to wall time when nothing interrupts, the largest seen recently.
 
-Refused: the time that the system says a thread was ready and did not run. It is exact, but reading
-it is two more system calls for each execution, and not every system tells.
+Rejected: the time that the system reports a thread as ready but not running. It is exact, but
+takes two more system calls per execution, and not every system reports it.
 """
 
 COMPUTES = 0.75
-"""The share of CPU time from which on a model is believed to compute in its thread."""
+"""From this ratio of CPU time to wall time on, a model counts as computing in its thread."""
 
 FADES = 1 / 256
-"""So much of the largest share is forgotten with each execution."""
+"""The fraction by which the largest ratio decays with each execution."""
 
 
 class Meter:
@@ -25,7 +25,7 @@ class Meter:
         self._share = 0.0
 
     def took_ns(self, wall_ns: int, cpu_ns: int) -> int:
-        """Return what an execution took; `cpu_ns` of its thread is 0 where nobody knows it."""
+        """Return how long an execution took; `cpu_ns` of its thread is 0 where unknown."""
         if wall_ns <= 0:
             return 0
         share = cpu_ns / wall_ns

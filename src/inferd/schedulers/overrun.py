@@ -1,13 +1,13 @@
-"""Overruns: whose fault it is when a run on the event loop takes long.
+"""Overruns: decides whether the model or the system made a run on the event loop take long.
 
-On a busy machine the system takes the processor away in the middle of a run of microseconds, and
-the clock on the wall shows milliseconds. Sending the model to the threads for that would make each
-of its requests dearer, just when there is nothing to spare. The system counts how often it did so;
-a short overrun is forgiven when that count has risen since the last look, within a budget that
-bounds how long a model that really is slow can make the other connections wait.
+On a busy machine the system may preempt a run of microseconds, and the wall clock shows
+milliseconds. Sending the model to the threads for that would make each of its requests more
+expensive, just when there is nothing to spare. The system counts its preemptions; a short overrun
+is forgiven when that count has risen since the last look, within a budget that bounds how long a
+model that really is slow can make the other connections wait.
 
-When the budget is used up the next runs are watched: of each the system is asked before and after
-what it did to the thread meanwhile. That is exact, and four system calls a run, so it ends soon.
+When the budget is used up the next runs are watched: the thread's usage is read before and after
+each. That is exact, but takes four system calls per run, so it ends soon.
 """
 
 import time
@@ -18,39 +18,39 @@ OVERRUN_NS = 1_000_000
 """A run on the loop that takes longer than this sends its size class back to the threads."""
 
 MOST_FORGIVEN_NS = 20_000_000
-"""A run longer than this is not forgiven on suspicion: hardly a scheduler lets a thread wait so."""
+"""A longer run makes the next runs be watched: few schedulers let a thread wait so long."""
 
 BUDGET_NS = 200_000_000
-"""What is forgiven on suspicion within WINDOW_NS, together; a run this long never is."""
+"""How much time in total may be forgiven on suspicion within WINDOW_NS; a longer run never is."""
 
 WINDOW_NS = 10_000_000_000
 
 WATCHED_RUNS = 64
-"""So many runs are watched when suspicion is not enough."""
+"""How many runs are watched when suspicion is not enough."""
 
 
 class Usage(NamedTuple):
-    """What the system did with a thread so far."""
+    """What the system has counted for a thread so far."""
 
     cpu_ns: int
     waits: int
-    """How often the thread itself had nothing to do: it waited for something."""
+    """Voluntary context switches: how often the thread waited for something."""
     preemptions: int
-    """How often the system took the processor from it."""
+    """Involuntary context switches: how often the system took the processor from it."""
 
 
 def _usage() -> Usage:
-    """Return what the system counts of this thread; nothing but zeros if it does not."""
+    """Return the usage of this thread, all zeros where the system does not count it."""
     try:
         from resource import RUSAGE_THREAD, getrusage
     except ImportError:  # only Linux counts for each thread
         return Usage(0, 0, 0)
-    told = getrusage(RUSAGE_THREAD)  # whose own CPU time is as old as the last tick
+    told = getrusage(RUSAGE_THREAD)  # its CPU time is only as recent as the last tick
     return Usage(time.thread_time_ns(), told.ru_nvcsw, told.ru_nivcsw)
 
 
 class Gauges(NamedTuple):
-    """What is read of the thread that asks: its CPU time in ns, and all of its Usage."""
+    """Readings of the calling thread: its CPU time in ns, and its whole Usage."""
 
     cpu_ns: Callable[[], int] = time.thread_time_ns
     usage: Callable[[], Usage] = _usage
@@ -72,17 +72,17 @@ class Overruns:
         self.runs_to_watch = 0
 
     def look(self) -> None:
-        """Note what was done to the thread so far; called when a model comes to the loop."""
+        """Note the thread's usage so far; called when a size class moves onto the loop."""
         self._seen = self._usage()
         self._is_watched, self.runs_to_watch = False, 0
 
     def watch(self) -> None:
-        """Note what was done to the thread before the run that comes; the last call ends it."""
+        """Note the thread's usage before the coming run; the last of these calls ends watching."""
         self.runs_to_watch -= 1
         self._seen, self._is_watched = self._usage(), self.runs_to_watch > 0
 
     def is_forgiven(self, took_ns: int) -> bool:
-        """Tell whether it was, or may have been, the system why a run took `took_ns`."""
+        """Return whether the system caused, or may have caused, a run to take `took_ns`."""
         before, now_ns = self._seen, self._clock()
         self._seen = now = self._usage()
         was_preempted = now.preemptions != before.preemptions

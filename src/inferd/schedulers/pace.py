@@ -1,10 +1,10 @@
-"""FixedPace: how many of those that wait run next, and when, as the configuration says.
+"""FixedPace: how many waiting requests run next, and when, as the configuration says.
 
-Triton's rules (docs: dynamic batcher): a batch is the longest beginning of the queue whose batch
-sizes together do not exceed max_batch_size and whose requests are of one kind. Nobody is overtaken
-to fill a batch, and no request is split. A beginning that adds up to a preferred size is sent at
-once. Otherwise the batch waits for more until its oldest request has waited for the queue delay,
-unless none can join any more.
+Triton's rules (docs: dynamic batcher): a batch is the longest prefix of the queue whose batch
+sizes add up to at most max_batch_size and whose requests are of one kind. No request is overtaken
+to fill a batch, and none is split. A prefix that adds up to a preferred size is sent at once.
+Otherwise the batch waits for more until its oldest request has waited for the queue delay, unless
+no more can join.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ from inferd.schedulers.queue import RequestQueue, Waiting
 
 
 class Beginning(NamedTuple):
-    """The longest beginning of a queue that may run as one batch.
+    """The longest prefix of a queue that may run as one batch.
 
-    `preferred_count` requests of it add up to the largest preferred size they can, 0: to none.
-    No other request can join when it `is_closed`. Times are nanoseconds.
+    Its first `preferred_count` requests add up to the largest preferred size reached, 0 if none.
+    If it `is_closed`, no other request can join. `oldest_ns` is when its oldest was queued.
     """
 
     request_count: int
@@ -29,7 +29,7 @@ class Beginning(NamedTuple):
 
 
 def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) -> Beginning:
-    """Walk through `queue`, which is not empty, until a batch of size `most` is full."""
+    """Return the beginning of `queue`, which is not empty, for a batch of at most `most` items."""
     requests = iter(queue)
     first = next(requests)
     count, size, oldest_ns = 1, first.request.batch_size, first.request.queued_ns
@@ -47,37 +47,37 @@ def beginning(queue: Iterable[Waiting], most: int, preferred: frozenset[int]) ->
 
 
 class Pace(Protocol):
-    """How many of those that wait run next, and when; it is told of all that happens."""
+    """Decides how many waiting requests run next, and when; it is told of all that happens."""
 
     @property
     def starts_at_once(self) -> bool:
-        """Whether a request that finds nobody waiting and an instance free runs at once."""
+        """Whether a request that finds none waiting and an instance free runs at once."""
         ...
 
     @property
     def look_after(self) -> int:
-        """After so many requests that ran on the event loop it wants to look at one; 0: never."""
+        """After how many requests run on the event loop it wants to look at one; 0: never."""
         ...
 
     @property
     def enough(self) -> int:
-        """While so many items wait not yet, all of one kind, one more request changes nothing."""
+        """While fewer items wait, all of one kind, one more request changes no decision."""
         ...
 
     def choose(self, queue: RequestQueue, now_ns: int) -> tuple[int, int]:
-        """Return how many requests of `queue`, which is not empty, are the next batch.
+        """Return how many requests of `queue`, which is not empty, form the next batch.
 
-        An instance is free. 0 means to wait until the time that is returned with it; when that is
-        now, until all have had their turn who are ready to.
+        An instance is free. 0 means to wait until the time returned with it; if that is `now_ns`,
+        for one turn of the event loop.
         """
         ...
 
     def came(self, waiting_count: int) -> None:
-        """Note that a request came which cannot run on the event loop, and how many wait now."""
+        """Note that a request came that cannot run on the event loop, and how many wait now."""
         ...
 
     def started(self, count: int) -> None:
-        """Note that a batch of `count` requests begins on an instance of its own."""
+        """Note that a batch of `count` requests has begun on a free instance."""
         ...
 
     def ended(self, count: int, size: int, took_ns: int) -> None:
@@ -89,11 +89,11 @@ class Pace(Protocol):
         ...
 
     def resized(self, instance_count: int) -> None:
-        """Note that there are more instances now, or fewer."""
+        """Note that the number of instances has changed."""
         ...
 
     def looked(self, count: int, size: int) -> None:
-        """Note how many requests, of so many items, ran at once in one turn of the loop."""
+        """Note that `count` requests, `size` items, ran at once in one turn of the loop."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Plan: the steps of an ensemble in the order of their data, checked against the models they call.
+"""Plan: the steps of an ensemble in data-flow order, checked against the models they call.
 
 A tensor of an ensemble is written once, by a client or by an output of a step, and read by any
-number of steps. Everything here is worked out when the ensemble is loaded; what is wrong is told
-with the way the data would take (Triton, Ensemble Models).
+number of steps. Everything here is worked out when the ensemble is loaded; errors show the path
+that the data would take (Triton, Ensemble Models).
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,17 +17,17 @@ LATEST = -1
 """The model_version that leaves the choice to the server."""
 
 MAX_DECOUPLED = 16
-"""So many decoupled steps may come one after the other."""
+"""How many decoupled steps may follow each other."""
 
 Shape = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """A call of another model, the `number`th of the configuration; version "" is its latest.
+    """A call of another model, the `number`th of the configuration; version "" is the latest.
 
-    `inputs` are pairs of its input's name and the ensemble's tensor, `outputs` go from its
-    output's name to the tensor. `wanted` asks for just these outputs, [] for all that the model
-    has. `depth` counts the decoupled steps that its inputs come through.
+    `inputs` are pairs of the model's input name and the ensemble's tensor name, `outputs` map the
+    model's output names to tensor names. `wanted` asks for just these outputs; [] means all of the
+    model's outputs. `depth` counts the decoupled steps that its inputs come through.
     """
 
     number: int
@@ -45,14 +45,14 @@ class Step(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """Steps that run once for each answer of the stage before, and the one that then streams."""
+    """Steps that run once per answer of the previous stage, and the step that then streams."""
 
     steps: tuple[Step, ...]
     decoupled: Step | None
 
 
 class Order:
-    """Which of `steps` may start: `first`, and `after` each one that has ended."""
+    """Which of `steps` may start: those in `first`, and those `after` a step that has ended."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._readers: dict[str, list[Step]] = {
@@ -69,7 +69,7 @@ class Order:
         self.first = [step for step in steps if not self._missing[step.number]]
 
     def after(self, step: Step) -> list[Step]:
-        """Return the steps whose inputs are all there now that `step` has ended; called once."""
+        """Return the steps that `step`, which has ended, makes ready; called once per step."""
         ready = []
         for tensor in step.outputs.values():
             for reader in self._readers[tensor]:
@@ -80,7 +80,7 @@ class Order:
 
 
 class _End(NamedTuple):
-    """One end of a tensor's way: an input or output of the ensemble, or of a step."""
+    """One end of a tensor's path: an input or output of the ensemble or of a step."""
 
     place: str
     datatype: DataType
@@ -93,13 +93,13 @@ class _End(NamedTuple):
 
 
 class Plan:
-    """What is to be run for a request to the ensemble; `steps` stand in an order that works.
+    """The steps to run for a request to the ensemble; `steps` are in topological order.
 
-    `config` is the ensemble's, `models` are those of the models its steps call, one each. Where the
-    plan `is_chain` each step reads from the one before it, so there is never a choice of what runs;
-    the same goes for those of its steps that are `needed`, and for each of the `stages`. That each
-    tensor is written once and read is known (config/wiring.py). Raises InvalidConfig when the
-    models do not fit together.
+    `config` is the ensemble's; `models` are the configurations of the called models, one per step.
+    If the plan `is_chain`, each step reads from the one before it, so there is never a choice of
+    what runs; the same holds for the steps that are `needed` and for each of the `stages`.
+    config/wiring.py has checked that each tensor is written once and is read. Raises InvalidConfig
+    when the models do not fit together.
     """
 
     def __init__(self, config: ModelConfig, models: Sequence[ModelConfig]) -> None:
@@ -126,7 +126,7 @@ class Plan:
         self.is_chain = all(map(_reads, self.steps[1:], self.steps))
 
     def needed(self, outputs: Sequence[WantedOutput]) -> Sequence[Step]:
-        """Return the steps that `outputs` hang on, all for none named, in order."""
+        """Return the steps that `outputs` depend on, in order; all of them if none is named."""
         if not outputs or len(outputs) == len(self.outputs):
             return self.steps
         wanted = {output.name for output in outputs}
@@ -138,7 +138,7 @@ class Plan:
         return found[::-1]
 
     def stages(self, steps: Sequence[Step]) -> list[Stage]:
-        """Return `steps` cut after each one that is decoupled; the last stage has none."""
+        """Return `steps` cut after each decoupled one; the last stage has no decoupled step."""
         stages = []
         for depth in range(1 + sum(step.is_decoupled for step in steps)):
             here = [step for step in steps if step.depth == depth]
@@ -154,7 +154,7 @@ class Plan:
                     return step.number, inner
         return None
 
-    # --- what is checked ---
+    # --- checks ---
 
     def _check_step(self, config: ModelConfig, step: Step, model: ModelConfig) -> None:
         inputs = {one.name: one for one in model.input}
@@ -178,7 +178,7 @@ class Plan:
     def _join(
         self, config: ModelConfig, called: Sequence[Step], models: Sequence[ModelConfig]
     ) -> None:
-        """Note who writes and who reads each tensor."""
+        """Note the writer and the readers of each tensor."""
         for given in config.input:
             self._writers[given.name] = _end("the ensemble's input", given, config)
         for step, model in zip(called, models, strict=True):
@@ -212,10 +212,10 @@ class Plan:
             self._refuse(f"what is optional is read by what is not: {way}")
 
     def _in_order(self, called: Sequence[Step]) -> list[Step]:
-        """Return the steps so that each comes after those it reads from."""
+        """Return the steps sorted so that each comes after those it reads from."""
         order = Order(called)
         ordered = list(order.first)
-        for step in ordered:  # which grows meanwhile
+        for step in ordered:  # the list grows meanwhile
             ordered += order.after(step)
         if len(ordered) < len(called):
             ended = {step.number for step in ordered}
@@ -224,12 +224,12 @@ class Plan:
         return ordered
 
     def _circle(self, waiting: Sequence[Step]) -> str:
-        """Draw one way from a step of `waiting`, who all wait for others of them, to itself."""
+        """Return one cycle among the steps `waiting`, each of which waits for another, as text."""
         writers = {outer: step for step in waiting for outer in step.outputs.values()}
         way: list[Step] = []
         drawn: list[str] = []
         step = waiting[0]
-        while step not in way:  # from a step back to one that it waits for
+        while step not in way:  # go back from a step to one that it waits for
             way.append(step)
             tensor = next(outer for _, outer in step.inputs if outer in writers)
             drawn.append(f"{step} → ")
@@ -239,7 +239,7 @@ class Plan:
         return "".join((f"{step} → ", *reversed(circle))).removesuffix(" → ")
 
     def _with_depths(self, ordered: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the steps with their depths: no two decoupled ones may answer side by side."""
+        """Return the steps with their depths; no two decoupled ones may answer side by side."""
         ways: dict[str, tuple[str, ...]] = {}
         steps = []
         for step in ordered:
@@ -255,7 +255,10 @@ class Plan:
     def _common_way(
         self, what: str, tensors: Iterable[str], ways: dict[str, tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """Return the decoupled steps on the longest way to `tensors`, which holds all others."""
+        """Return the decoupled steps on the longest path to `tensors`.
+
+        All other paths must be prefixes of it.
+        """
         longest: tuple[str, ...] = ()
         for way in (ways.get(tensor, ()) for tensor in tensors):
             shorter, longer = sorted((longest, way), key=len)
@@ -272,7 +275,7 @@ class Plan:
 
 def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:
     version = "" if step.model_version == LATEST else str(step.model_version)
-    # In the model's own order, which the check of a request then need not find.
+    # In the model's own order, so that the check of a request need not sort them.
     wanted = [WantedOutput(one.name) for one in model.output if one.name in step.output_map]
     if len(wanted) == len(model.output):
         wanted = []
@@ -281,7 +284,7 @@ def _step(number: int, step: EnsembleStep, model: ModelConfig) -> Step:
 
 
 def _reads(step: Step, other: Step) -> bool:
-    """Tell whether `step` reads something that `other` writes."""
+    """Return whether `step` reads a tensor that `other` writes."""
     written = other.outputs.values()
     return any(outer in written for _, outer in step.inputs)
 
@@ -289,7 +292,7 @@ def _reads(step: Step, other: Step) -> bool:
 def _end(
     place: str, tensor: ModelInput | ModelOutput, config: ModelConfig, step: int | None = None
 ) -> _End:
-    """Return how `tensor` of `config` is seen: with the batch dim, inside the ensemble reshaped."""
+    """Return the end for `tensor` of `config`: with the batch dim, and the ensemble's reshape."""
     is_own = step is None
     dims = tensor.reshape if is_own and tensor.reshape is not None else tensor.dims
     shape = (-1, *dims) if config.max_batch_size > 0 else dims
@@ -298,7 +301,7 @@ def _end(
 
 
 def _fit(one: Shape, other: Shape) -> bool:
-    """Tell whether a tensor can have both shapes; -1 is any size."""
+    """Return whether a tensor can have both shapes; -1 is any size."""
     return len(one) == len(other) and all(
         a == b or -1 in (a, b) for a, b in zip(one, other, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Queue policies: how many may wait and how long, and what those are told who may not any more."""
+"""Queue policies: how many requests may wait and how long, and the errors beyond that."""
 
 from inferd.config.model import DynamicBatching, QueuePolicy
 from inferd.core.request import InferRequest
@@ -8,18 +8,18 @@ MAX_WAITING = 10_000
 """How many requests of one model may wait where its policy sets no limit."""
 
 UNSET = QueuePolicy(allow_timeout_override=True)
-"""What holds where the configuration has no policy: the request's own timeout."""
+"""The policy where the configuration has none: only the request's own timeout counts."""
 
 AT_ONCE = QueuePolicy()
-"""How a request waits that has waited elsewhere already, as long as its own timeout allows."""
+"""The policy for a request that has already waited, under its timeout, in another queue."""
 
 NESTED_US = 30_000_000
-"""How long a request may wait that another one waits for: models that call each other could wait
-for ever."""
+"""How long a request made by another request may wait: models that call each other could wait
+forever."""
 
 
 class Levels:
-    """The priority levels of a model's requests, 1 is the highest, and the policy of each."""
+    """The priority levels of a model's requests (1 is the highest) and the policy of each."""
 
     def __init__(self, batching: DynamicBatching | None) -> None:
         self._count = batching.priority_levels if batching else 0
@@ -28,7 +28,7 @@ class Levels:
         self._policies = batching.priority_queue_policy if batching and self._count else {}
 
     def of(self, request: InferRequest) -> int:
-        """Return the level of a request; a priority of 0, or of no level there is, is the default.
+        """Return the level of a request: the default for priority 0 or one that does not exist.
 
         It is 0 where there are no levels.
         """
@@ -36,14 +36,14 @@ class Levels:
         return number if 0 < number <= self._count else self.default
 
     def policy(self, level: int) -> QueuePolicy:
-        """Return how many of a level may wait, and how long."""
+        """Return the policy of a level."""
         return self._policies.get(level, self._default_policy)
 
 
 def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:
-    """Return how long `request` may wait, 0: for ever.
+    """Return how long `request` may wait; 0 means forever.
 
-    Its own timeout counts when the policy allows that and it is shorter than the policy's.
+    Its own timeout counts if the policy allows that and it is shorter than the policy's.
     """
     timeout_us, own_us = policy.default_timeout_microseconds, request.timeout_us
     if own_us and policy.allow_timeout_override and (own_us < timeout_us or policy is UNSET):
@@ -54,14 +54,14 @@ def timeout_us_of(policy: QueuePolicy, request: InferRequest) -> int:
 
 
 def full(model: str, policy: QueuePolicy) -> InferdError:
-    """Return what a request is told that finds as many waiting as `policy` allows."""
+    """Return the error for a request that finds as many waiting as `policy` allows."""
     most = policy.max_queue_size
     said = f"its max_queue_size is {most}" if most else f"{MAX_WAITING} requests wait"
     return Overloaded(f"the queue of model '{model}' is full: {said}; try again later")
 
 
 def too_late(model: str, timeout_us: int) -> InferdError:
-    """Return what a request is told that has waited for `timeout_us`, which was too long."""
+    """Return the error for a request that has waited for `timeout_us`, its limit."""
     return Unavailable(
         f"model '{model}': the request has waited for {timeout_us} microseconds, "
         f"which is its timeout in the queue"

@@ -1,8 +1,8 @@
-"""RequestQueue: the requests of one model that wait, by priority and in order of arrival.
+"""RequestQueue: the waiting requests of one model, by priority and in order of arrival.
 
-It knows the queue policies of Triton's model configuration and no clock: whoever asks says what
-time it is, in nanoseconds of a clock that never goes back. All steps but a walk through the queue
-take the same time however many requests wait.
+It knows the queue policies of Triton's model configuration but no clock: callers pass the time, in
+nanoseconds of a monotonic clock. All operations except iteration take about the same time however
+many requests wait.
 """
 
 from collections import OrderedDict
@@ -20,15 +20,15 @@ from inferd.schedulers.execution import Execution
 from inferd.schedulers.policy import MAX_WAITING, Levels, full, timeout_us_of, too_late
 
 Done = Later[Any]
-"""What becomes the answer to a request, or, for a decoupled model, the Execution that is free."""
+"""Becomes the answer to a request or, for a decoupled model, the Execution that is free."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiting:
     """A request that waits for its answer.
 
-    `kind` is what it must have in common with others of one batch. `done` is None when nobody waits
-    any longer. `late_ns` is when it has waited too long, 0: never.
+    `kind` is what the requests of a batch must have in common. `done` is None when nobody waits
+    any longer. `late_ns` is when it has waited too long, 0 for never.
     """
 
     __slots__ = ("done", "kind", "late_ns", "level", "number", "request")
@@ -66,10 +66,10 @@ class RequestQueue:
             yield from level.late.values()
 
     def add(self, waiting: Waiting, now_ns: int) -> None:
-        """Let a request wait. Raises Overloaded when as many wait as its level's policy allows.
+        """Queue a request. Raises Overloaded when as many wait as its level's policy allows.
 
         A policy that sets no limit allows MAX_WAITING.
-        A priority of 0, or of no level there is, is the default level.
+        A priority of 0, or one without a level, means the default level.
         """
         request = waiting.request
         level = self._level_of(request) if request.priority else self._default
@@ -100,7 +100,7 @@ class RequestQueue:
         return taken
 
     def remove(self, waiting: Waiting) -> bool:
-        """Take one request out, wherever it stands; tell whether it was still there."""
+        """Remove one request, wherever it stands; return whether it was still there."""
         level = self._levels.get(waiting.level)
         if level is None:
             return False
@@ -111,9 +111,9 @@ class RequestQueue:
         return True
 
     def expire(self, now_ns: int) -> list[Waiting]:
-        """Take out and return those that have waited too long.
+        """Remove and return the requests that have waited too long.
 
-        Where the policy says DELAY they stay, behind all others of their level.
+        Under a DELAY policy they stay, behind all others of their level.
         """
         rejected = []
         deadlines = self._deadlines
@@ -131,21 +131,21 @@ class RequestQueue:
         return rejected
 
     def next_late_ns(self) -> int:
-        """Return when `expire` is to be asked next, 0: not before another request comes."""
+        """Return when to call `expire` next; 0 means not before another request comes."""
         return self._deadlines[0][0] if self._deadlines else 0
 
     def rejects(self, waiting: Waiting) -> bool:
-        """Tell whether a request that was here is refused when it has waited too long."""
+        """Return whether a request that was queued here is refused once it has waited too long."""
         action = self._priorities.policy(waiting.level).timeout_action
         return waiting.late_ns > 0 and action != "DELAY"
 
     def too_late(self, waiting: Waiting) -> InferdError:
-        """Return what a request that `expire` took out is told."""
+        """Return the error for a request that `expire` removed."""
         return too_late(self._model, (waiting.late_ns - waiting.request.queued_ns) // 1000)
 
     def _note_deadline(self, waiting: Waiting) -> None:
         deadlines = self._deadlines
-        if len(deadlines) > 2 * self.count + 64:  # most of them are of requests long gone
+        if len(deadlines) > 2 * self.count + 64:  # most of them belong to requests long gone
             deadlines[:] = [(w.late_ns, w.number, w.level) for w in self if w.late_ns]
             heapify(deadlines)
         heappush(deadlines, (waiting.late_ns, waiting.number, waiting.level))
@@ -157,7 +157,7 @@ class RequestQueue:
         number = self._priorities.of(request)
         level = self._levels.get(number)
         if level is None:
-            # Levels come and go: a configuration may allow more of them than there is memory for.
+            # Levels exist only while in use: a configuration may allow more than fit in memory.
             level = self._levels[number] = self._new_level(number)
             self._order = sorted(self._levels.values(), key=lambda one: one.number)
         return level
@@ -174,7 +174,7 @@ class RequestQueue:
 
 
 class _Level:
-    """The requests of one priority, by number: those in time, and behind them the delayed ones."""
+    """The requests of one priority, by number: first those in time, then the delayed ones."""
 
     __slots__ = ("has_timeout", "in_time", "late", "most", "number", "policy")
 
@@ -188,7 +188,7 @@ class _Level:
 
 
 def tell(waiting: Waiting, answer: InferResponse | InferdError | Execution) -> None:
-    """Give `answer` to who waits for it, if anybody does still."""
+    """Give `answer` to the caller, if it still waits."""
     done = waiting.done
     if done is None or done.done():
         return

@@ -1,4 +1,4 @@
-"""What schedulers share that let requests wait: how a caller waits, leaves, and how it all ends."""
+"""The common part of schedulers that queue: how callers wait and leave, and how it all closes."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -15,7 +15,7 @@ from inferd.schedulers.streaming import one_answer
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueingScheduler:
-    """Lets callers wait for what `_advance` starts."""
+    """Lets callers wait for the requests that `_advance` starts."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class QueueingScheduler:
             self._leave(waiting)
             raise
         finally:
-            del done  # it may hold an error, whose traceback leads here
+            del done  # it may hold an error whose traceback refers to this frame
         return answer
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """See Scheduler.stream; there is one answer unless the model is decoupled."""
+        """See Scheduler.stream. There is one answer unless the model is decoupled."""
         return one_answer(self.run, request)
 
     def hurry(self) -> None:
@@ -53,7 +53,7 @@ class QueueingScheduler:
         self._advance()
 
     async def close(self, timeout_s: float) -> None:
-        """See Scheduler.close. Those who still wait when the time is over are refused."""
+        """See Scheduler.close. Requests that still wait when the time is over are refused."""
         give_up_ns = self._clock() + int(timeout_s * 1e9)
         self._quiet = asyncio.get_running_loop().create_future()
         self.hurry()
@@ -69,29 +69,29 @@ class QueueingScheduler:
         return loop
 
     def _leave(self, waiting: Waiting) -> None:
-        """Forget a request whose caller waits no longer: it has its answer, or was cancelled."""
-        done, waiting.done = waiting.done, None  # it may hold an error, whose traceback leads here
+        """Forget a request whose caller no longer waits: it was answered or cancelled."""
+        done, waiting.done = waiting.done, None  # it may hold an error that refers to this frame
         if done is not None and done.done() and not done.cancelled():
-            done.exception()  # seen, though its caller was cancelled in the same moment
+            done.exception()  # mark it as retrieved: its caller may have been cancelled meanwhile
             return
         self._give_up(waiting)
 
-    # --- what each scheduler does in its own way ---
+    # --- for each scheduler to implement ---
 
     def _advance(self) -> None:
-        """Do what can be done now, and set the alarm for what comes next."""
+        """Do what is due now, and set the alarm for what comes next."""
         raise NotImplementedError
 
     def _enqueue(self, request: InferRequest, done: Done) -> Waiting:
-        """Let `request` wait, or begin at once; `done` becomes its answer. Raises InferdError."""
+        """Queue `request` or begin it at once; `done` becomes its answer. Raises InferdError."""
         raise NotImplementedError
 
     def _give_up(self, waiting: Waiting) -> None:
-        """Note that nobody waits for the answer of a request that waits or runs."""
+        """Note that nobody waits any more for the answer to a waiting or running request."""
         raise NotImplementedError
 
     def _refuse_waiting(self) -> None:
-        """Refuse all that wait; called when closing."""
+        """Refuse all waiting requests; called when closing."""
         raise NotImplementedError
 
     async def _close_executions(self, timeout_s: float) -> None:

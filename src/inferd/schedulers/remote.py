@@ -1,12 +1,12 @@
 """RemoteExecution: an Execution whose instances work elsewhere and answer to the event loop.
 
-Requests wait here until an instance is free. Nothing is handed to a thread and nothing back: an
-instance takes them on the event loop, and there its answers come. An instance whose process has
-ended takes nothing until it has another; meanwhile requests wait, or go to other instances. When
-none of them will come up soon, all that wait are refused with the reason.
+Requests wait here until an instance is free. Nothing is handed to a thread or back: an instance
+takes requests on the event loop, and its answers arrive there. An instance whose process has ended
+takes nothing until it has a new one; meanwhile requests wait or go to other instances. When no
+instance will come up soon, all waiting requests are refused with the reason.
 
-An instance that is busy may be free still, to be given short executions ahead. Those with a
-timeout wait here for one that does nothing, and so do those of other models, which may be what its
+A busy instance may still be free to take short executions ahead. Requests with a timeout wait here
+for an idle one, and so do requests made by other models, which may be what the instance's current
 execution waits for.
 """
 
@@ -25,7 +25,7 @@ from inferd.schedulers.job import AwaitedJob, Job, StreamJob, miscounted, twin
 from inferd.schedulers.policy import UNSET, timeout_us_of
 
 END_S = 5.0
-"""So long an instance may take to end, though the one who closes it has no more time."""
+"""How many seconds an instance may take to end, even if the caller's time to close is over."""
 
 
 class RemoteExecution(Execution):
@@ -44,7 +44,7 @@ class RemoteExecution(Execution):
 
     @property
     def has_room(self) -> bool:
-        """See Execution.has_room; an instance may be free while its streams go on."""
+        """See Execution.has_room. An instance may be free while its streams go on."""
         return not self._jobs and self._freest() is not None
 
     @property
@@ -58,13 +58,13 @@ class RemoteExecution(Execution):
         return self._remote
 
     def run_inline(self, requests: Sequence[InferRequest]) -> None:
-        """See Execution.run_inline: nothing runs on the event loop."""
+        """See Execution.run_inline. Nothing runs on the event loop."""
         del requests
 
     async def run_in_thread(
         self, requests: Sequence[InferRequest], policy: QueuePolicy = UNSET
     ) -> Sequence[Answer]:
-        """See Execution.run_in_thread. A free instance takes the requests at once, if none wait."""
+        """See Execution.run_in_thread. If none wait, a free instance takes the requests at once."""
         free = None
         if self._job_count == len(self._running) and not self._is_closed and self._home is not None:
             free = self._freest()
@@ -81,14 +81,14 @@ class RemoteExecution(Execution):
         try:
             answers = await done
         finally:
-            del done  # it may hold an error, whose traceback leads here
+            del done  # it may hold an error whose traceback refers to this frame
             request.answered_ns = self.clock()
             if not job.is_finished:
                 self._abandon(job, None)
         return answers
 
     def cancel(self, request: InferRequest) -> None:
-        """See Execution.cancel. Its instance is told, the others of its batch run on."""
+        """See Execution.cancel. Its instance is told; the other requests of its batch run on."""
         for job, instance in self._running.items():
             if any(one is request for one in job.requests):
                 instance.cancel((request,))
@@ -127,7 +127,7 @@ class RemoteExecution(Execution):
         self._advance()
 
     def shrink(self, kind: Hashable = None) -> None:
-        """See Resizable.shrink. One that is free goes at once, the newest of these."""
+        """See Resizable.shrink. The newest idle instance goes at once, else the newest later."""
         some = [one for one in self._remote if kind is None or self.kinds.get(id(one)) == kind]
         if self.instance_count == 1 or self._is_closed or not some:
             return
@@ -186,7 +186,7 @@ class RemoteExecution(Execution):
             self.on_room()
 
     def _advance(self, newest: Job | None = None) -> None:
-        """Give free instances what waits, of which `newest` may have come just now."""
+        """Give waiting jobs to free instances; `newest` is the job that has just come, if any."""
         jobs = self._jobs
         while self._job_count > len(self._running) and jobs:
             freest = self._freest()
@@ -212,7 +212,7 @@ class RemoteExecution(Execution):
         return freest
 
     def _look_for_trouble(self, newest: Job | None) -> None:
-        """Refuse what would wait in vain, or for itself."""
+        """Refuse jobs that would wait in vain or, through other models, for themselves."""
         troubles = [instance.trouble for instance in self._remote]
         if all(troubles):
             self._refuse_waiting(Unavailable(f"model '{self.name}' cannot run: {troubles[0]}"))
@@ -264,7 +264,7 @@ class RemoteExecution(Execution):
         job.when_abandoned = None
         if isinstance(outcome, InferdError):
             if outcome.is_untaken:
-                self._jobs.put_first(job)  # the instance tells when it is free
+                self._jobs.put_first(job)  # the instance reports when it is free
                 return
             if instance.retries and not job.was_retried and outcome.is_lost:
                 job.was_retried = True
@@ -279,7 +279,7 @@ class RemoteExecution(Execution):
             self._advance()
 
     def put_back(self, job: Job) -> None:
-        """Let a job wait that no instance has taken after all."""
+        """Queue a job again that no instance has taken after all."""
         self._running.pop(job, None)
         self._jobs.put(job)
 

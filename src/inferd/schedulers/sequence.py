@@ -1,38 +1,37 @@
 """Sequence batching: the requests of a sequence run one after another, on one instance.
 
-A sequence begins with a request that says so and lives until one that ends it has run, or until
-nobody has sent it a request for the idle time. While it lives it holds a slot of an instance; when
-all are taken, sequences that begin wait for one in the backlog, first come, first served. The
-first waiting request of each sequence with a slot is *ready*; a free instance takes several that
-are ready, of different sequences, as a batch.
+A sequence begins with a request marked as its start and lives until its end request has run, or
+until no request has arrived for the idle time. While it lives it holds a slot of an instance; when
+all slots are taken, new sequences wait for one in the backlog, first come, first served. The
+first waiting request of each sequence with a slot is *ready*; a free instance takes several ready
+requests, of different sequences, as a batch.
 
 The two strategies differ in what a slot is. *Direct*: a row of the instance's batch, kept by the
 sequence for life, so that a model can hold state by row. Rows in between that have no request get
-a copy of another's, with controls that say that nothing is there. *Oldest*: only a bound on how
-many sequences take part; their requests are batched as dynamic batching does, and rows mean
-nothing.
+a copy of another's, with controls that mark them as empty. *Oldest*: only a bound on how many
+sequences take part; their requests are batched as in dynamic batching, and rows have no meaning.
 
-A sequence must not lose a step unnoticed. So when a request that waits is cancelled or has waited
-too long, all that wait in its sequence are refused, and the sequence ends. One that runs goes on
-when its caller leaves; its step counts. A model that fails leaves the sequence alive and its state
-as it was before. A new START on a sequence that lives begins it anew in its slot, behind what
+A sequence must not lose a step unnoticed. So when a waiting request is cancelled or has waited
+too long, all waiting requests of its sequence are refused, and the sequence ends. A running request
+goes on when its caller leaves; its step counts. A model that fails leaves the sequence alive and
+its state as it was before. A new START on a live sequence restarts it in its slot, behind what
 waits there.
 
 A *decoupled* model answers any number of times, as fast as its caller takes the answers. So it is
-not run here: a caller is told when its instance is free, takes the answers from there itself, and
-gives the instance back. One that works elsewhere may be free before: when the model has taken note
-of a request and answers later, the next one's turn comes, of another sequence.
+not run here: a caller is told when its instance is free, takes the answers from it directly, and
+gives the instance back. An instance that works elsewhere may be free earlier: once it has taken a
+request that it answers later, a request of another sequence gets its turn.
 
-*Iterative*: a model takes a request in as many rounds as it likes, each of them with the requests
-of other sequences; in between it stands in line again, before others of its sequence. It needs no
-id, and is then a sequence of its own. When its caller has left there is no further round, and the
-sequence ends. A decoupled model may answer in every round, and has none while its reader is far
-behind.
+*Iterative*: a model handles a request in as many rounds as it likes, each batched with requests
+of other sequences; between rounds the request waits again, ahead of others of its sequence. It
+needs no id, and is then a sequence of its own. Once its caller has left there is no further round,
+and the sequence ends. A decoupled model may answer in every round; no round runs while the reader
+is far behind.
 
-What waits is bounded by two RequestQueues, which know the time limits, too, and are used for
-nothing but that here: one for sequences that have a slot, one for those in the backlog, who thus
-cannot keep the former from going on. Everything happens on the event loop. Each instance has an
-Execution of its own, which is what binds sequences to it.
+Two RequestQueues bound what waits and know the time limits, and serve only for that here: one for
+sequences with a slot, one for the backlog, which thus cannot keep the former from going on.
+Everything happens on the event loop. Each instance has an Execution of its own, which is what binds
+sequences to it.
 """
 
 from collections import OrderedDict, deque
@@ -62,11 +61,11 @@ _LAST_ID = 2**64 - 1
 
 
 class SequenceRules(NamedTuple):
-    """What slots are: how many an instance has, and when a sequence without requests loses its own.
+    """How many slots an instance has, what a slot is, and when an idle sequence loses its own.
 
-    With `are_rows` a slot is a row of the batch (the direct strategy). `iterates`: a request may
-    take several rounds. Nothing runs before so many requests wait as `hold` says: in sequences with
-    a slot, or, where these are no rows, ready for one instance; and in the backlog.
+    With `are_rows` a slot is a row of the batch (the direct strategy). With `iterates` a request
+    may take several rounds. Nothing runs until as many requests wait as `hold` says: in sequences
+    with a slot or, where slots are not rows, ready for one instance; and in the backlog.
     """
 
     per_lane: int
@@ -80,7 +79,7 @@ class SequenceScheduler(QueueingScheduler):
     """Runs the sequences of one model version.
 
     `executions` have one instance each. `queues` bound what waits in sequences with a slot and in
-    those without. `pace` says how many of the requests that are ready run.
+    those without. `pace` decides how many of the ready requests run.
     """
 
     _pace: FixedPace
@@ -108,7 +107,7 @@ class SequenceScheduler(QueueingScheduler):
         self._live: dict[Hashable, LiveSequence] = {}
         self._backlog: OrderedDict[Hashable, LiveSequence] = OrderedDict()
         self._idle: OrderedDict[Hashable, int] = OrderedDict()  # when each ends, soonest first
-        self._own_count = 0  # sequences that nobody gave an id
+        self._own_count = 0  # sequences without a client-given id
 
     @property
     def pending_count(self) -> int:
@@ -118,7 +117,7 @@ class SequenceScheduler(QueueingScheduler):
     async def run(self, request: InferRequest) -> InferResponse:
         """See Scheduler.run.
 
-        Raises InvalidRequest for a request that belongs to no sequence or to none that lives,
+        Raises InvalidRequest for a request that belongs to no live sequence,
         Unavailable when too many wait or it has waited too long, Cancelled when another request
         of its sequence was given up.
         """
@@ -131,7 +130,7 @@ class SequenceScheduler(QueueingScheduler):
         return self._rounds(request) if self._is_decoupled else super().stream(request)
 
     async def _turn(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """Yield what a decoupled model answers, once its instance is free for the request."""
+        """Yield a decoupled model's answers once its instance is free for the request."""
         done: Done = Later(loop=self._own_loop())
         step = self._enqueue(request, done)
         try:
@@ -145,7 +144,7 @@ class SequenceScheduler(QueueingScheduler):
                 self._end_turn(step)
 
     async def _rounds(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """Yield what a decoupled model answers in its rounds."""
+        """Yield a decoupled model's answers from all its rounds."""
         step = self._enqueue(request, Later(loop=self._own_loop()))
         assert step.answers is not None
         try:
@@ -180,7 +179,7 @@ class SequenceScheduler(QueueingScheduler):
         return self._lanes.instances
 
     def grow(self, instance: Opened) -> None:
-        """See Resizable.grow. Those in the backlog get its slots."""
+        """See Resizable.grow. Sequences in the backlog get the new slots."""
         if self._quiet is None:
             self._lanes.grow(instance)
             self._advance()
@@ -188,7 +187,7 @@ class SequenceScheduler(QueueingScheduler):
             self._lanes.dismiss(instance)
 
     def shrink(self, kind: Hashable = None) -> None:
-        """See Resizable.shrink. It is the instance with the fewest sequences; these go on there."""
+        """See Resizable.shrink. The instance with the fewest sequences goes, once they end."""
         if self._quiet is None:
             self._lanes.shrink(kind)
 
@@ -198,7 +197,7 @@ class SequenceScheduler(QueueingScheduler):
         if self._quiet is not None:
             raise self._unloading()
         if request.sequence is not None and not request.sequence.id:
-            request.sequence = None  # start and end alone make no sequence
+            request.sequence = None  # start and end flags without an id are no sequence
         sequence = self._sequence_of(request)
         told = request.sequence or Sequence(sequence.id, start=True)
         queue = self._backlog_queue if sequence.slot is None else self._seated_queue
@@ -216,7 +215,7 @@ class SequenceScheduler(QueueingScheduler):
         return step
 
     def _sequence_of(self, request: InferRequest) -> LiveSequence:
-        """Return the sequence of `request`, a new one if it starts one. Raises InvalidRequest."""
+        """Return the sequence of `request`, new if it starts one. Raises InvalidRequest."""
         model, asked = self._plan.model, request.sequence
         if asked is None and not self._iterates:
             msg = (
@@ -268,7 +267,7 @@ class SequenceScheduler(QueueingScheduler):
     # --- the life of a sequence ---
 
     def _settle(self, sequence: LiveSequence) -> None:
-        """See to it that its next request is ready, or that it is idle, or over."""
+        """Make the next request of `sequence` ready, or mark the sequence idle, or remove it."""
         if sequence.running is not None:
             return
         if not sequence.waiting:
@@ -285,12 +284,12 @@ class SequenceScheduler(QueueingScheduler):
                 ready[sequence.row] = step
 
     def _end(self, sequence: LiveSequence, error: InferdError) -> None:
-        """Refuse all that wait in `sequence`; it ends when what runs has ended."""
+        """Refuse all waiting requests of `sequence`; it ends when its running one has ended."""
         self._refuse(sequence, error)
         self._settle(sequence)
 
     def _refuse(self, sequence: LiveSequence, error: InferdError) -> None:
-        """Refuse all that wait in `sequence` but one between two rounds: it goes on, if it may."""
+        """Refuse all waiting requests of `sequence` except one between rounds that may go on."""
         is_over = self._quiet is not None and self._quiet.done()
         kept = [step for step in sequence.waiting if step.began_ns and step.done and not is_over]
         if sequence.slot is not None and not kept:
@@ -304,13 +303,13 @@ class SequenceScheduler(QueueingScheduler):
         sequence.is_ended = True
 
     def _remove(self, sequence: LiveSequence) -> None:
-        """Forget a sequence of which nothing waits and nothing runs."""
+        """Forget a sequence with no waiting or running request."""
         del self._live[sequence.key]
         self._backlog.pop(sequence.key, None)
         self._lanes.unseat(sequence, may_dismiss=self._quiet is None)
 
     def _seat(self) -> None:
-        """Give free slots to those in the backlog."""
+        """Give free slots to sequences in the backlog."""
         while self._backlog and self._lanes.seat(next(iter(self._backlog.values()))):
             _, sequence = self._backlog.popitem(last=False)
             self._settle(sequence)
@@ -349,7 +348,7 @@ class SequenceScheduler(QueueingScheduler):
     # --- batches ---
 
     def _start_batch(self, lane: Lane, now_ns: int) -> int:
-        """Let a free instance run what is ready; return when to look again, 0: when told."""
+        """Start a batch of ready requests if the lane is free; return when to look again, or 0."""
         if lane.is_busy or not lane.ready or (lane.is_held and not self._is_released(lane)):
             return 0
         count, due_ns = 1, 0
@@ -371,7 +370,7 @@ class SequenceScheduler(QueueingScheduler):
         return self._execute(lane, self._rows(lane, steps), now_ns)
 
     def _rows(self, lane: Lane, steps: list[Step]) -> list[Step | None]:
-        """Return `steps` as rows of a batch, None where one has no request."""
+        """Return `steps` as rows of a batch, None for a row without a request."""
         if not self._are_rows:
             return [*steps]
         by_row = {step.sequence.row: step for step in steps}
@@ -382,17 +381,17 @@ class SequenceScheduler(QueueingScheduler):
         requests = [row.request if row else self._dressing.filler(some) for row in rows]
         try:
             answers = lane.execution.run_inline(requests)
-        except InferdError as error:  # its traceback holds this frame, which must not hold it
+        except InferdError as error:  # its traceback holds this frame: keep no reference to it
             self._finish(lane, rows, error)
             return now_ns
         if answers is None:
             lane.execution.start(requests, partial(self._finish_in_thread, lane, rows))
             return 0
         self._finish(lane, rows, answers)
-        return now_ns  # when others have had their turn: more may be ready, or a slot free
+        return now_ns  # after other callbacks' turn: more may be ready, or a slot free
 
     def _is_released(self, lane: Lane) -> bool:
-        """Tell whether so many wait that what was held may run."""
+        """Return whether enough requests wait for what was held to run."""
         hold, backlog = self._hold, self._backlog.values()
         waiting_count = len(lane.ready)
         if self._are_rows:
@@ -429,7 +428,7 @@ class SequenceScheduler(QueueingScheduler):
             self._settle(step.sequence)
 
     def _end_turn(self, step: Step) -> None:
-        """Take back the instance that a request of a decoupled model had."""
+        """Take back the instance from a request of a decoupled model."""
         sequence = step.sequence
         lane = self._lanes.of(sequence)
         lane.turn_count -= 1
@@ -453,7 +452,7 @@ class SequenceScheduler(QueueingScheduler):
     # --- rounds ---
 
     def _note_round(self, lane: Lane, step: Step, answer: Answer, *, is_alone: bool) -> None:
-        """Count an execution of which the request is only a part; its time is that of all."""
+        """Count one round of a request; the request's time spans all its rounds."""
         request = step.request
         if is_alone:
             lane.execution.count_round(request, failed=isinstance(answer, InferdError))
@@ -461,7 +460,7 @@ class SequenceScheduler(QueueingScheduler):
         request.started_ns, request.computing_ns = step.began_ns, 0
 
     def _end_round(self, step: Step, round: Round) -> None:
-        """Hand on what a round has brought, and have the next one if the model wants it."""
+        """Pass on the answers of a round, and queue the next one if the model wants it."""
         if (wrong := self._wrong(round)) is not None:
             step.give(wrong)
             return
@@ -482,7 +481,7 @@ class SequenceScheduler(QueueingScheduler):
             sequence.waiting.appendleft(step)
 
     def _wrong(self, round: Round) -> InferdError | None:
-        """Return what is wrong with what the model did, None if it may do that."""
+        """Return an error for a round that the configuration does not allow, else None."""
         model = self._plan.model
         if not self._iterates:
             return BackendFailed(

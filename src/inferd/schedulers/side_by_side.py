@@ -1,4 +1,4 @@
-"""The steps of an ensemble of which several can run at once."""
+"""Run the steps of an ensemble in which several can run at once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from inferd.schedulers.plan import Order, Step
 
 BREATH_NS = 1_000_000
-"""After steps that took so long together others have their turn."""
+"""After steps that took this long together, the event loop gets a turn."""
 
 
 async def run_side_by_side(
@@ -15,7 +15,7 @@ async def run_side_by_side(
     run_step: Callable[[Step], Coroutine[Any, Any, None]],
     clock: Callable[[], int],
 ) -> None:
-    """Run `steps`, each as soon as it can; what the first that fails raises ends all."""
+    """Run `steps`, each as soon as it can; the first failure ends all of them."""
     order = Order(steps)
     ready = order.first
     since_ns = clock()

@@ -1,4 +1,4 @@
-"""States: what a model hands from one request of a sequence to the next (Triton, Implicit State).
+"""States: tensors passed from one request of a sequence to the next (Triton, Implicit State).
 
 An output of the model becomes an input of the sequence's next request. The server keeps the bytes
 in between, so that a model without memory of its own, such as an ONNX graph, can have state.
@@ -15,14 +15,14 @@ from inferd.tensor.strings import decode_strings
 from inferd.tensor.tensor import Tensor
 
 FOLDER = "initial_state"
-"""Where the files of initial states lie in a model's folder."""
+"""The folder inside a model's folder that holds the files of initial states."""
 
 
 class States:
-    """The states of one model, which lies in `folder`.
+    """The states of one model, whose files are in `folder`.
 
     Raises InvalidConfig when the file of an initial state is missing, leads out of the folder, or
-    has not the bytes it should.
+    has the wrong size or contents.
     """
 
     def __init__(self, config: ModelConfig, folder: Path) -> None:
@@ -32,14 +32,14 @@ class States:
         self._hidden = frozenset(output.name for output in hidden_outputs(config))
         self.output_names = [state.output_name for state in self._states]
         self.initial = [self._first(state, folder) for state in self._states]
-        """What a sequence starts with."""
+        """The states that a sequence starts with."""
 
     def kept(self, response: InferResponse) -> list[Tensor]:
-        """Return the inputs of the next request, copied; drop from `response` what is state alone.
+        """Return the state inputs of the next request, copied; drop hidden states from `response`.
 
-        Copied, since the outputs of a batch are views of one memory, which would stay for as long
-        as its slowest sequence, and since clients can write to those in shared memory. Raises
-        BackendFailed when a state is missing or not as the configuration says.
+        They are copied because the outputs of a batch are views of one buffer, which would live as
+        long as its slowest sequence, and because clients can write to outputs in shared memory.
+        Raises BackendFailed when a state is missing or does not match the configuration.
         """
         given = {tensor.name: tensor for tensor in response.outputs}
         inputs = [self._next(state, given.get(state.output_name)) for state in self._states]
@@ -68,7 +68,7 @@ class States:
         datatype = _datatype(state)
         initial = state.initial_state[0] if state.initial_state else InitialState(dims=state.dims)
         dims = tuple(1 if dim == -1 else dim for dim in initial.dims)
-        size_bytes = prod(dims) * (datatype.size_bytes or 4)  # 4: of an empty string
+        size_bytes = prod(dims) * (datatype.size_bytes or 4)  # 4 bytes encode an empty string
         data = bytes(size_bytes)
         if initial.data_file is not None:
             data = self._read(state, folder, initial.data_file, size_bytes)
@@ -76,13 +76,13 @@ class States:
         return Tensor(state.input_name, datatype, self._batch_dims + dims, data)
 
     def _read(self, state: SequenceState, folder: Path, name: str, size_bytes: int) -> bytes:
-        """Return what the file holds; of one that is longer than it may be, a byte too many."""
+        """Read the file; of one that is too long, return only one byte too many."""
         place = folder / FOLDER
         try:
             file = (place / name).resolve()
             if not file.is_relative_to(folder.resolve()):
                 raise self._bad_file(state, f"'{name}' leads out of the model's folder")
-            if not file.is_file():  # a pipe, say, whose opening waits for a writer
+            if not file.is_file():  # opening a pipe, for instance, would wait for a writer
                 raise self._bad_file(state, f"there is no file '{name}' in {FOLDER}")
             with file.open("rb") as source:
                 is_text = state.datatype is DataType.BYTES
@@ -116,7 +116,7 @@ def state_inputs(config: ModelConfig) -> list[ModelInput]:
 
 
 def hidden_outputs(config: ModelConfig) -> list[ModelOutput]:
-    """Return the outputs of the model that are states alone, which clients do not see."""
+    """Return the outputs of the model that are only states, which clients do not see."""
     shown = {output.name for output in config.output}
     return [
         ModelOutput(one.output_name, _datatype(one), one.dims)

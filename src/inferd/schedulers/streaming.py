@@ -1,4 +1,4 @@
-"""Answers as their reader takes them: those of a decoupled model, wherever it runs, or the one."""
+"""Streams of answers: those of a decoupled model, wherever it runs, or a single answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,7 +11,7 @@ from inferd.schedulers.job import StreamJob
 async def one_answer(
     run: Callable[[InferRequest], Awaitable[InferResponse]], request: InferRequest
 ) -> AsyncGenerator[InferResponse, None]:
-    """Yield the only answer there is, that of `run`."""
+    """Yield the only answer, that of `run`."""
     yield await run(request)
 
 
@@ -20,7 +20,7 @@ async def answers_of(
     submit: Callable[[], asyncio.TimerHandle | None],
     end: Callable[[asyncio.TimerHandle | None], None],
 ) -> AsyncGenerator[InferResponse, None]:
-    """Yield the answers of `job`, which `submit` starts; it is ended, with its timer, by `end`.
+    """Yield the answers of `job`, which `submit` starts and `end` ends, along with its timer.
 
     Raises InferdError while iterating.
     """

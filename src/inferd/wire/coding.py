@@ -1,6 +1,6 @@
-"""gzip and deflate of whole bodies and messages, both ways, in bounded memory.
+"""gzip and deflate for whole bodies and messages, both ways, in bounded memory.
 
-"deflate" is the zlib format, as RFC 9110, section 8.4.1.2, and gRPC's Message-Encoding have it.
+"deflate" is the zlib format, as in RFC 9110, section 8.4.1.2, and gRPC's Message-Encoding.
 """
 
 import zlib
@@ -11,28 +11,28 @@ from typing import Any
 from inferd.wire.inline import INLINE_CODED_BYTES, INLINE_INFLATED_BYTES, NotFast
 
 WINDOW_BITS = MappingProxyType({b"gzip": 31, b"deflate": 15})
-"""Each coding by its name, with what zlib calls it."""
+"""The `wbits` that zlib takes for each coding, by name."""
 
 _DEFAULT_LEVEL = -1
-_READ_BYTES = 64 << 10  # zlib copies what it has not used of a piece, so pieces are small
+_READ_BYTES = 64 << 10  # zlib copies the unused rest of a piece, so pieces are small
 _WRITE_BYTES = 256 << 10
 _GZIP_BEGIN = b"\x1f\x8b"
 _MOST_MEMBERS = 10_000  # empty ones inflate to nothing and still take time
 
 
 class BadCoding(Exception):
-    """What was sent is not in the coding it is said to be in; the text goes on from "the body"."""
+    """The data are not in their declared coding; the text continues "the body ..."."""
 
 
 class InflatesTooFar(Exception):
-    """What was sent inflates to more bytes than may be; its argument is that limit."""
+    """The data inflate to more bytes than allowed; the argument is that limit."""
 
 
 def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) -> memoryview:
     """Return `data` decoded from `coding`, a key of WINDOW_BITS.
 
-    Never holds more than `max_bytes` and a piece. Raises BadCoding, InflatesTooFar, and `on_loop`
-    NotFast for what should be inflated in a thread.
+    Never holds more than `max_bytes` and one piece. Raises BadCoding, InflatesTooFar, and with
+    `on_loop` NotFast for data that should be inflated in a thread.
     """
     if on_loop and len(data) > INLINE_CODED_BYTES:
         raise NotFast
@@ -47,7 +47,7 @@ def inflate(data: Any, coding: bytes, max_bytes: int, *, on_loop: bool = False) 
 
 
 def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
-    """Decode `data`; gzip may be several members, one after the other (RFC 1952, section 2.2)."""
+    """Decode `data`; gzip may consist of several members in a row (RFC 1952, section 2.2)."""
     read = 0
     for _ in range(_MOST_MEMBERS):
         read = yield from _member(data, coding, read)
@@ -59,7 +59,7 @@ def _pieces(data: Any, coding: bytes) -> Iterator[bytes]:
 
 
 def _member(data: Any, coding: bytes, begin: int) -> Generator[bytes, None, int]:
-    """Decode what begins in `data` at `begin`, and return where it ends."""
+    """Decode the member that begins in `data` at `begin`, and return where it ends."""
     decoder = zlib.decompressobj(WINDOW_BITS[coding])
     read = begin
     while read < len(data) and not decoder.eof:

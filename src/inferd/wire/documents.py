@@ -1,4 +1,4 @@
-"""What the server hands out about itself: its OpenAPI document and the .proto files."""
+"""The documents that describe the server: its OpenAPI document and the .proto files."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -9,13 +9,13 @@ _PROTO_FOLDERS = ("inferd.wire.proto", "inferd.config.proto")
 
 @cache
 def openapi() -> bytes:
-    """Return the OpenAPI document of the REST surface, JSON."""
+    """Return the OpenAPI document of the REST API, as JSON."""
     return files("inferd.wire").joinpath("openapi.json").read_bytes()
 
 
 @cache
 def proto_files() -> Mapping[str, bytes]:
-    """Return the text of each .proto file by its name; they import each other by these names."""
+    """Return the text of each .proto file by name; they import each other by these names."""
     found = {
         file.name: file.read_bytes()
         for folder in _PROTO_FOLDERS

@@ -1,4 +1,4 @@
-"""The messages of the gRPC health checking protocol (grpc.health.v1), as a server needs them."""
+"""The server's side of the messages of the gRPC health checking protocol (grpc.health.v1)."""
 
 import enum
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class Serving(enum.Enum):
 
 
 def decode_check_request(data: bytes) -> str:
-    """Return the service a HealthCheckRequest asks about, "" for the server as a whole.
+    """Return the service that a HealthCheckRequest asks about, "" for the server as a whole.
 
     Raises InvalidRequest.
     """
@@ -24,7 +24,7 @@ def decode_check_request(data: bytes) -> str:
 
 
 def decode_list_request(data: bytes) -> None:
-    """Check a HealthListRequest, which says nothing. Raises InvalidRequest."""
+    """Check a HealthListRequest, which has no fields. Raises InvalidRequest."""
     parse("grpc.health.v1.HealthListRequest", data)
 
 

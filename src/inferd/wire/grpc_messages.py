@@ -22,7 +22,7 @@ from inferd.wire.h2_hpack import Field, encode_fields
 from inferd.wire.h2_request import RequestHead
 
 PREFIX: Final = struct.Struct(">BL")
-"""Before each message: whether it is compressed, and its length (Length-Prefixed-Message)."""
+"""The prefix of each message: compressed flag and length (Length-Prefixed-Message)."""
 
 PREFIX_BYTES: Final = 5
 
@@ -40,7 +40,7 @@ _SMALL_BYTES: Final = 65536
 
 
 class GrpcFault(Exception):
-    """The call ends with a status that gRPC itself defines, whatever the method."""
+    """Ends the call with a status that gRPC itself defines, whatever the method."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -68,10 +68,10 @@ _OURS: Final = frozenset(
 class GrpcHead(Record):
     """What a request's head says about the call, without its metadata.
 
-    `timeout_s` None means that the client waits for ever. `fault`, the client's mistake, ends the
-    call. `method` and what follows are for the server, to find the method and its guard once:
-    `handler` is that of a unary method; `is_plain` says that nothing is to be done for the call
-    before its message is there.
+    `timeout_s` None means that the client waits forever. `fault`, a mistake of the client, ends
+    the call. `method` and the fields after it are for the server, so that it looks up the method
+    and its guard only once: `handler` is that of a unary method; `is_plain` says that the call
+    needs no work before its message has arrived.
     """
 
     _fields = (
@@ -107,7 +107,7 @@ class GrpcHead(Record):
         self.check_access = check_access
 
     def __copy__(self) -> "GrpcHead":
-        """Return one of the same fields."""
+        """Return a head with the same fields."""
         return GrpcHead(
             self.timeout_s,
             self.encoding,
@@ -121,7 +121,7 @@ class GrpcHead(Record):
 
 
 def is_grpc(head: RequestHead) -> bool:
-    """Tell whether the Content-Type is gRPC's (Requests, Content-Type)."""
+    """Return whether the Content-Type is gRPC's (Requests, Content-Type)."""
     for name, value in head.fields:
         is_grpc_type = name == b"content-type" and value.startswith(b"application/grpc")
         if is_grpc_type and value[16:17] in (b"", b"+", b";"):
@@ -130,7 +130,7 @@ def is_grpc(head: RequestHead) -> bool:
 
 
 def decode_grpc_head(head: RequestHead) -> GrpcHead:
-    """Return what `head`, whose Content-Type is gRPC's, says about the call."""
+    """Decode `head`, whose Content-Type is gRPC's."""
     grpc = GrpcHead()
     for name, value in head.fields:
         if name == b"grpc-timeout":
@@ -148,9 +148,9 @@ def decode_grpc_head(head: RequestHead) -> GrpcHead:
 
 
 def renew_grpc_head(grpc: GrpcHead, changed: list[Field]) -> GrpcHead | None:
-    """Return what a head says that has other values than that of `grpc` in the fields `changed`.
+    """Return the head that differs from that of `grpc` only in the values of the fields `changed`.
 
-    Those are a deadline, or metadata; None when there is anything else, to be decoded anew.
+    Return None if these are not only a deadline and metadata: then the head must be decoded anew.
     """
     fresh = grpc.__copy__()
     for name, value in changed:
@@ -171,7 +171,7 @@ def _take_timeout(grpc: GrpcHead, value: bytes) -> None:
 
 
 def decode_metadata(head: RequestHead) -> list[tuple[str, str | bytes]]:
-    """Return the metadata: keys that end in -bin have bytes, several in one field are split.
+    """Return the metadata; keys that end in -bin have bytes, and several in one field are split.
 
     Raises InvalidRequest for bytes that are not Base64 (Requests, Custom-Metadata).
     """
@@ -200,17 +200,17 @@ def _decode_base64(key: str, value: bytes) -> bytes:
 
 
 class MessageReader:
-    """Gathers the messages of one call from the pieces DATA frames bring.
+    """Assembles the messages of one call from the pieces in DATA frames.
 
-    A message's bytes are put into one buffer of the length its prefix says; memory is committed
-    as they come. Each message, still as it travelled, is given to `on_message` with its
-    compressed flag: bytes when it is small, else a view.
+    A message's bytes go into one buffer of the length that its prefix declares; memory is committed
+    as they arrive. Each message, not yet decompressed, is passed to `on_message` with its
+    compressed flag: as bytes when it is small, else as a view.
     """
 
     def __init__(self, max_bytes: int, on_message: Callable[[Any, bool], None]) -> None:
         self._max_bytes = max_bytes
         self._on_message = on_message
-        self.begun_count = 0  # messages that have come in pieces
+        self.begun_count = 0  # messages that were given a buffer
         self._prefix = b""
         self._message: memoryview | None = None
         self._is_compressed = False
@@ -218,21 +218,21 @@ class MessageReader:
 
     @property
     def is_between_messages(self) -> bool:
-        """Whether the last message is whole."""
+        """Whether the last message is complete."""
         return self._message is None and not self._prefix
 
     @property
     def coming_bytes(self) -> int:
-        """How much has come of the message that is not whole, 0 between messages."""
+        """How many bytes of the incomplete message have arrived, 0 between messages."""
         return len(self._prefix) if self._message is None else PREFIX_BYTES + self._filled
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes the message that is coming still lacks, 0 between messages."""
+        """How many bytes the incomplete message still lacks, 0 between messages."""
         return 0 if self._message is None else len(self._message) - self._filled
 
     def feed(self, data: Any, at: int, stop: int) -> None:
-        """Take data[at:stop]. Raises GrpcFault for a message that is too large or badly marked."""
+        """Take data[at:stop]. Raises GrpcFault for a message too large or with a bad flag."""
         while at < stop:
             if self._message is not None:
                 count = min(stop - at, len(self._message) - self._filled)
@@ -260,7 +260,7 @@ class MessageReader:
                 self._begin(length)
 
     def feed_run(self, data: Any, starts: Sequence[int], length: int) -> None:
-        """Take `length` bytes of `data` from each of `starts`, evenly spaced; else as `feed`."""
+        """Take `length` bytes of `data` from each of `starts`, evenly spaced. Raises as `feed`."""
         while starts:
             count = 1
             if len(starts) > 1:
@@ -272,7 +272,7 @@ class MessageReader:
             starts = starts[count:]
 
     def _copy_run(self, data: Any, starts: Sequence[int], length: int) -> None:
-        """Copy pieces of the message that is coming: at once, not each by itself."""
+        """Copy several pieces of the current message in one operation."""
         shape = len(starts), length
         there = np.ndarray(shape, np.uint8, data, starts[0], (starts[1] - starts[0], 1))
         here = np.ndarray(shape, np.uint8, self._message, self._filled)
@@ -280,11 +280,11 @@ class MessageReader:
         self.filled(shape[0] * length)
 
     def room(self) -> memoryview | None:
-        """Return what is still to be filled of the message that is coming, None for nothing."""
+        """Return the unfilled rest of the current message's buffer, None if there is none."""
         return None if self._message is None else self._message[self._filled :]
 
     def filled(self, count: int) -> None:
-        """Take note that `count` bytes of `room` have been filled."""
+        """Note that `count` bytes of `room` have been filled."""
         self._filled += count
         message = self._message
         if message is not None and self._filled == len(message):
@@ -301,8 +301,8 @@ class MessageReader:
 
     def _begin(self, length: int) -> None:
         self.begun_count += 1
-        # Not a bytearray: that would write zeros over memory that is about to be overwritten, and
-        # touch all of it though the client may never send what it announced.
+        # Not a bytearray: that would zero memory that is about to be overwritten, and commit all
+        # of it though the client may never send what it announced.
         try:
             self._message = np.empty(length, np.uint8).data
         except MemoryError:
@@ -315,7 +315,7 @@ class MessageReader:
 
 
 def choose_encoding(accepted: frozenset[bytes]) -> bytes:
-    """Return what a client that accepts these encodings is answered in."""
+    """Return the encoding for answers to a client that accepts these encodings."""
     for encoding in (b"gzip", b"deflate"):
         if encoding in accepted:
             return encoding
@@ -326,7 +326,7 @@ def choose_encoding(accepted: frozenset[bytes]) -> bytes:
 
 _BASIC: Final = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _UNSAFE: Final = re.compile(rb"[^ -$&-~]|^ | $")
-"""What is percent-encoded (Responses, Status-Message); no field begins or ends in a space."""
+"""What is percent-encoded (Responses, Status-Message): also a space at either end of the value."""
 
 
 @lru_cache(maxsize=16)
@@ -346,7 +346,7 @@ def encode_status(status: int, message: str, metadata: Iterable[Field] = ()) -> 
 def encode_status_only(status: int, message: str) -> bytes:
     """Return the block of an answer without messages (Responses, Trailers-Only)."""
     fields = [*_BASIC, *_status_fields(status, message)]
-    if status == UNIMPLEMENTED:  # Compression: says what would have been understood
+    if status == UNIMPLEMENTED:  # Compression: says which encodings are supported
         fields.append((b"grpc-accept-encoding", ACCEPTED_ENCODINGS))
     return encode_fields(fields)
 
@@ -373,7 +373,7 @@ def encode_small_answer(stream_id: int, buffers: list[Any], length: int) -> byte
 
     `length` is that of the message in `buffers`; with its prefix it must fit in one frame.
     """
-    frame_start = length + PREFIX_BYTES << 8 | DATA  # no flags follow, and the prefix has none
+    frame_start = length + PREFIX_BYTES << 8 | DATA  # the frame's and the prefix's flags are 0
     head = _pack_head(_HEAD_START, stream_id, _HEAD_BLOCK, frame_start, stream_id, length)
     return b"".join((head, *buffers, _pack_tail(_TAIL_START, stream_id, OK_TRAILERS)))
 

@@ -1,4 +1,4 @@
-"""Server reflection (grpc.reflection.v1 and v1alpha): questions about our services, answered."""
+"""Server reflection (grpc.reflection.v1 and v1alpha): answers questions about our services."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,8 +17,8 @@ _UNIMPLEMENTED = 12
 def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> bytes:
     """Return the ServerReflectionResponse to one ServerReflectionRequest.
 
-    `services` are the full names of the services the server offers. What is not known is answered
-    inside the message, as the protocol asks. Raises InvalidRequest when `data` are no message.
+    `services` are the full names of the services that the server offers. Unknown names are reported
+    inside the message, as the protocol requires. Raises InvalidRequest when `data` cannot be read.
     """
     request = parse(f"grpc.reflection.{version}.ServerReflectionRequest", data)
     response = message_class(f"grpc.reflection.{version}.ServerReflectionResponse")(
@@ -34,7 +34,7 @@ def answer_reflection(version: str, data: bytes, services: Iterable[str]) -> byt
     elif question in ("file_by_filename", "file_containing_symbol"):
         _answer_file(response, question, asked)
     else:
-        # proto3 has no extensions to be found; an unset question is none we know.
+        # proto3 has no extensions to find; an unset question is one we do not know.
         code = _NOT_FOUND if question else _UNIMPLEMENTED
         _set_error(response, code, f"no answer to {question or 'a request that asks nothing'}")
     encoded: bytes = response.SerializeToString()
@@ -56,7 +56,7 @@ def _file_of(symbol: str) -> FileDescriptor:
     try:
         return pool().FindFileContainingSymbol(symbol)
     except KeyError:
-        # The pool does not count methods among its symbols.
+        # The pool does not treat methods as symbols.
         service, _, method = symbol.rpartition(".")
         found = pool().FindServiceByName(service)
         found.FindMethodByName(method)
@@ -73,7 +73,7 @@ def _answer_extensions(response: Any, asked: str) -> None:
 
 
 def _with_imports(file: FileDescriptor) -> list[FileDescriptor]:
-    """Return `file` and the files it imports, which a client would have to ask for next."""
+    """Return `file` and the files it imports, which a client would ask for next."""
     return [file, *(one for direct in file.dependencies for one in _with_imports(direct))]
 
 

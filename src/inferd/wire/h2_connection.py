@@ -1,9 +1,9 @@
-"""The server's side of one HTTP/2 connection without its socket (RFC 9113).
+"""The server side of one HTTP/2 connection, without its socket (RFC 9113).
 
-Bytes go into `receive`, and what they mean reaches the application as calls on its H2Stream
-objects. The connection has three parts, each of which goes on from the one before: what is to be
-sent (h2_sender.py), what DATA frames bring (h2_receiver.py), and here the frames and what all
-others mean.
+Bytes go into `receive`, and their meaning reaches the application as calls on its H2Stream
+objects. The connection is built in three layers, each a subclass of the one before: sending
+(h2_sender.py), receiving DATA (h2_receiver.py), and here the parsing of frames and the handling of
+all other types.
 """
 
 from collections import deque
@@ -50,21 +50,21 @@ from inferd.wire.h2_request import MalformedRequest, RequestHead, check_fields
 from inferd.wire.h2_stream import STREAM_WINDOW, Buffer, H2Stream
 
 FRAME_BYTES: Final = 1 << 20
-"""SETTINGS_MAX_FRAME_SIZE as we offer it: a large message comes in few frames."""
+"""The SETTINGS_MAX_FRAME_SIZE we offer: a large message comes in few frames."""
 
 _SMALL_INCREMENT: Final = 1024
 _REMEMBERED_GAPS: Final = 100
 _LAST_DATA: Final = DATA << 8 | END_STREAM
 _UNUSUAL: Final = END_HEADERS | PADDED | WITH_PRIORITY
-"""The flags of HEADERS that tell whether they are usual: a whole block and nothing else."""
+"""A mask for HEADERS flags: a frame with a whole block and nothing else has only END_HEADERS."""
 
 
 class H2Connection(H2Receiver):
     """Frames in, calls out; calls in, frames out.
 
-    `open_stream` makes the application's object of a new request. `on_ping` is called for each
-    PING that asks for an answer, and may end the connection with `fail`; `on_pong` for answers
-    to ours.
+    `open_stream` creates the application's object for a new request. `on_ping` is called for each
+    PING that asks for an answer, and may end the connection with `fail`; `on_pong` is called for
+    answers to ours.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class H2Connection(H2Receiver):
         self._on_pong = on_pong
         self._max_streams = max_streams
         self._preface_left = PREFACE
-        self._gate = -1  # -1: SETTINGS must come; else the stream whose header block goes on
+        self._gate = -1  # -1: SETTINGS must come first; > 0: the stream of an open header block
         self._rest = b""
         self._blocks = HeaderBlocks(max_header_bytes)
         self._block_flags = 0
@@ -114,17 +114,17 @@ class H2Connection(H2Receiver):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the peer has proved to speak HTTP/2: preface and SETTINGS have come."""
+        """Whether the peer has shown that it speaks HTTP/2: preface and SETTINGS have come."""
         return self._gate != -1
 
     def tick(self) -> None:
-        """Let time pass, for what a peer may do in it; to be called about once a second."""
+        """Refill the flood budget; to be called about once a second."""
         self._budget.tick(self.last_stream_id)
 
     # --- reading ---
 
     def receive(self, data: Buffer) -> None:
-        """Take what the peer sent; `data` may be overwritten afterwards."""
+        """Process bytes from the peer; `data` may be overwritten afterwards."""
         if self.is_failed:
             return
         try:
@@ -181,7 +181,7 @@ class H2Connection(H2Receiver):
             self._rest = bytes(data[at:end])
 
     def _check_frame(self, kind: int, flags: int, stream_id: int, length: int) -> None:
-        """Check what is rarely the case: a large frame, the first one, or one inside a block."""
+        """Check a frame in a rare case: it is large, the first one, or inside a header block."""
         if length > FRAME_BYTES:
             msg = f"a frame has {length} bytes, expected at most {FRAME_BYTES}"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
@@ -211,7 +211,7 @@ class H2Connection(H2Receiver):
     def _begin(
         self, kind: int, flags: int, stream_id: int, data: Buffer, start: int, length: int
     ) -> int:
-        """Begin a frame that is not whole; return from where its bytes are kept till it is."""
+        """Begin an incomplete frame; return from where its bytes are kept until it is complete."""
         if kind in self._handlers:
             return start - HEADER_BYTES
         if kind == DATA:
@@ -265,7 +265,7 @@ class H2Connection(H2Receiver):
     def _request(self, stream_id: int, head: RequestHead | MalformedRequest, flags: int) -> None:
         """Open a stream (section 5.1.1)."""
         if self.is_going_away:
-            return  # section 6.8: what we said we would not answer is ignored
+            return  # section 6.8: streams that our GOAWAY excludes are ignored
         self.last_stream_id = stream_id
         self._next_stream_id = stream_id + 2
         if isinstance(head, MalformedRequest) or flags >> 8:
@@ -285,10 +285,10 @@ class H2Connection(H2Receiver):
     def _usual_request(
         self, stream_id: int, block: bytes, flags: int, data: Buffer, at: int
     ) -> int:
-        """Open a stream in order; return where the next frame begins, data[at] or the one behind.
+        """Open the next stream in order; return where the next frame begins, at `at` or later.
 
-        Nearly all small requests have one frame of DATA that ends them and has come with the head:
-        these are taken together.
+        Nearly all small requests have a single DATA frame, which ends them and comes along with
+        the head: both are taken together.
         """
         head: RequestHead | MalformedRequest | None = self._blocks.known.get(block)
         if head is None:
@@ -312,7 +312,7 @@ class H2Connection(H2Receiver):
                 self.streams[stream_id] = stream = self._open_stream(self, stream_id, head)
                 stream.on_open()
                 if stream.is_local_done:
-                    return at  # the data are nobody's
+                    return at  # the stream no longer takes its data
                 self._receive_window = window
                 stream.is_remote_done = True
                 stream.on_data(data, start, start + size, ends=True)
@@ -321,7 +321,7 @@ class H2Connection(H2Receiver):
         return at
 
     def _trailers(self, stream_id: int, block: bytes, flags: int) -> None:
-        """Take a block on a stream that has had one (section 8.1)."""
+        """Take a second header block on a stream (section 8.1)."""
         fields = self._blocks.trailers(block)
         stream = self.streams.get(stream_id)
         if stream is None:
@@ -367,7 +367,7 @@ class H2Connection(H2Receiver):
             raise StreamFault(stream_id, code, msg)
 
     def _rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        """Section 6.4."""
+        """Handle RST_STREAM (section 6.4)."""
         if len(payload) != 4:
             msg = f"RST_STREAM has {len(payload)} bytes, expected 4"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
@@ -383,7 +383,7 @@ class H2Connection(H2Receiver):
         stream.on_reset()
 
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
-        """Section 6.5."""
+        """Handle SETTINGS (section 6.5)."""
         if stream_id:
             msg = "SETTINGS on a stream"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
@@ -408,7 +408,7 @@ class H2Connection(H2Receiver):
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
 
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
-        """Section 6.7."""
+        """Handle PING (section 6.7)."""
         if stream_id:
             msg = "PING on a stream"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
@@ -423,7 +423,7 @@ class H2Connection(H2Receiver):
         self._on_ping()
 
     def _goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        """Section 6.8; requests that are running still get their answers."""
+        """Handle GOAWAY (section 6.8); running requests still get their answers."""
         if stream_id:
             msg = "GOAWAY on a stream"
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, msg)
@@ -434,7 +434,7 @@ class H2Connection(H2Receiver):
         self.peer_is_going_away = True
 
     def _window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
-        """Section 6.9."""
+        """Handle WINDOW_UPDATE (section 6.9)."""
         if len(payload) != 4:
             msg = f"WINDOW_UPDATE has {len(payload)} bytes, expected 4"
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, msg)
@@ -457,9 +457,9 @@ class H2Connection(H2Receiver):
         self.pump()
 
     def _is_of_use(self, stream_id: int, stream: H2Stream | None) -> bool:
-        """Tell whether a WINDOW_UPDATE lets us go on, or gives back what we have sent.
+        """Return whether a WINDOW_UPDATE lets us go on, or gives back bytes that we have sent.
 
-        Clients give back each small message of a stream by itself.
+        Clients may give back each small message of a stream separately.
         """
         if stream is None:
             return bool(self.blocked) or (not stream_id and self.send_window < self.full_window)

@@ -1,4 +1,4 @@
-"""HTTP/2 frames: their layout, their names, and the errors they can end in (RFC 9113, 4, 6, 7)."""
+"""HTTP/2 frames: layout, names, and error codes (RFC 9113, sections 4, 6 and 7)."""
 
 import enum
 import struct
@@ -18,11 +18,11 @@ read_header: Final[Callable[[Any, int], Header]] = FRAME_HEADER.unpack_from
 read_kind: Final[Callable[[Any, int], tuple[int, int, int, int]]] = struct.Struct(
     ">HBHL"
 ).unpack_from
-"""As `read_header`, type and flags in one number."""
+"""Like `read_header`, but with type and flags as one number."""
 
 HEADER_BYTES: Final = 9
 
-# Frame types, RFC 9113, section 6. Plain integers: they are compared for each frame.
+# Frame types, RFC 9113, section 6. Plain integers, since they are compared for each frame.
 DATA: Final = 0
 HEADERS: Final = 1
 PRIORITY: Final = 2
@@ -44,7 +44,7 @@ WITH_PRIORITY: Final = 0x20
 MAX_WINDOW: Final = 2147483647
 DEFAULT_WINDOW: Final = 65535
 DEFAULT_FRAME_BYTES: Final = 16384
-CONTROL_FRAME_BYTES: Final = 16384  # no frame but DATA may be larger: it is kept until it is whole
+CONTROL_FRAME_BYTES: Final = 16384  # the limit for most control frames: kept until complete
 MAX_FRAME_BYTES: Final = 16777215
 STREAM_MASK: Final = 0x7FFFFFFF
 
@@ -144,7 +144,7 @@ def encode_headers(stream_id: int, block: bytes, flags: int, frame_bytes: int) -
 
 
 def decode_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Return the settings in a SETTINGS payload in order, each checked; unknown ones are left out.
+    """Return the settings in a SETTINGS payload in order, each checked.
 
     Raises ConnectionFault (RFC 9113, sections 6.5 and 6.5.2).
     """

@@ -1,4 +1,4 @@
-"""Header blocks of one connection: put together, decoded, and remembered while they repeat."""
+"""Header blocks of one connection: assembled, decoded, and remembered while they repeat."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from inferd.wire.h2_request import BaseHead, MalformedRequest, RequestHead, deco
 _REMEMBERED_BYTES: Final = 32768  # of heads, as SETTINGS_MAX_HEADER_LIST_SIZE counts
 _LARGEST_REMEMBERED: Final = 4096
 _REMEMBERED_BASES: Final = 4
-_DECODED_LISTS: Final = 8  # times the limit: so much is decoded, to refuse the one stream alone
+_DECODED_LISTS: Final = 8  # times the limit: up to this, only the one stream is refused
 _UNDECODED_BLOCKS: Final = 4  # times the limit
 
 
@@ -17,9 +17,10 @@ class HeaderBlocks:
     """Blocks in, heads out.
 
     A client that repeats a call sends the same block, which means the same as long as the dynamic
-    table does not change: with any insertion, eviction or change of size all is forgotten. What a
-    head's fields mean never changes: one that differs from another in a few values is made of that.
-    `max_block_bytes` is how much of a block is kept at all; `known` has the heads by their blocks.
+    table does not change: any insertion, eviction or change of size clears the remembered blocks.
+    The meaning of decoded fields never changes: a head that differs from a remembered one only in
+    some values is derived from it. `max_block_bytes` is the largest block that is collected;
+    `known` maps blocks to heads.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -32,7 +33,7 @@ class HeaderBlocks:
         self._frame_count = 0
 
     def begin(self, fragment: bytes) -> None:
-        """Begin a block that CONTINUATION frames go on with."""
+        """Begin a block that CONTINUATION frames will complete."""
         self._block = bytearray(fragment)
         self._frame_count = 0
 
@@ -49,12 +50,12 @@ class HeaderBlocks:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, msg)
 
     def take(self) -> bytes:
-        """Return the block that was put together."""
+        """Return the assembled block."""
         block, self._block = bytes(self._block), bytearray()
         return block
 
     def head(self, block: bytes) -> RequestHead | MalformedRequest:
-        """Return the request head that `block` is, or why it is none. Raises ConnectionFault."""
+        """Return the request head in `block`, or why it is malformed. Raises ConnectionFault."""
         head = self.known.get(block)
         if head is not None:
             return head
@@ -89,7 +90,7 @@ class HeaderBlocks:
         return head
 
     def trailers(self, block: bytes) -> list[Field]:
-        """Return the fields of a block that is not a request's head. Raises ConnectionFault."""
+        """Return the fields of a block of trailers. Raises ConnectionFault."""
         return self._decode(block)[0]
 
     def _decode(self, block: bytes) -> tuple[list[Field], int]:

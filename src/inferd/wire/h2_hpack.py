@@ -1,10 +1,10 @@
 """HPACK: header blocks to fields and back (RFC 7541).
 
-The static table and the Huffman codes are the hpack library's. The walk over a block and the
-dynamic table are ours: we must know whether a block touched the table, and a client that sends
-other metadata with each call touches it each time. Tests hold every step against the library.
+The static table and the Huffman codes are the hpack library's. Block parsing and the dynamic table
+are ours: we must know whether a block changed the table, and a client that sends new metadata with
+each call changes it each time, so decoding must be fast. Tests compare every step to the library.
 
-The encoder never touches the peer's dynamic table, so a block it makes means the same on every
+The encoder never changes the peer's dynamic table, so a block it makes means the same on every
 connection and can be made once.
 """
 
@@ -20,25 +20,25 @@ from inferd.wire.h2_frames import ConnectionFault, ErrorCode
 from inferd.wire.h2_huffman import decode_huffman
 
 Field = tuple[bytes, ...]
-"""A name and a value. Compiled, a pair by its type would be taken apart and made anew each time."""
+"""A name and a value. Not a pair type: compiled code would unpack and rebuild it each time."""
 
 TABLE_BYTES = 4096
-"""The dynamic table's size: SETTINGS_HEADER_TABLE_SIZE as it is when nobody sets it."""
+"""The dynamic table's size: the default SETTINGS_HEADER_TABLE_SIZE."""
 
 NO_TABLE = b"\x20"
 """A dynamic table size update to 0 (RFC 7541, section 6.3).
 
-It stands before our first block on a connection whose peer wants a smaller table than usual.
+It precedes our next block on a connection whose peer wants a table smaller than the default.
 """
 
 _FIELD_OVERHEAD: Final = 32  # RFC 7541, section 4.1
-_MORE_BYTES: Final = 7  # of an integer, behind its prefix
+_MORE_BYTES: Final = 7  # the most bytes of an integer behind its prefix
 _STATIC: Final[list[Field]] = list(HeaderTable.STATIC_TABLE)
 _STATIC_COUNT: Final = 61  # RFC 7541, appendix A
 
 
 class HeaderDecoder:
-    """The decoding side of one connection; `is_table_changed` is about the last block decoded."""
+    """The decoding side of one connection; `is_table_changed` refers to the last block."""
 
     def __init__(self, max_list_bytes: int) -> None:
         self._max_list_bytes = max_list_bytes
@@ -50,9 +50,9 @@ class HeaderDecoder:
     def decode(self, block: bytes) -> tuple[list[Field], int]:
         """Return the fields of `block` and their size as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
 
-        Raises ConnectionFault: COMPRESSION_ERROR for a block that means nothing,
-        ENHANCE_YOUR_CALM for a list that grows beyond what is decoded at all. Either way the
-        table is lost, and the connection with it.
+        Raises ConnectionFault: COMPRESSION_ERROR for a block that cannot be decoded,
+        ENHANCE_YOUR_CALM for a list larger than the limit. Either way the table is out of step,
+        so the connection must end.
         """
         self.is_table_changed = False
         try:
@@ -87,7 +87,7 @@ class HeaderDecoder:
         return fields, size
 
     def _field(self, index: int) -> Field:
-        """Return what an index means (section 2.3.3). Raises IndexError beyond the table."""
+        """Return the field at an index (section 2.3.3). Raises IndexError beyond the table."""
         if index > _STATIC_COUNT:
             return self._table[_STATIC_COUNT - index]
         if not index:
@@ -96,9 +96,9 @@ class HeaderDecoder:
         return _STATIC[index - 1]
 
     def _literal(self, block: bytes, at: int, end: int) -> tuple[Field, int]:
-        """Read a literal.
+        """Read a literal field.
 
-        With incremental indexing, section 6.2.1; without, or never indexed, sections 6.2.2, 6.2.3.
+        It is with incremental indexing (section 6.2.1), without (6.2.2) or never indexed (6.2.3).
         """
         bits = 6 if block[at] & 0x40 else 4
         index = block[at] & (0x3F if bits == 6 else 0x0F)
@@ -112,7 +112,7 @@ class HeaderDecoder:
             name, at = _text(block, at)
         length = block[at]
         stop = at + 1 + length
-        if length < 0x7F and stop <= end:  # short, and without Huffman codes
+        if length < 0x7F and stop <= end:  # short and not Huffman-coded
             return (name, block[at + 1 : stop]), stop
         value, at = _text(block, at)
         return (name, value), at
@@ -135,7 +135,7 @@ class HeaderDecoder:
         return at
 
     def _evict(self) -> None:
-        """Take out the oldest fields till the rest has room, were it the newest (section 4.4)."""
+        """Evict the oldest fields until the rest fits, even the newest (section 4.4)."""
         table, room = self._table, self._max_table_bytes
         used = self._table_bytes
         while used > room:
@@ -145,7 +145,7 @@ class HeaderDecoder:
 
 
 def _integer(block: bytes, at: int, prefix_bits: int) -> tuple[int, int]:
-    """Read an integer (section 5.1); one longer than any that means something is refused."""
+    """Read an integer (section 5.1); one that is longer than any sensible value is refused."""
     mask = (1 << prefix_bits) - 1
     value = block[at] & mask
     at += 1
@@ -190,7 +190,7 @@ _STATIC_FIELDS = {field: index for index, field in enumerate(_STATIC, 1) if fiel
 
 
 def encode_fields(fields: Iterable[Field]) -> bytes:
-    """Return the block of `fields` that needs no dynamic table (RFC 7541, sections 6.1, 6.2.2)."""
+    """Encode `fields` without using the dynamic table (RFC 7541, sections 6.1 and 6.2.2)."""
     out = bytearray()
     for name, value in fields:
         if index := _STATIC_FIELDS.get((name, value)):

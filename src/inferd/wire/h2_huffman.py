@@ -1,8 +1,8 @@
 """Huffman codes of header fields (RFC 7541, section 5.2), decoded a byte at a time.
 
-The hpack library has the codes as an automaton that reads four bits at a time. Two of its steps are
-one of ours, put down when a byte first comes in a state: several times as fast in Python, where
-long texts of a client would otherwise hold up all others.
+The hpack library has the codes as an automaton that reads four bits at a time. Two of its steps
+make one of ours; the steps from a state are computed when the state is first met. That is several
+times as fast in Python, where long texts of one client would otherwise hold up all others.
 """
 
 from typing import Final
@@ -16,18 +16,18 @@ from hpack.huffman_table import (
 )
 
 _FAILED = 256
-"""The state that is never left; the automaton's own are 0 to 255."""
+"""The state that is never left; the automaton's own states are 0 to 255."""
 
 _Step = tuple[int, bytes, bool]
-"""The state after a byte, what the byte brought to an end, and whether the text may end here."""
+"""The state after a byte, the symbols that it completed, and whether the text may end here."""
 
 
 _ROWS: Final[list[list[_Step]]] = [[] for _ in range(_FAILED + 1)]
-"""The steps from each state that was ever met, one for each byte."""
+"""The steps from each state met so far, one for each byte."""
 
 
 def decode_huffman(text: bytes) -> bytes:
-    """Return what `text` means. Raises HPACKError."""
+    """Decode `text`. Raises HPACKError."""
     out: list[bytes] = []
     state, is_whole = 0, True
     for byte in text:

@@ -1,8 +1,8 @@
-"""What DATA frames bring to one HTTP/2 connection: bytes for streams, in flow control (RFC 9113).
+"""The DATA frames of one HTTP/2 connection: bytes for streams, under flow control (RFC 9113).
 
-A large frame is handed on as it comes, or received straight into its stream's own memory. The
-connection's window is opened again as soon as DATA has come; a stream's only when the application
-has taken it, so a reader that is slow holds up its own stream and nothing else.
+A large frame is passed on as it arrives, or received straight into its stream's own memory. The
+connection's window is reopened as soon as DATA has arrived, a stream's only when the application
+has taken it, so a slow reader holds up only its own stream.
 """
 
 from typing import Final
@@ -28,15 +28,15 @@ CONNECTION_WINDOW: Final = 1 << 30
 
 
 class H2Receiver(H2Sender):
-    """Takes DATA frames, whole or as they come; H2Connection finds them.
+    """Takes the DATA frames that H2Connection finds, whole or in pieces.
 
-    `data_left` is what is still to come of a DATA frame that has begun.
+    `data_left` is how many bytes of a begun DATA frame are still to come, without padding.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.data_left = 0
-        self._skip_left = 0  # padding, or a frame that nobody is to have
+        self._skip_left = 0  # bytes to skip: padding, or a frame that is ignored
         self._data_stream: H2Stream | None = None
         self._data_ends = False
         self.data_stream_id = 0  # of the last DATA
@@ -44,9 +44,9 @@ class H2Receiver(H2Sender):
         self._budget = FloodBudget()
 
     def room(self) -> memoryview | None:
-        """Return where the next bytes may be received directly, None: give them to `receive`.
+        """Return memory to receive the next bytes into, None if they must go to `receive`.
 
-        That is while a large DATA frame is coming; then `filled` is to be called.
+        There is some while a large DATA frame is arriving; call `filled` afterwards.
         """
         stream = self._data_stream
         if self.data_left < DEFAULT_FRAME_BYTES or stream is None or stream.is_local_done:
@@ -55,7 +55,7 @@ class H2Receiver(H2Sender):
         return None if memory is None else memory[: self.data_left]
 
     def filled(self, count: int) -> None:
-        """Take note that `count` bytes of `room` have been received."""
+        """Note that `count` bytes have been received into `room`."""
         stream = self._data_stream
         self.data_left -= count
         is_last = not self.data_left
@@ -65,7 +65,7 @@ class H2Receiver(H2Sender):
             self._data_stream = None
 
     def missing_bytes(self) -> int:
-        """Return how much the message still lacks that the last DATA belong to, 0 if unknown."""
+        """Return how many bytes the last DATA's message still lacks, 0 if unknown."""
         stream = self.streams.get(self.data_stream_id)
         if stream is None or stream.is_local_done:
             return 0
@@ -73,10 +73,10 @@ class H2Receiver(H2Sender):
         return 0 if memory is None else len(memory)
 
     def _data(self, header: Header, data: Buffer, start: int, stop: int) -> int:
-        """Take a whole DATA frame, its payload data[start:stop]; return where the next one begins.
+        """Take a whole DATA frame with payload data[start:stop]; return where the next begins.
 
-        A large message comes in many frames of the largest size its sender uses. Those right
-        behind each other are taken together.
+        A large message comes in many frames of the largest size that its sender uses. Consecutive
+        ones are taken together.
         """
         flags, stream_id = header[3], header[4] & STREAM_MASK
         if not flags and stop > start:
@@ -112,10 +112,10 @@ class H2Receiver(H2Sender):
     def _run(
         self, stream_id: int, header: Header, data: Buffer, start: int, stop: int
     ) -> range | None:
-        """Take the frame data[start:stop], and those behind it that have the same header.
+        """Take the frame data[start:stop] and the following ones with the same header.
 
-        Return where their payloads start. None when they need more than that: then nothing was
-        done.
+        Return where their payloads start. Return None, with nothing done, if they cannot be taken
+        as a run.
         """
         stream = self.streams.get(stream_id)
         if stream is None or not stream.takes_runs or stream.is_remote_done or stream.is_local_done:
@@ -134,9 +134,10 @@ class H2Receiver(H2Sender):
         return starts
 
     def _begin_data(self, flags: int, stream_id: int, data: Buffer, start: int, length: int) -> int:
-        """Begin a DATA frame; return from where bytes are kept: its header, until its pad length.
+        """Begin an incomplete DATA frame; return from where bytes are kept.
 
-        What is still to come is dropped when a rule was broken.
+        That is from its header while its pad length has not arrived. After a fault the rest of the
+        frame is skipped.
         """
         end = len(data)
         padding, has_padding = 0, bool(flags & PADDED)
@@ -163,9 +164,9 @@ class H2Receiver(H2Sender):
         return self._go_on_with_data(data, end, start + has_padding)
 
     def _drop(self, stream: H2Stream, count: int, *, ends: bool) -> None:
-        """Drop what a client goes on sending though its answer is complete.
+        """Drop DATA that a client goes on sending though its answer is complete.
 
-        Some clients lose the answer when their stream is reset meanwhile, so that comes late.
+        Some clients lose the answer if their stream is reset meanwhile, so the reset comes late.
         """
         stream.drop_bytes -= count
         if ends:
@@ -176,7 +177,7 @@ class H2Receiver(H2Sender):
             self.credit(stream, count)
 
     def _go_on_with_data(self, data: Buffer, end: int, at: int = 0) -> int:
-        """Hand on what has come of a begun DATA frame; return where the next frame begins."""
+        """Pass on what has arrived of a begun DATA frame; return where the next frame begins."""
         if self.data_left or self._data_stream is not None:
             stop = min(end, at + self.data_left)
             self.data_left -= stop - at
@@ -194,9 +195,9 @@ class H2Receiver(H2Sender):
         return at + skipped
 
     def _receiver(self, stream_id: int, length: int) -> H2Stream | None:
-        """Take `length` bytes off the windows; return who is to have them, None for nobody.
+        """Take `length` bytes off the windows; return the stream to receive them, if any.
 
-        The whole payload counts, padding included (section 6.9.1).
+        The whole payload counts, including padding (section 6.9.1).
         """
         self.data_stream_id = stream_id
         self._receive_window -= length
@@ -219,7 +220,7 @@ class H2Receiver(H2Sender):
             raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, msg)
         stream.receive_window -= length
         if stream.receive_window < 0:
-            # A peer that does not count would go on with the next stream.
+            # Not a StreamFault: a peer that ignores windows would go on with the next stream.
             msg = "DATA exceeds the window of the stream"
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, msg)
         return stream
@@ -235,7 +236,7 @@ class H2Receiver(H2Sender):
         return padding
 
     def _check_gone(self, stream_id: int, frame: str) -> None:
-        """Check a frame on a stream that is not open (section 5.1): those we reset are pardoned."""
+        """Check a frame on a stream that is not open (section 5.1); it may be one we have reset."""
         if stream_id in self.resets:
             self._budget.note_empty(self.last_stream_id)
         elif self._is_idle(stream_id):
@@ -246,13 +247,13 @@ class H2Receiver(H2Sender):
             raise ConnectionFault(ErrorCode.STREAM_CLOSED, msg)
 
     def _is_idle(self, stream_id: int) -> bool:
-        """Tell whether no request has come on the stream; ours, the even ones, never have one."""
+        """Return whether the stream is idle; ours, the even ones, always are."""
         if stream_id & 1 == 0:
             return True
         return stream_id > self.last_stream_id and not self.is_going_away
 
     def _end_faulty(self, fault: StreamFault) -> None:
-        """Reset a stream on which a rule was broken; that costs us as much as the peer's resets."""
+        """Reset a faulty stream, and count it: it costs us as much as a reset by the peer."""
         if fault.code is ErrorCode.REFUSED_STREAM:
             self._budget.note_empty(self.last_stream_id)
         else:

@@ -1,4 +1,4 @@
-"""The head of an HTTP/2 request: pseudo-header fields, field rules (RFC 9113, section 8)."""
+"""The head of an HTTP/2 request: pseudo-header fields and field rules (RFC 9113, section 8)."""
 
 import re
 from functools import lru_cache
@@ -13,13 +13,13 @@ class MalformedRequest(Exception):
 
 
 class RequestHead(Record):
-    """What a request's header block says; names are in lower case, as they came.
+    """A decoded request header block; names are in lower case, as required on the wire.
 
-    One head serves every request of a connection that repeats its block, so it is never changed;
-    `use` is where the application keeps what it made of it. `fields` are without pseudo-header
-    fields, `size` counts all as SETTINGS_MAX_HEADER_LIST_SIZE does. `content_length` is -1 when
-    the request does not say it. `base` is a head of which only the values of `changed` are others;
-    both are only told where that is known.
+    One head serves every request of a connection that repeats its block, so it is never changed,
+    except that the application keeps what it has derived from it in `use`. `fields` exclude
+    pseudo-header fields; `size` counts all fields as SETTINGS_MAX_HEADER_LIST_SIZE does.
+    `content_length` is -1 when the request does not give it. `base`, if set, is a head from which
+    this one differs only in the values of the fields `changed`.
     """
 
     _fields = (
@@ -63,14 +63,14 @@ _HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 )
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-_SPACE: Final = b" \t"  # no value begins or ends in it
+_SPACE: Final = b" \t"  # no value begins or ends with it
 _LENGTH = re.compile(rb"[0-9]+")
 _MOST_REMEMBERED: Final = 64  # bytes of a name
-_MOST_DIGITS: Final = 18  # more are no length anybody has: as good as the largest of these
+_MOST_DIGITS: Final = 18  # no real length has more, so longer ones count as the largest of these
 
 
 def decode_request_head(fields: list[Field], size: int) -> RequestHead:
-    """Return the head that `fields` make. Raises MalformedRequest."""
+    """Return the request head for `fields`. Raises MalformedRequest."""
     pseudo: dict[bytes, bytes] = {}
     count = 0
     for name, value in fields:
@@ -97,9 +97,9 @@ def decode_request_head(fields: list[Field], size: int) -> RequestHead:
 
 
 class BaseHead:
-    """A head that others are like, but for values: its fields as they came, and what they make.
+    """A head that others differ from only in some values: its fields as received, and the head.
 
-    A client that sends deadlines, ids and traces changes nothing else.
+    A client whose deadlines, ids and traces differ from call to call changes nothing else.
     """
 
     __slots__ = ("_are_plain", "fields", "head")
@@ -110,9 +110,9 @@ class BaseHead:
         self._are_plain = [len(name) <= _MOST_REMEMBERED and _is_plain(name) for name, _ in fields]
 
     def renewed(self, fields: list[Field], size: int) -> RequestHead | None:
-        """Return the head of `fields`, if it says the same but for values that stand alone.
+        """Return the head of `fields` if only values of fields without special rules differ.
 
-        None for any other list, malformed ones among them: it is to be decoded.
+        Return None for any other list, including malformed ones: it must be decoded.
         """
         ours, base = self.fields, self.head
         count = len(fields)
@@ -177,7 +177,7 @@ def _is_clean(value: bytes) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_plain(name: bytes) -> bool:
-    """Tell whether `name` is a field name that asks for no more checks; clients repeat theirs."""
+    """Return whether `name` is a valid field name without special rules; cached: names repeat."""
     is_special = name in _HOP_BY_HOP or name in (b"te", b"content-length")
     return not is_special and _NAME.fullmatch(name) is not None
 

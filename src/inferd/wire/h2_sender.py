@@ -1,8 +1,8 @@
 """The sending side of one HTTP/2 connection: windows, frames, the ends of streams (RFC 9113).
 
-What is to be sent gathers in `out`: buffers, views among them, to be written in order. What a
-stream has to send waits in its `pending` buffers and is cut into frames, never copied, as far as
-the peer's windows and our own output limit allow, the streams by turns.
+Output is collected in `out`: buffers, including views, to be written in order. A stream's data
+wait in its `pending` buffers and are cut into frames, without copying, as far as the peer's windows
+and our own output limit allow, with the streams taking turns.
 """
 
 from collections import deque
@@ -28,34 +28,34 @@ from inferd.wire.h2_frames import (
 from inferd.wire.h2_stream import STREAM_WINDOW, Buffer, H2Stream
 
 OUTPUT_BYTES: Final = 1 << 20
-"""About how much is put into `out` before the socket takes it."""
+"""About how many bytes are put into `out` before the socket takes them."""
 
 _REMEMBERED_RESETS: Final = 2000
 
 
 class H2Sender:
-    """Calls in, frames out. `is_failed`: `out` ends with GOAWAY, and the socket is to be closed."""
+    """Calls in, frames out. Once it `is_failed`, the socket is to be closed after `out` is sent."""
 
     def __init__(self) -> None:
         self.streams: dict[int, H2Stream] = {}
         self.last_stream_id = 0
-        # Streams that we reset, the newest last: how much the peer may have sent before it knew.
+        # Streams that we reset, newest last: how much the peer may have sent before it knew.
         self.resets: dict[int, int] = {}
         self.out: list[Buffer] = []
         self.out_bytes = 0
-        self.is_paused = False  # the socket takes no more at the moment
+        self.is_paused = False  # the socket takes no more at present
         self.is_failed = False
         self.is_going_away = False
         self.frames_sent = 0  # HEADERS and DATA, for the ping policy
         self.send_window = DEFAULT_WINDOW
-        self.full_window = DEFAULT_WINDOW  # the most it has been
+        self.full_window = DEFAULT_WINDOW  # the most that `send_window` has been
         self.peer_stream_window = DEFAULT_WINDOW
         self.peer_frame_bytes = DEFAULT_FRAME_BYTES
-        self.table_update = b""  # to stand before the next header block
-        self.blocked: dict[int, H2Stream] = {}  # that wait for the window of all, or the socket
+        self.table_update = b""  # goes before the next header block
+        self.blocked: dict[int, H2Stream] = {}  # wait for the connection's window or the socket
 
     def send_headers(self, stream: H2Stream, block: bytes, *, ends: bool = False) -> None:
-        """Send a header block; `ends`: nothing follows. What is pending must have gone before."""
+        """Send a header block; `ends`: nothing follows. Pending data must already be in frames."""
         if self.table_update:
             block, self.table_update = self.table_update + block, b""
         flags = END_STREAM if ends else 0
@@ -80,7 +80,7 @@ class H2Sender:
         self.pump()
 
     def pump(self) -> None:
-        """Turn what is pending into frames, the streams by turns, as far as it may go now."""
+        """Put pending data into frames, the streams taking turns, as far as limits allow now."""
         while self.blocked and not self.is_paused and self.out_bytes < OUTPUT_BYTES:
             has_moved = False
             for stream in list(self.blocked.values()):
@@ -102,13 +102,13 @@ class H2Sender:
                 return
 
     def _turn_bytes(self) -> int:
-        """Return how much a stream may send in its turn: a frame, all that goes if it is alone."""
+        """Return how many bytes a stream may send per turn: a frame, or more if it is alone."""
         if len(self.blocked) > 1:
             return self.peer_frame_bytes
         return max(self.peer_frame_bytes, OUTPUT_BYTES - self.out_bytes)
 
     def _send_frames(self, stream: H2Stream, length: int) -> None:
-        """Send `length` pending bytes in DATA frames, all but the last as large as may be."""
+        """Send `length` pending bytes in DATA frames, all but the last of the largest size."""
         stream.send_window -= length
         self.send_window -= length
         stream.pending_bytes -= length
@@ -132,7 +132,7 @@ class H2Sender:
             self._end(stream)
 
     def _send_cut(self, pending: "deque[Buffer]", header: bytes, largest: int, length: int) -> int:
-        """Send the largest frames that the first pending buffer holds, and return their bytes.
+        """Send the full-size frames within the first pending buffer; return how many bytes.
 
         The last frame of `length` is never among them.
         """
@@ -148,7 +148,7 @@ class H2Sender:
         return stop
 
     def _send_frame(self, pending: "deque[Buffer]", header: bytes, length: int) -> None:
-        """Send one frame of `length` pending bytes; nothing is copied."""
+        """Send one frame of `length` pending bytes, without copying."""
         out = self.out
         out.append(header)
         self.out_bytes += length + HEADER_BYTES
@@ -165,7 +165,7 @@ class H2Sender:
             length -= size
 
     def _finish(self, stream: H2Stream) -> None:
-        """Act on a stream whose pending data are all in frames."""
+        """Go on with a stream whose pending data are all in frames."""
         if stream.is_local_done:
             return
         if stream.ending is None:
@@ -177,9 +177,9 @@ class H2Sender:
             self._end(stream)
 
     def send_at_once(self, stream: H2Stream, frames: Buffer, data_length: int) -> bool:
-        """Send whole frames that end the stream, if they may go now; else do nothing.
+        """Send complete frames that end the stream, if they may go now; return whether they did.
 
-        Among them is one frame of DATA, of `data_length` bytes: no more than any peer takes
+        One of them is a DATA frame of `data_length` bytes, at most what every peer accepts
         (DEFAULT_FRAME_BYTES).
         """
         if (
@@ -198,7 +198,7 @@ class H2Sender:
         return True
 
     def _end(self, stream: H2Stream) -> None:
-        """Take note that our side of the stream has ended."""
+        """Note that our side of the stream has ended."""
         stream.is_local_done = True
         if stream.is_remote_done:
             if stream.id in self.streams:
@@ -208,7 +208,7 @@ class H2Sender:
             self.reset(stream.id, ErrorCode.NO_ERROR)
 
     def credit(self, stream: H2Stream, count: int) -> None:
-        """Let the peer send `count` bytes more on a stream; they have been taken."""
+        """Let the peer send `count` more bytes on a stream, as many as have been taken."""
         stream.uncredited += count
         if stream.uncredited >= STREAM_WINDOW // 2 and not stream.is_remote_done:
             self._put(encode_window_update(stream.id, stream.uncredited))
@@ -216,7 +216,7 @@ class H2Sender:
             stream.uncredited = 0
 
     def reset(self, stream_id: int, code: ErrorCode) -> None:
-        """End one stream; the application hears of it unless its answer was complete."""
+        """Reset one stream; the application is told unless its answer was complete."""
         self._put(encode_rst_stream(stream_id, code))
         stream = self.streams.get(stream_id)
         self.resets[stream_id] = 0 if stream is None else stream.receive_window
@@ -229,7 +229,7 @@ class H2Sender:
                 stream.on_reset()
 
     def forget(self, stream: H2Stream) -> None:
-        """Take a stream off the list; nothing more is sent on it."""
+        """Remove a stream; nothing more is sent on it."""
         self.streams.pop(stream.id, None)
         self.blocked.pop(stream.id, None)
         stream.is_local_done = True
@@ -237,21 +237,21 @@ class H2Sender:
         stream.pending_bytes = 0
 
     def ping(self, payload: bytes) -> None:
-        """Send a PING of eight bytes; its answer is given to `on_pong`."""
+        """Send a PING with a payload of eight bytes; its answer is passed to `on_pong`."""
         self._put(encode_frame(PING, 0, 0, payload))
 
     def announce_end(self) -> None:
-        """Ask the peer to open no more streams; those it has under way are still taken."""
+        """Ask the peer to open no more streams; those already under way are still accepted."""
         self._put(encode_goaway(MAX_WINDOW, ErrorCode.NO_ERROR))
 
     def go_away(self) -> None:
-        """Take no more streams; those that are open go on (section 6.8)."""
+        """Accept no more streams; open ones go on (section 6.8)."""
         if not self.is_going_away:
             self.is_going_away = True
             self._put(encode_goaway(self.last_stream_id, ErrorCode.NO_ERROR))
 
     def fail(self, code: ErrorCode, message: str) -> None:
-        """End the connection with GOAWAY; every stream hears of it."""
+        """End the connection with GOAWAY, and tell every stream."""
         if self.is_failed:
             return
         self.is_failed = True
@@ -270,14 +270,14 @@ class H2Sender:
         self.out_bytes += len(frame)
 
     def widen(self, stream: H2Stream, increment: int) -> None:
-        """Let a stream send more (section 6.9); what waited for that goes on at the next pump."""
+        """Widen a stream's send window (section 6.9); waiting data go on at the next pump."""
         stream.send_window += increment
         stream.full_window = max(stream.full_window, stream.send_window)
         if stream.pending_bytes:
             self.blocked[stream.id] = stream
 
     def move_windows(self, size: int) -> None:
-        """Let streams have a window of `size` from the start, those that are open as well.
+        """Set the initial send window of streams to `size`, and adjust those of open ones.
 
         A window may become negative. Raises ConnectionFault when one becomes too large (RFC 9113,
         section 6.9.2).

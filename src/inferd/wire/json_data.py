@@ -1,8 +1,8 @@
-"""Tensor elements as JSON: the `data` of an input to wire bytes, and of an output to text.
+"""Tensor elements as JSON: converts the `data` of an input to wire bytes, and an output to text.
 
-V2 protocol, Tensor Data. Integers are exact over all 64 bits, nothing wraps: a value the datatype
-cannot hold is refused. Whole numbers such as 1.0 and 1e2 are integers. Nesting is free, the
-element count decides.
+V2 protocol, Tensor Data. Integers are exact over all 64 bits and never wrap: a value that the
+datatype cannot hold is refused. Whole numbers such as 1.0 and 1e2 are integers. Any nesting is
+accepted; only the element count matters.
 """
 
 import base64
@@ -55,7 +55,7 @@ FLAT: dict[str, tuple[DataType, Callable[[msgspec.Raw | bytes], list[Any]], str]
     "FP32": (DataType.FP32, _read_floats, "f"),
     "FP64": (DataType.FP64, _read_floats, "d"),
 }
-"""How a flat array of a datatype is read from its text, and the struct code that packs it."""
+"""By name: the datatype, the reader of a flat array from text, and the struct code to pack it."""
 
 Shape = tuple[int, ...]
 
@@ -64,10 +64,10 @@ Shape = tuple[int, ...]
 
 
 def decode_flat(one: Input) -> Tensor | None:
-    """Return the tensor of an input without parameters in its commonest form: text, a flat array.
+    """Return the tensor of an input in the most common form: no parameters, a flat array as text.
 
-    None when it has another form. struct.pack checks every range. Raises NotFast when the exact
-    reader must be asked.
+    Return None for any other form. struct.pack checks every range. Raises NotFast when the input is
+    for the exact reader.
     """
     data = one.data
     flat = FLAT.get(one.datatype)
@@ -88,10 +88,10 @@ def decode_flat(one: Input) -> Tensor | None:
 
 
 def decode_data(name: str, datatype: DataType, shape: Shape, data: Any) -> Tensor:
-    """Return the tensor that the JSON value `data` of input `name` means.
+    """Return the tensor for the JSON value `data` of input `name`.
 
-    `data` is what a reader of `json_document` left. One -1 in `shape` is resolved from the
-    element count. Raises NotFast when the exact reader must be asked, else InvalidRequest.
+    `data` is as a reader of `json_document` left it. One -1 in `shape` is resolved from the
+    element count. Raises NotFast when the input is for the exact reader, else InvalidRequest.
     """
     if type(data) is msgspec.Raw:
         packed, count = _from_raw(datatype, data)
@@ -179,7 +179,7 @@ def flatten(values: list[Any]) -> list[Any]:
 
 
 def _flattened(values: Iterable[Any], kind: type[Iterable[Any]]) -> list[Any]:
-    """Return the elements of `values`, and of what is of this `kind` in it, in order."""
+    """Return the elements of `values` in order, with nested values of this `kind` expanded."""
     flat: list[Any] = []
     stack: list[Iterator[Any]] = [iter(values)]
     while stack:
@@ -194,7 +194,7 @@ def _flattened(values: Iterable[Any], kind: type[Iterable[Any]]) -> list[Any]:
 
 
 def _from_values(name: str, datatype: DataType, values: list[Any]) -> tuple[Any, int]:
-    """Convert Python values one by one: the definition of what is accepted."""
+    """Convert Python values one by one; this defines what is accepted."""
     convert = _converter(datatype)
     packed = []
     for index, value in enumerate(values):
@@ -275,8 +275,8 @@ def _text(value: Any) -> bytes:
 
 
 def _boolean(value: Any) -> bool:
-    # As numbers they come from clients whose type for an element is "number, text or boolean", and
-    # takes the first that fits: the protocol's own generated ones.
+    # Numbers come from clients whose type for an element is "number, text or boolean" and takes
+    # the first that fits: those generated from the protocol's own schema.
     if type(value) is not bool and not (type(value) in (int, Decimal) and value in (0, 1)):
         msg = "true or false"
         raise TypeError(msg)
@@ -291,7 +291,7 @@ def _shown(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return `value` as JSON would print it, for error texts; never raises."""
+    """Return `value` as JSON text for error messages; never raises."""
     if isinstance(value, float) and not math.isfinite(value):
         return _token(value).decode()
     try:
@@ -303,7 +303,7 @@ def json_text(value: Any) -> str:
 def resolve_shape(name: str, shape: Shape, count: int) -> Shape:
     """Return `shape` with its one -1 replaced so that it holds `count` elements.
 
-    Raises InvalidRequest when that cannot be (V2 facts: shape -1), naming what was expected.
+    Raises InvalidRequest, naming what was expected, when that is impossible (V2 facts: shape -1).
     """
     if shape.count(-1) == 1 and all(dim > 0 for dim in shape if dim != -1):
         dim, rest = divmod(count, -prod(shape))
@@ -324,7 +324,7 @@ def resolve_shape(name: str, shape: Shape, count: int) -> Shape:
 def _from_base64(name: str, datatype: DataType, shape: Shape, text: str) -> Tensor:
     """Read `data` given as base64 of the tensor's wire bytes (V2 facts: data as string)."""
     try:
-        if len(text) % 4 or text.endswith("==="):  # padding the standard library forgives
+        if len(text) % 4 or text.endswith("==="):  # the standard library forgives such padding
             raise ValueError
         raw = base64.b64decode(text, validate=True)
     except ValueError:  # binascii.Error is one
@@ -357,7 +357,7 @@ def _base64_strings(name: str, shape: Shape, raw: bytes) -> bytes | bytearray:
     except InvalidRequest:
         if count != 1:
             raise
-        # One element without a length prefix is the element itself: a bare image, say.
+        # A single element may come without a length prefix: a bare image, for instance.
         return encode_strings([raw], name)
     return raw
 
@@ -370,9 +370,9 @@ _MOST_SHORT = 64
 
 @lru_cache(maxsize=1024)
 def unpack_short(datatype: DataType, count: int) -> Callable[[Any], tuple[int, ...]] | None:
-    """Return what reads the bytes of so few integers that making an array of them costs more.
+    """Return a function that unpacks `count` integers, if so few that an array would cost more.
 
-    None for more of them, and for other datatypes.
+    Return None for more of them, and for other datatypes.
     """
     if datatype not in _CODES or count >= _MOST_SHORT:
         return None
@@ -382,9 +382,9 @@ def unpack_short(datatype: DataType, count: int) -> Callable[[Any], tuple[int, .
 def encode_data(tensor: Tensor, non_finite: str) -> bytes:
     """Return the elements of `tensor` as a flat JSON array.
 
-    Floats are printed as the shortest text that reads back the same. `non_finite` says how NaN
+    Floats are written as the shortest text that reads back the same. `non_finite` says how NaN
     and infinities are written: "tokens" (NaN, Infinity, -Infinity), "null", or "error".
-    Raises InvalidRequest for those under "error", and for BYTES that are not UTF-8.
+    Raises InvalidRequest for them under "error", and for BYTES that are not UTF-8.
     """
     datatype = tensor.datatype
     count = prod(tensor.shape)
@@ -404,7 +404,7 @@ def encode_data(tensor: Tensor, non_finite: str) -> bytes:
         return _encode_halves(tensor, non_finite)
     flat = _flat(tensor, datatype.numpy)
     text = orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
-    # orjson writes null for what JSON cannot say; looking for it is cheaper than isfinite() when
+    # orjson writes null for non-finite numbers; searching for it is cheaper than isfinite() when
     # the text is short.
     if b"null" in text if flat.size < 512 else not np.isfinite(flat).all():
         values = flat[~np.isfinite(flat)]
@@ -427,10 +427,10 @@ def _encode_in_pieces(tensor: Tensor, count: int, non_finite: str) -> bytes:
 
 
 def _flat(tensor: Tensor, dtype: np.dtype[Any]) -> Any:
-    """Return the wire bytes of `tensor` as an array of one dimension; a view."""
+    """Return a one-dimensional array that is a view of the wire bytes of `tensor`."""
     data = tensor.data
     if type(data) is np.ndarray and data.dtype is dtype:
-        return data.ravel()  # half as dear as a new array
+        return data.ravel()  # at half the cost of a new array
     return np.ndarray(prod(tensor.shape), dtype, tensor.data)
 
 

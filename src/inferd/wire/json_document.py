@@ -1,11 +1,11 @@
 """The JSON text of a V2 request as structs, by the fastest reader that reads it exactly.
 
-Three readers, one meaning. msgspec leaves each `data` as raw text, which a typed decoder then
-reads; for large bodies simdjson is faster; what neither takes (NaN tokens, 1.0 for an integer,
-numbers beyond 64 bits, nested data, a byte order mark) goes to the exact reader on the standard
-library, which defines what is accepted and words the errors. The fast ones never accept what the
-exact one would refuse, nor read it differently (tests compare them); but keys that mean nothing
-they skip, without asking whether the text in there is UTF-8.
+There are three readers with the same semantics. msgspec leaves each `data` as raw text, which a
+typed decoder then reads; for large bodies simdjson is faster; what neither takes (NaN tokens, 1.0
+for an integer, numbers beyond 64 bits, nested data, a byte order mark) goes to the exact reader on
+the standard library, which defines what is accepted and words the errors. The fast ones never
+accept what the exact one would refuse, nor read it differently (tests compare them), with one
+exception: they skip unknown keys without checking that the text in them is UTF-8.
 """
 
 import json
@@ -24,7 +24,7 @@ except ImportError:  # no wheel for this interpreter: msgspec reads large bodies
     simdjson = None  # type: ignore[assignment]
 
 LARGE_BYTES = 16384
-"""From this size on simdjson beats msgspec."""
+"""From this size on simdjson is faster than msgspec."""
 
 LONG_BYTES = 65536
 """Shorter members of a flat object are read exactly, which takes about a millisecond."""
@@ -36,12 +36,12 @@ MAX_EXACT_BYTES = 8 << 20
 """The exact reader needs some 30 times the memory of its text, and a second for a few MB."""
 
 KEEP_PARSER_BYTES = 8 << 20
-"""simdjson's parser keeps the memory its largest document needed; beyond this it is thrown away."""
+"""simdjson's parser keeps the memory of its largest document; beyond this size it is discarded."""
 
 MAX_LIST_BYTES = 32 << 20
 """simdjson counts an array's elements in 24 bits, and pysimdjson's as_list makes a list of that
-many and writes the rest past its end. In a text up to this size no array has more: each element
-takes two bytes at least."""
+many and writes the rest past its end. In a text up to this size no array has more elements: each
+takes at least two bytes."""
 
 
 MAX_RANK = 64
@@ -55,7 +55,7 @@ Shape = Annotated[tuple[Dim, ...], msgspec.Meta(max_length=MAX_RANK)]
 
 
 class Input(msgspec.Struct, gc=False):
-    """$request_input. `data` is what the reader left: Raw, a simdjson array, or Python values."""
+    """$request_input. `data` is as the reader left it: Raw, a simdjson array, or Python values."""
 
     name: str
     shape: Shape
@@ -65,7 +65,7 @@ class Input(msgspec.Struct, gc=False):
 
 
 class OutputParameters(msgspec.Struct, gc=False):
-    """The parameters of an output that mean something; others are tolerated."""
+    """The known parameters of an output; others are tolerated."""
 
     binary_data: bool | None = None
     classification: int | None = None
@@ -111,7 +111,7 @@ class JsonReader:
         self._parser: Any = None
 
     def read_fast(self, text: memoryview) -> Document:
-        """Read the common case. Raises NotFast when `read_exact` must be asked."""
+        """Read the common case. Raises NotFast when the text is for `read_exact`."""
         if simdjson is not None and len(text) >= LARGE_BYTES:
             return self._read_large(text)
         try:
@@ -121,16 +121,16 @@ class JsonReader:
 
     def _read_large(self, text: memoryview) -> Document:
         parser = self._parser or simdjson.Parser()
-        # A parser refuses a new document while anything of the last one lives (an error's
-        # traceback, say), so it is put back only when all went well.
+        # A parser refuses a new document while anything refers to the last one (an error's
+        # traceback, for instance), so it is put back only on success.
         self._parser = None
         try:
             root: Any = parser.parse(text)
             inputs = root["inputs"]
-            if not hasattr(inputs, "as_buffer"):  # what only arrays have
+            if not hasattr(inputs, "as_buffer"):  # only arrays have it
                 raise NotFast
             for one in (root, *inputs):
-                if len(set(one.keys())) != len(one):  # the other readers take the last, not this
+                if len(set(one.keys())) != len(one):  # other readers take the last duplicate
                     raise NotFast
             large = [one.get("data", msgspec.UNSET) for one in inputs]
             plain_of = _plain if len(text) <= MAX_LIST_BYTES else _plain_of_any_size
@@ -141,7 +141,7 @@ class JsonReader:
                 {key: plain_of(one[key]) for key in one.keys() if key != "data"}  # noqa: SIM118
                 for one in inputs
             ]
-            # simdjson has no schema: the rest of the document is read as msgspec would.
+            # simdjson has no schema, so msgspec validates the rest of the document.
             document = msgspec.convert(plain, Document)
             for one, data in zip(document.inputs, large, strict=True):
                 one.data = data
@@ -215,9 +215,9 @@ def array_of(raw: msgspec.Raw) -> Any:
 
 
 def read_exact(text: memoryview) -> Document:
-    """Read `text` by the letter: floats as Decimal, integers of any size, NaN tokens as floats.
+    """Read `text` exactly: floats as Decimal, integers of any size, NaN tokens as floats.
 
-    Raises InvalidRequest saying what is wrong and where.
+    Raises InvalidRequest, which says what is wrong and where.
     """
     if len(text) > MAX_EXACT_BYTES:
         msg = (
@@ -230,7 +230,7 @@ def read_exact(text: memoryview) -> Document:
 
 
 def document_of(values: Any) -> Document:
-    """Return the request that `values`, read by `loads_exact`, are. Raises InvalidRequest."""
+    """Convert `values`, read by `loads_exact`, to a document. Raises InvalidRequest."""
     try:
         document = msgspec.convert(values, _ExactDocument)
     except msgspec.ValidationError as error:
@@ -254,7 +254,7 @@ def _check_dims(one: Input) -> None:
 def loads_exact(text: memoryview | bytes, *, once: bool = False) -> Any:
     """Return the value of the JSON `text`: floats as Decimal, NaN and infinity tokens as float.
 
-    Of members with the same name the last one counts, or, if `once`, they are refused. Raises
+    Of members with the same name the last one counts; with `once` they are refused. Raises
     InvalidRequest when it is not JSON in UTF-8 (a leading byte order mark is skipped).
     """
     try:
@@ -297,7 +297,7 @@ def _members_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
 def _decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
-    except InvalidOperation:  # the exponent is beyond Decimal's; any as far out means the same
+    except InvalidOperation:  # the exponent is too large for Decimal; any huge one means the same
         mantissa, exponent = text.lower().split("e")
         return Decimal(f"{mantissa}e{'-' if exponent[0] == '-' else '+'}{10**17}")
 
@@ -306,7 +306,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def _is_unicode(values: Any) -> bool:
-    """Tell whether all strings in `values` can be UTF-8; iterative, so depth costs no stack."""
+    """Return whether all strings in `values` can be UTF-8; iterative, so depth costs no stack."""
     stack = [values]
     while stack:
         value = stack.pop()
@@ -333,5 +333,5 @@ _INFINITY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|\bInf\b', re.DOTALL)
 
 
 def _spell_infinity(match: re.Match[str]) -> str:
-    """`Inf` is a token Triton reads and the standard library does not; strings stay as they are."""
+    """Replace the token `Inf`, which Triton accepts but json does not; strings stay as they are."""
     return "Infinity" if match[0] == "Inf" else match[0]

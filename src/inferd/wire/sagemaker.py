@@ -1,4 +1,4 @@
-"""SageMaker's multi-model calls: which models there are, and where those to be loaded lie."""
+"""SageMaker's multi-model calls: which models there are, and where the files of new ones are."""
 
 from collections.abc import Mapping
 
@@ -8,18 +8,18 @@ import orjson
 from inferd.errors import InvalidRequest
 
 MAX_BODY_BYTES = 65536
-"""The longest body of a load."""
+"""The longest body of a load request."""
 
 
 class Load(msgspec.Struct, frozen=True):
-    """A model to be loaded: what it is to be called, and the folder it lies in."""
+    """A model to be loaded: its name, and the folder it is in."""
 
     model_name: str
     url: str
 
 
 def decode_load(body: memoryview) -> Load:
-    """Return what a load asks for. Raises InvalidRequest."""
+    """Return the model that a load request asks for. Raises InvalidRequest."""
     if len(body) > MAX_BODY_BYTES:
         msg = f"the body has {len(body)} bytes, the limit is {MAX_BODY_BYTES}"
         raise InvalidRequest(msg)
@@ -35,11 +35,11 @@ def decode_load(body: memoryview) -> Load:
 
 
 def encode_model(name: str, url: str) -> bytes:
-    """Return the object that tells of one model."""
+    """Return the object that describes one model."""
     return orjson.dumps({"modelName": name, "modelUrl": url})
 
 
 def encode_models(models: Mapping[str, str]) -> bytes:
-    """Return the object that tells of all models: where they lie by their names."""
+    """Return the object that describes all models, given their URLs by name."""
     rows = [{"modelName": name, "modelUrl": url} for name, url in models.items()]
     return orjson.dumps({"models": rows})

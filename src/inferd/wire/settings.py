@@ -30,11 +30,11 @@ def read_object(body: memoryview) -> dict[str, Any]:
 
 
 def wrong_value(name: str, value: object, expected: str) -> InvalidRequest:
-    """Return the error that says what the setting `name` is and what it should be."""
+    """Return the error for a wrong value of the setting `name`."""
     return InvalidRequest(f"{name} is {shown(value)}, expected {expected}")
 
 
 def shown(value: object) -> str:
-    """Return a JSON value as text, cut."""
+    """Return a JSON value as text, cut to MAX_SHOWN characters."""
     text = orjson.dumps(value).decode()
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

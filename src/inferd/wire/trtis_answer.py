@@ -1,7 +1,7 @@
-"""InferResponseHeader, written at once in its three forms: one line, lines, a message.
+"""InferResponseHeader, written in its three forms at once: one line, several lines, a message.
 
 HTTP has the line in the header NV-InferResponse and the lines, or the message, behind the tensors;
-gRPC has the message. All text is ASCII: what is not is escaped, as protobuf text allows.
+gRPC has the message. All text is ASCII: other bytes are escaped, as protobuf text allows.
 """
 
 import re
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from inferd.wire.v2_grpc_fields import encode_field, encode_varint
 
 MAX_LINE_BYTES = 32 << 10
-"""A longer line goes without classes, as in versions 0.11 to 1.1: clients limit their headers."""
+"""A longer line omits the classes, as in versions 0.11 to 1.1: clients limit header sizes."""
 
 
 class Piece(NamedTuple):
-    """Some fields in the three forms; those of one line end in a space, lines in a line feed.
+    """Some fields in the three forms; `line` ends with a space, `lines` with a line feed.
 
     `short` is the line without classes.
     """
@@ -28,16 +28,16 @@ class Piece(NamedTuple):
 
 
 class Answer:
-    """What an inference is answered with: its header but for the id, and the bytes of each output.
+    """The answer to an inference: its header, the id apart, and the bytes of each output.
 
-    An output that was given as classes, or put in shared memory, has None for its bytes.
+    An output that is given as classes, or put in shared memory, has None for its bytes.
     """
 
     __slots__ = ("_header", "_id", "buffers")
 
     def __init__(self, header: Piece, answer_id: int, buffers: list[Any]) -> None:
         self._header = header
-        self._id = answer_id  # last in each form: the field of the highest number
+        self._id = answer_id  # last in each form, as the field with the highest number
         self.buffers = buffers
 
     def line(self) -> bytes:
@@ -47,7 +47,7 @@ class Answer:
         return line + b"id: %d" % self._id if self._id else line[:-1]
 
     def lines(self) -> bytes:
-        """Return the header on many lines."""
+        """Return the header on several lines."""
         lines = self._header.lines
         return lines + b"id: %d\n" % self._id if self._id else lines
 
@@ -58,14 +58,14 @@ class Answer:
 
 
 def joined(pieces: Iterable[Piece]) -> Piece:
-    """Return all of `pieces`, the one behind the other, as one."""
+    """Return the concatenation of all `pieces`."""
     rows = list(pieces)
     return Piece(*(b"".join([piece[form] for piece in rows]) for form in range(4)))
 
 
 @lru_cache(maxsize=1024)
 def head_piece(model: str, version: str, batch_size: int) -> Piece:
-    """Return what is said before the outputs."""
+    """Return the fields before the outputs."""
     name, number = escape(model), int(version)
     parts = [b'model_name: "%b"' % name, b"model_version: %d" % number]
     parts.append(b"batch_size: %d" % batch_size)
@@ -77,9 +77,9 @@ def head_piece(model: str, version: str, batch_size: int) -> Piece:
 
 @lru_cache(maxsize=4096)
 def raw_piece(name: str, dims: tuple[int, ...] | None, size_bytes: int) -> Piece:
-    """Return what is said of an output whose bytes are sent, or in shared memory.
+    """Return the fields of an output whose bytes are sent or in shared memory.
 
-    `dims` of None is for old clients: then `size_bytes` is that of one item of the batch.
+    `dims` is None for old clients: then `size_bytes` is the size of one item of the batch.
     """
     if dims is None:
         parts = [b"byte_size: %d" % size_bytes]
@@ -105,14 +105,14 @@ _NAMED = {0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r", 0x22: b'\\"', 0x27: b"\\'", 
 
 
 def escape(text: str) -> bytes:
-    """Return `text` as protobuf text has it between double quotes: ASCII without line breaks."""
+    """Escape `text` for protobuf text between double quotes: ASCII without line breaks."""
     if _PLAIN.fullmatch(text):
         return text.encode()
     return escape_bytes(text.encode(errors="replace"))
 
 
 def escape_bytes(data: bytes) -> bytes:
-    """Return `data` as protobuf text has them between double quotes."""
+    """Escape `data` for protobuf text between double quotes."""
     return b"".join([_ESCAPED[byte] for byte in data])
 
 

@@ -1,6 +1,6 @@
-"""Classification in the words of the TensorRT Inference Server API.
+"""Classification in the TensorRT Inference Server API.
 
-V2 puts value, index and label into one text, which rounds the value; here each has its field.
+V2 puts value, index and label into one text, which rounds the value; here each has its own field.
 """
 
 import struct
@@ -18,8 +18,8 @@ _FLOAT = struct.Struct("<f")
 def classes_piece(tensor: Tensor, top_k: int, labels: Labels, batch_dims: int) -> Piece:
     """Return the `top_k` greatest elements of each item of the batch, greatest first.
 
-    `batch_dims` is 1 when the first dim of `tensor` is the batch, else 0. Raises InvalidRequest as
-    `top_classes` does.
+    `batch_dims` is 1 if the first dim of `tensor` is the batch dim, else 0. Raises InvalidRequest
+    as `top_classes` does.
     """
     short = [b'output { name: "%b" ' % escape(tensor.name)]
     line = short.copy()
@@ -29,11 +29,11 @@ def classes_piece(tensor: Tensor, top_k: int, labels: Labels, batch_dims: int) -
         line.append(b"batch_classes { ")
         lines.append(b"  batch_classes {\n")
         classes = []
-        with np.errstate(over="ignore"):  # a double beyond the floats is infinite here
+        with np.errstate(over="ignore"):  # a double beyond float range becomes infinite
             values = np.array([value for value, _ in entry], np.float64).astype(np.float32)
         for value, (_, index) in zip(values, entry, strict=True):
             label = labels[index] if index < len(labels) else b""
-            # What is no UTF-8 would make the whole message unreadable.
+            # Invalid UTF-8 would make the whole message unreadable.
             told = label.decode(errors="replace").encode()
             parts = _parts(index, value, told)
             line.append(b"cls { %b } " % b" ".join(parts))

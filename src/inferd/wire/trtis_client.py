@@ -1,6 +1,6 @@
-"""The client's side of the TensorRT Inference Server API: what is asked, and what answers mean.
+"""The client side of the TensorRT Inference Server API: encodes requests, decodes answers.
 
-A header names no datatypes, so a client needs the model's configuration, which the status has.
+A header names no datatypes, so a client needs the model's configuration, which is in the status.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Class(NamedTuple):
 
 
 class Inferred(msgspec.Struct):
-    """An answer: raw outputs as arrays, classes for each item of the batch, both by name."""
+    """An answer: raw outputs as arrays, and classes for each item of the batch, both by name."""
 
     model: str
     version: int
@@ -51,27 +51,27 @@ class Known(msgspec.Struct):
 
 
 class Asked(msgspec.Struct):
-    """An inference that is to be asked: its header, and the bytes of its inputs."""
+    """An inference request: its header, and the bytes of its inputs."""
 
     header: InferHeader
     buffers: list[Any]
 
     @property
     def line(self) -> str:
-        """NV-InferRequest."""
+        """The value of NV-InferRequest."""
         return encode_request_header(self.header)
 
 
-# --- what is asked ---
+# --- requests ---
 
 
 def ask(
     known: Known, inputs: Mapping[str, Array], outputs: Mapping[str, int], request_id: int = 0
 ) -> Asked:
-    """Return what to send for `inputs`, whose first dim is the batch where the model batches.
+    """Return the request for `inputs`, whose first dim is the batch dim if the model batches.
 
-    `outputs` are the wanted ones, with how many classes, 0 for the raw tensor. Raises
-    InvalidRequest for an input the model has not, or of another datatype.
+    `outputs` maps the wanted outputs to a number of classes, 0 for the raw tensor. Raises
+    InvalidRequest for an input that the model lacks, or of another datatype.
     """
     header = InferHeader(1, [], [OutputHeader(*one) for one in outputs.items()], id=request_id)
     buffers = []
@@ -108,11 +108,11 @@ def encode_call(rpc: str, **fields: Any) -> bytes:
     return encoded
 
 
-# --- what answers mean ---
+# --- answers ---
 
 
 def check_status_line(value: str | None) -> None:
-    """Raise Refused when NV-Status tells of a failure, InferdError when it tells nothing."""
+    """Raise Refused when NV-Status reports a failure, InferdError when it cannot be read."""
     status = message_class(f"{PACKAGE}.RequestStatus")()
     try:
         text_format.Parse(value or "", status)
@@ -122,14 +122,14 @@ def check_status_line(value: str | None) -> None:
 
 
 def read_call(rpc: str, data: bytes) -> Any:
-    """Return what a small call over gRPC answered. Raises Refused."""
+    """Decode the answer to a small call over gRPC. Raises Refused."""
     answer = _read(f"{rpc}Response", data)
     _check(answer.request_status)
     return answer
 
 
 def status_fields(status: bytes) -> dict[str, Any]:
-    """Return a ServerStatus as dicts and lists, with protobuf's names; 64-bit numbers as text."""
+    """Return a ServerStatus as dicts and lists, with protobuf's names; 64-bit numbers are text."""
     fields: dict[str, Any] = json_format.MessageToDict(
         _read("ServerStatus", status), preserving_proto_field_name=True
     )
@@ -137,7 +137,7 @@ def status_fields(status: bytes) -> dict[str, Any]:
 
 
 def known_model(status: bytes, model: str) -> Known:
-    """Return what a ServerStatus tells of a model. Raises InferdError when it has no such model."""
+    """Return what a ServerStatus says of a model. Raises InferdError when it has no such model."""
     models = _read("ServerStatus", status).model_status
     if model not in models:
         msg = f"the server tells nothing of model '{model}'"
@@ -147,7 +147,7 @@ def known_model(status: bytes, model: str) -> Known:
 
 
 def read_body(known: Known, line: str, body: bytes) -> Inferred:
-    """Return what HTTP answered: NV-InferResponse, the body, binary at its end."""
+    """Decode an answer over HTTP: `line` is NV-InferResponse; `body` ends with a binary header."""
     header = message_class(f"{PACKAGE}.InferResponseHeader")()
     try:
         text_format.Parse(line, header)
@@ -162,7 +162,7 @@ def read_body(known: Known, line: str, body: bytes) -> Inferred:
 
 
 def read_infer_response(known: Known, data: bytes) -> Inferred:
-    """Return what gRPC answered. Raises Refused."""
+    """Decode an answer over gRPC. Raises Refused."""
     answer = read_call("Infer", data)
     return _inferred(known, answer.meta_data, answer.raw_output)
 

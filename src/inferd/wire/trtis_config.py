@@ -1,7 +1,7 @@
 """ModelConfig in the layout of the TensorRT Inference Server API.
 
-Both layouts grew from one: a field that both have has the same name and means the same. What the
-old one lacks is left out.
+Both layouts have a common origin: a field in both has the same name and meaning. What the old one
+lacks is left out.
 """
 
 from typing import Any
@@ -27,11 +27,11 @@ _KNOWN = frozenset(
 )
 _OTHER = "custom"
 _FILLED_SIZES = (4, 8)
-"""What the old API shows as the preferred sizes of batches where nobody gave any."""
+"""The preferred batch sizes that the old API shows where none are configured."""
 
 
 def write_config(config: ModelConfig, target: Any) -> None:
-    """Put what `config` says into `target`, an empty nvidia.inferenceserver.ModelConfig."""
+    """Write `config` into `target`, an empty nvidia.inferenceserver.ModelConfig."""
     message = message_class("inference.ModelConfig")()
     write_message(config, message)
     _copy(message, target)
@@ -42,14 +42,14 @@ def write_config(config: ModelConfig, target: Any) -> None:
 
 
 def old_platform(config: ModelConfig) -> str:
-    """Return what the old API calls the platform of a model."""
+    """Return the old API's name for the platform of a model."""
     platform = reported_platform(config)
     platform = _PLATFORMS.get(platform, platform)
     return platform if platform in _KNOWN else _OTHER
 
 
 def _copy(source: Any, target: Any) -> None:
-    """Copy the fields that both messages have and that are set."""
+    """Copy the set fields that both messages have."""
     known = target.DESCRIPTOR.fields_by_name
     for field, value in source.ListFields():
         there = known.get(field.name)
@@ -84,5 +84,5 @@ def _number(field: FieldDescriptor, value: Any, there: FieldDescriptor) -> Any:
     if field.enum_type is None or there.enum_type is None:
         return value
     named = field.enum_type.values_by_number[value].name
-    known = there.enum_type.values_by_name.get(named)  # the old layout has no BF16, say
+    known = there.enum_type.values_by_name.get(named)  # the old layout has no BF16, for example
     return known.number if known is not None else 0

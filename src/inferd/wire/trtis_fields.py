@@ -1,7 +1,7 @@
-"""The fields of a protobuf message, taken apart by hand: what is long stays a view.
+"""The fields of a protobuf message, parsed by hand so that long ones stay views.
 
-Messages that different versions wrote with different fields under one number show here who wrote
-them; to protobuf's own reader a field of another wire type is an unknown one.
+Different versions wrote messages with different fields under one number; the wire types seen here
+tell which version it was, while to protobuf's own reader another wire type is an unknown field.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ _VARINT, _FIXED64, _TEXT, _FIXED32 = 0, 1, 2, 5  # wire types
 UINT64 = 2**64 - 1
 
 _MAX_FIELDS = 10_000
-"""More would hold up the event loop, and no model takes as much."""
+"""More would hold up the event loop, and no model needs as many."""
 
 
 def decode_fields(view: memoryview, what: str) -> dict[int, list[Any]]:
-    """Return the numbers and views in a message by their tags.
+    """Return the numbers and views in a message, by tag.
 
-    Raises InvalidRequest for what cannot be read as `what`, and for too many fields.
+    Raises InvalidRequest when it cannot be read as `what`, and for too many fields.
     """
     fields: dict[int, list[Any]] = {}
     for tag, value, _ in each_field(view, what):
@@ -28,7 +28,7 @@ def decode_fields(view: memoryview, what: str) -> dict[int, list[Any]]:
 
 
 def each_field(view: memoryview, what: str) -> Iterator[tuple[int, Any, slice]]:
-    """Yield the tag of each field, its number or view, and where that lies. Raises as above."""
+    """Yield each field's tag, its number or view, and its position. Raises as `decode_fields`."""
     value: Any
     at, end, count = 0, len(view), 0
     try:
@@ -67,7 +67,7 @@ def read_varint(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _skipped(view: memoryview, tag: int, at: int) -> int:
-    """Return where a field that means nothing here ends."""
+    """Return where a field of a fixed-size wire type, which is ignored, ends. Raises ValueError."""
     size = {_FIXED64: 8, _FIXED32: 4}.get(tag & 7)
     if size is None or at + size > len(view):
         raise ValueError

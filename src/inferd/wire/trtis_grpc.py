@@ -1,7 +1,7 @@
-"""The messages of nvidia.inferenceserver.GRPCService, to and from the words of `trtis_infer`.
+"""The messages of nvidia.inferenceserver.GRPCService, to and from the types of `trtis_infer`.
 
-An inference is taken apart and put together by hand, so that tensors stay views; what describes
-them is parsed by protobuf. Statuses stand inside of answers: for gRPC itself each call succeeds.
+An inference is parsed and assembled by hand, so that tensors stay views; protobuf parses what
+describes them. Statuses are inside the answers: for gRPC itself each call succeeds.
 """
 
 from functools import lru_cache
@@ -32,10 +32,10 @@ _STATUS_FIELD, _HEADER_FIELD, _RAW_OUTPUT = b"\x0a", b"\x12", b"\x1a"
 _LATEST = -1
 
 _MAX_HEADER_BYTES = 128 << 10
-"""More would hold up the event loop, and no model takes as much."""
+"""More would hold up the event loop, and no model needs as much."""
 
 _MOST_WORDS, _MOST_INPUTS = 2048, 64
-"""A message with more beside its raw inputs, in bytes, or with more of those is not remembered."""
+"""A message with more bytes besides its raw inputs, or with more raw inputs, is not remembered."""
 
 _MOST_TIMES = 64
 
@@ -87,17 +87,17 @@ class RawInputs:
         self._at = 0
 
 
-# --- an inference is asked for ---
+# --- requests ---
 
 
 def decode_infer_request(data: Any) -> Asked:
-    """Return what an InferRequest asks for; raw inputs are views. Raises InvalidRequest."""
+    """Decode an InferRequest; raw inputs are views. Raises InvalidRequest."""
     known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else _Known()
     if (asked := known.read(data)) is not None:
         return asked
     view = memoryview(data)
     fields = decode_fields(view, "an InferRequest")
-    # A message that comes in parts is merged, of all else the last one counts (protobuf, encoding).
+    # A repeated message field is merged; of other fields the last one counts (protobuf, encoding).
     described = b"".join(fields.get(_HEADER, ()))
     if len(described) > _MAX_HEADER_BYTES:
         msg = f"meta_data has {len(described)} bytes, expected at most {_MAX_HEADER_BYTES}"
@@ -112,37 +112,37 @@ def decode_infer_request(data: Any) -> Asked:
 
 
 class _Known:
-    """What messages of one length to one model are like, where one is like the one before."""
+    """What is known of messages of one length to one model, if they are alike."""
 
     __slots__ = ("_asked", "_layout", "_times")
 
     def __init__(self) -> None:
-        self._layout: Layout | None = None  # where lies what changes: the id, and raw inputs
-        self._asked = Asked("", "", InferHeader(), RawInputs(b"", []))  # what all the rest says
+        self._layout: Layout | None = None  # the positions of what changes: id and raw inputs
+        self._asked = Asked("", "", InferHeader(), RawInputs(b"", []))  # what the rest means
         self._times = 0
 
     def read(self, data: Any) -> Asked | None:
-        """Return what a message asks for, None if it is not known."""
+        """Return the request in a message, None if its layout is not known."""
         if self._layout is None or (found := self._layout.cut(data)) is None:
             return None
         number, raw = found
         model, version, plain, _ = self._asked
-        # copy.copy() would look for this method, in five times the time.
+        # copy.copy() would look up this method, and take five times as long.
         header: InferHeader = plain.__copy__()
         if number:
             try:
                 header.id, end = read_varint(memoryview(number), 0)
             except ValueError:
                 return None
-            if end != len(number):  # there is more than the id
+            if end != len(number):  # more than the id is there
                 return None
         return Asked(model, version, header, RawInputs(data, raw))
 
     def note(self, view: memoryview, described: bytes, asked: Asked) -> None:
-        """Remember what a message asks for, whose header is `described`, if it may come again.
+        """Remember the request `asked`, with the header `described`, if it is likely to come again.
 
-        The first one may not: texts make each message as long as no other. Those of sequences
-        neither. Who sends always others is not followed for ever.
+        The first message is not: with strings, each may have a length of its own. Nor are those of
+        sequences. After _MOST_TIMES different messages no more are remembered.
         """
         self._times += 1
         header = asked.header
@@ -169,7 +169,7 @@ def _known(_size: int, _model: bytes) -> _Known:
 
 
 def _is_without_id(words: bytes) -> bool:
-    """Tell whether `words` are a whole header without id: then it was the last field."""
+    """Return whether `words` are a complete header without id: then the id was the last field."""
     try:
         return not parse(f"{PACKAGE}.InferRequestHeader", words).id
     except InvalidRequest:
@@ -177,7 +177,7 @@ def _is_without_id(words: bytes) -> bool:
 
 
 def _split(view: memoryview, id_size: int) -> Split | None:
-    """Return where in a message its id and its raw inputs lie, None unless it has one header."""
+    """Return a message cut at its id and raw inputs; None unless it has exactly one header."""
     ends = []
     raw = []
     for tag, _, span in each_field(view, "an InferRequest"):
@@ -194,7 +194,7 @@ def _split(view: memoryview, id_size: int) -> Split | None:
 
 
 def _version(text: memoryview | None, number: int | None, header: InferHeader) -> str:
-    """Return the version as V2 has it, "" for the latest."""
+    """Return the version as in V2, "" for the latest."""
     if text is not None:  # 0.8
         return decode_text(bytes(text))
     if number is None:
@@ -208,7 +208,7 @@ def _header(message: Any) -> InferHeader:
     outputs = [
         OutputHeader(one.name, one.cls.count, _shared(one), one.byte_size) for one in message.output
     ]
-    # Only old outputs have that field, and all of those do.
+    # Old outputs, and only those, always have this field.
     is_old = bool(outputs) and all(one.byte_size for one in outputs)
     return InferHeader(
         message.batch_size,
@@ -229,7 +229,7 @@ def _input(item: Any, *, is_old: bool) -> InputHeader:
         header.dims = tuple(item.dims)
         header.batch_byte_size = item.batch_byte_size
         header.shared = _shared(item)
-    elif item.dims:  # where the size of one item is now
+    elif item.dims:  # in the new schema this field holds the old size of one item
         header.byte_size = item.dims[-1] & UINT64
     return header
 
@@ -252,7 +252,7 @@ class Statuses:
         self._success = b"\x08%c%b\x20" % (SUCCESS, self._server)
 
     def success(self, number: int) -> bytes:
-        """Return the message, for the request of this number."""
+        """Return the message for the request with this number."""
         return self._success + encode_varint(number)
 
     def failure(self, code: int, message: str, number: int) -> bytes:
@@ -262,9 +262,9 @@ class Statuses:
 
 
 def encode_infer_response(status: bytes, answer: Answer) -> list[Any]:
-    """Return the InferResponse with `answer`, as buffers to be sent one after the other.
+    """Return the InferResponse with `answer`, as buffers to be sent in order.
 
-    What has no bytes, because it is classes or in shared memory, has an empty raw output. Raises
+    Outputs without bytes, as classes or in shared memory, get an empty raw output. Raises
     InvalidRequest when the answer is larger than a message can be.
     """
     head = encode_field(_STATUS_FIELD, status) + encode_field(_HEADER_FIELD, answer.message())
@@ -287,14 +287,14 @@ def encode_infer_response(status: bytes, answer: Answer) -> list[Any]:
 
 
 def encode_infer_failure(status: bytes, request_id: int) -> bytes:
-    """Return the InferResponse to a request that failed; an id other than 0 is echoed."""
+    """Return the InferResponse for a failed request; an id other than 0 is echoed."""
     header = b"\x28" + encode_varint(request_id) if request_id else b""
     answer = encode_field(_STATUS_FIELD, status)
     return answer + encode_field(_HEADER_FIELD, header) if header else answer
 
 
 def encode_answer(rpc: str, status: bytes, **fields: Any) -> bytes:
-    """Return the response message of `rpc` with these fields beside its status."""
+    """Return the response message of `rpc` with its status and these fields."""
     message = message_class(f"{PACKAGE}.{rpc}Response")(**fields)
     encoded: bytes = message.SerializeToString()
     return encode_field(_STATUS_FIELD, status) + encoded

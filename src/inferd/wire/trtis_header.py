@@ -1,13 +1,13 @@
-"""InferRequestHeader: what a request of the TensorRT Inference Server API says beside its bytes."""
+"""InferRequestHeader: the description of a request in the TensorRT Inference Server API."""
 
 from inferd.record import Record
 from inferd.wire.v2_shared_memory import Reference
 
 
 class InputHeader(Record):
-    """InferRequestHeader.Input; `byte_size` is that of one item, of old clients.
+    """InferRequestHeader.Input; `byte_size` is the size of one item, from old clients.
 
-    Sizes of 0 and no `dims` mean that nothing was said.
+    Sizes of 0 and empty `dims` mean that they were not given.
     """
 
     _fields = (
@@ -61,8 +61,8 @@ class OutputHeader(Record):
 class InferHeader(Record):
     """InferRequestHeader. `is_old`: the client is from before 0.11.
 
-    `words` are those of the request that describe its tensors: headers with the same ones differ in
-    their ids and flags alone. Empty where that is not known. Their tensors are never to be changed.
+    `words` is the part of the request that describes its tensors, if known, else empty: headers
+    with the same words differ only in ids and flags. They share tensors: never change these.
     """
 
     _fields = (
@@ -104,7 +104,7 @@ class InferHeader(Record):
         self.words = words
 
     def __copy__(self) -> "InferHeader":
-        """Return one of the same fields."""
+        """Return a header with the same fields."""
         return InferHeader(
             self.batch_size,
             self.inputs,

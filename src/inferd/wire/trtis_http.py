@@ -1,10 +1,10 @@
-"""The headers of the TensorRT Inference Server API over HTTP: NV-InferRequest, and what answers it.
+"""The headers of the TensorRT Inference Server API over HTTP: NV-InferRequest and its answers.
 
-NV-InferRequest is an InferRequestHeader in protobuf text. protobuf's own reader takes 80 µs for one
-of two inputs, so we have our own, for this one message.
+NV-InferRequest is an InferRequestHeader in protobuf text. protobuf's own parser takes 80 µs for one
+with two inputs, so we have our own, for this one message.
 
-Here is one expression for each statement as clients write it; where it does not match,
-`trtis_text` reads the whole again, token by token.
+One regular expression here matches each statement as clients write it; where it does not match,
+`trtis_text` reads the whole header again, token by token.
 """
 
 import re
@@ -21,9 +21,9 @@ RESPONSE = "NV-InferResponse"
 STATUS = "NV-Status"
 
 MAX_MESSAGE = 1000
-"""Error texts are cut to about this length: they stand in a header."""
+"""Error texts are cut to about this length, as they go into a header."""
 
-# --- NV-InferRequest, read ---
+# --- reading NV-InferRequest ---
 
 _SMALL = "(0|[1-9][0-9]{0,8})"
 _LARGE = "(0|[1-9][0-9]{0,17})"
@@ -36,19 +36,19 @@ _STATEMENT = re.compile(
     rf"|output ?\{{ ?{_NAME}(?:cls ?\{{ ?count: ?{_SMALL}{_END}\}} ?)?\}} ?()"
 )
 _DIM = re.compile("[0-9]+")
-_INPUT, _OUTPUT = 9, 12  # the last groups of their statements
+_INPUT, _OUTPUT = 9, 12  # the number of the last group in such a statement
 _LONGEST_REMEMBERED = 256
 _IDS = re.compile(
     rf" ?(?:correlation_id: ?{_LARGE}(?: |\Z))?(?:id: ?{_LARGE}(?: |\Z))?"
     rf"(?:flags: ?{_SMALL} ?)?".encode()
 )
-"""What changes from request to request, as clients write it behind the tensors."""
+"""The part that changes from request to request, as clients write it behind the tensors."""
 _ID_BEFORE = re.compile(rf"(?:\A|(?<= ))id: ?{_LARGE} ".encode())
 _MOST_WORDS = 2048
 
 
 def decode_request_header(value: bytes) -> InferHeader:
-    """Return what an NV-InferRequest header says. Raises InvalidRequest."""
+    """Decode the value of NV-InferRequest. Raises InvalidRequest."""
     end = value.rfind(b"}") + 1
     if 0 < end <= _MOST_WORDS:
         words, before = value[:end], None
@@ -81,10 +81,10 @@ def decode_request_header(value: bytes) -> InferHeader:
 
 @lru_cache(maxsize=1024)
 def _remembered_words(words: bytes) -> InferHeader | None:
-    """Return what `words` say of tensors, None if they say anything else.
+    """Return the header for `words` that only describe tensors, None for any others.
 
-    A client describes its tensors in the same words in each of its requests; in them there are no
-    ids, which would make them others each time. Never to be changed.
+    A client describes its tensors in the same words in each request. They must hold no ids, which
+    would make them differ each time. The result must never be changed.
     """
     if b"id:" in words:
         return None
@@ -99,7 +99,7 @@ def _remembered_words(words: bytes) -> InferHeader | None:
 
 
 def _usual_header(text: str) -> InferHeader | None:
-    """Return what `text` says if all of it is written as clients do, else None."""
+    """Decode `text` if all of it is written the way clients do, else return None."""
     inputs: list[Any] = []
     outputs: list[Any] = []
     header = InferHeader(inputs=inputs, outputs=outputs)
@@ -121,14 +121,14 @@ def _usual_header(text: str) -> InferHeader | None:
             tensor = _tensor_of(match)
             (inputs if type(tensor) is InputHeader else outputs).append(tensor)
         elif getattr(header, field):
-            return None  # it comes twice
+            return None  # a duplicate
         else:
             setattr(header, field, int(number))
     return header
 
 
 def _tensor_of(match: re.Match[str]) -> InputHeader | OutputHeader:
-    """Return what a statement says of a tensor."""
+    """Return the input or output that a matched statement describes."""
     if match.lastindex == _INPUT:
         name, dims, _, size = match.group(5, 6, 7, 8)
         return InputHeader(name, tuple(map(int, _DIM.findall(dims))), int(size or 0))
@@ -138,9 +138,9 @@ def _tensor_of(match: re.Match[str]) -> InputHeader | OutputHeader:
 
 @lru_cache(maxsize=1024)
 def _remembered_tensor(text: str) -> InputHeader | OutputHeader | None:
-    """Return what `text` says of a tensor, None if it is anything else than that one statement.
+    """Return the input or output if `text` is exactly one such statement, else None.
 
-    A client describes its tensors in the same words in each of its requests. Never to be changed.
+    A client describes its tensors in the same words in each request. Never change the result.
     """
     match = _STATEMENT.fullmatch(text)
     return _tensor_of(match) if match is not None and match.lastindex in (_INPUT, _OUTPUT) else None
@@ -150,7 +150,7 @@ def _remembered_tensor(text: str) -> InputHeader | OutputHeader | None:
 
 
 class Body:
-    """The bytes of inputs in the body of a request: a Source."""
+    """A Source: the bytes of inputs in the body of a request."""
 
     __slots__ = ("_at", "data")
 
@@ -190,7 +190,7 @@ class Body:
         self._at = 0
 
 
-# --- what goes out ---
+# --- output ---
 
 
 class StatusLine:
@@ -201,7 +201,7 @@ class StatusLine:
         self._success = b"NV-Status: code: SUCCESS %b%%d\r\n" % self._server.replace(b"%", b"%%")
 
     def success(self, number: int) -> bytes:
-        """Return the whole header, for the request of this number."""
+        """Return the whole header for the request with this number."""
         return self._success % number
 
     def failure(self, code: int, message: str, number: int) -> bytes:
@@ -220,7 +220,7 @@ CODE_NAMES = (
 
 
 def shortened(message: str) -> str:
-    """Return `message`, of a long one both ends."""
+    """Return `message`; of a long one, only both ends."""
     if len(message) <= MAX_MESSAGE:
         return message
     return f"{message[: MAX_MESSAGE // 2]} ... {message[-MAX_MESSAGE // 2 :]}"

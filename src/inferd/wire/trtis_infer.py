@@ -1,8 +1,8 @@
-"""Inference in the words of the TensorRT Inference Server API, whichever protocol carries it.
+"""Inference in the TensorRT Inference Server API, over either protocol.
 
-An InferRequestHeader says less than a V2 request: no datatypes, shapes without the batch dim or
-none at all. What it leaves out is in the model's configuration; a `Form` knows it. Clients from
-before 0.11 ("old" here) give the bytes of one item instead of dims, and are answered likewise.
+An InferRequestHeader says less than a V2 request: no datatypes, and shapes without the batch dim or
+none at all. The rest is in the model's configuration, which a `Form` knows. Clients from
+before 0.11 ("old" here) give the size of one item instead of dims, and are answered likewise.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +37,7 @@ STATUS = {
     Code.UNAVAILABLE: 6,
     Code.UNSUPPORTED: 7,
     Code.ALREADY_EXISTS: 8,
-    Code.CANCELLED: 2,  # the old API has no word for these five
+    Code.CANCELLED: 2,  # the old API has no codes for these five
     Code.RESTRICTED: 6,
     Code.UNAUTHENTICATED: 6,
     Code.FORBIDDEN: 6,
@@ -50,31 +50,31 @@ START, END = 1, 2
 """Bits of the header's flags."""
 
 _MAX_SPAN = 2**60
-"""numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
+"""The most elements of an array: numpy's sizes have 63 bits, with empty dims counted as 1."""
 
 _MOST_PLANS = 64
-"""So many are remembered of each model."""
+"""How many plans are remembered for each model."""
 
 
 class Source(Protocol):
-    """Where the bytes of inputs come from, in the order of the header; `data` is all of it."""
+    """Where the bytes of inputs come from, in the order of the header; `data` is all of them."""
 
     data: Any
 
     def take(self, name: str, size_bytes: int) -> Any:
-        """Return the bytes of input `name`: a view. Raises InvalidRequest unless it has so many."""
+        """Return the bytes of input `name`: a view. Raises InvalidRequest for another size."""
         ...
 
     def take_all(self, sizes_bytes: tuple[int, ...]) -> list[Any] | None:
-        """Return the bytes of all inputs, None unless they have just these sizes."""
+        """Return the bytes of all inputs, None unless they have exactly these sizes."""
         ...
 
     def check_used_up(self) -> None:
-        """Raise InvalidRequest when there are more than the header speaks of."""
+        """Raise InvalidRequest when there are more than the header describes."""
         ...
 
     def rewind(self) -> None:
-        """Begin again."""
+        """Start again from the beginning."""
         ...
 
 
@@ -85,7 +85,7 @@ def status_of(error: InferdError) -> int:
 
 
 class _Rule:
-    """What the configuration says of one input or output; `item_bytes` None for what varies."""
+    """How one input or output is configured; `item_bytes` is None if the size varies."""
 
     __slots__ = ("bit", "datatype", "dims", "is_text", "item_bytes", "name")
 
@@ -99,16 +99,16 @@ class _Rule:
         self.item_bytes = None if varies else prod(declared.dims) * declared.datatype.size_bytes
 
     def fits(self, dims: Sequence[int]) -> bool:
-        """Tell whether `dims` are among those the configuration allows."""
+        """Return whether the configuration allows `dims`."""
         return len(dims) == len(self.dims) and all(
             got >= 0 and want in (got, -1) for want, got in zip(self.dims, dims, strict=True)
         )
 
 
 class _Plan:
-    """What a header means that says so in words seen before; `inputs` lack data.
+    """The meaning of a header whose words have been seen before; `inputs` lack data.
 
-    `said` is what the latest answer did, which `answered` tells.
+    `said` is the header of the latest answer; `answered` are the values it was made from.
     """
 
     __slots__ = ("answered", "inputs", "said", "sizes_bytes", "wanted")
@@ -122,10 +122,10 @@ class _Plan:
 
 
 class Form:
-    """What requests to a model are like, made of its `config`.
+    """The form of requests to a model, made from its `config`.
 
-    `labels` are those of its outputs, by name. It remembers what usual requests mean, and for that
-    has one thread.
+    `labels` are those of its outputs, by name. It remembers plans for usual requests, so it belongs
+    to one thread.
     """
 
     def __init__(self, config: ModelConfig, labels: Mapping[str, Labels]) -> None:
@@ -143,7 +143,7 @@ class Form:
 
     @property
     def known_words(self) -> Collection[bytes]:
-        """The words whose meaning is remembered: see InferHeader."""
+        """The words for which a plan is remembered: see InferHeader."""
         return self._plans.keys()
 
     # --- requests ---
@@ -157,10 +157,10 @@ class Form:
         *,
         on_loop: bool = True,
     ) -> InferRequest:
-        """Return the request that `header` means, its inputs' bytes taken from `source`.
+        """Return the request for `header`, with its inputs' bytes taken from `source`.
 
-        Raises InvalidRequest, and as `resolve` does; NotFast, if `on_loop`, for what belongs in a
-        thread.
+        Raises InvalidRequest and the errors of `resolve`; with `on_loop` also NotFast for what
+        belongs in a thread.
         """
         plan = self._plans.get(header.words)
         if plan is not None and (data := source.take_all(plan.sizes_bytes)) is not None:
@@ -182,7 +182,7 @@ class Form:
     def decode_long(
         self, version: str, header: InferHeader, source: Source, resolve: Resolve
     ) -> InferRequest:
-        """Return what `decode_request` could not, in a thread."""
+        """Decode, in a thread, what `decode_request` refused with NotFast."""
         return self.decode_request(version, header, source, resolve, on_loop=False)
 
     def _read(
@@ -194,7 +194,7 @@ class Form:
         *,
         on_loop: bool,
     ) -> InferRequest:
-        """Return the request without what stands beside the words of `header`."""
+        """Return the request without the fields that are not in the words of `header`."""
         batch = header.batch_size
         if not 1 <= batch <= self._most:
             raise self._bad_batch(batch)
@@ -229,7 +229,7 @@ class Form:
         return request
 
     def _is_plain(self, header: InferHeader) -> bool:
-        """Tell whether all tensors come and go as they are, in sizes that do not vary."""
+        """Return whether all tensors travel raw, and the inputs in sizes that do not vary."""
         return not any(
             one.shared is not None or self._inputs[one.name].is_text for one in header.inputs
         ) and not any(one.shared is not None or one.top_k for one in header.outputs)
@@ -240,14 +240,14 @@ class Form:
         self._plans[words] = plan
 
     def _input(self, rule: _Rule, given: InputHeader, batch: int) -> tuple[Tensor, int]:
-        """Return the tensor that is given, without its data, and how many bytes these have."""
+        """Return the given tensor, without its data, and the size of the data in bytes."""
         item, said = rule.item_bytes, given.batch_byte_size or given.byte_size * batch
         dims = given.dims or rule.dims
         if item is None or dims != rule.dims:
             self._check_dims(rule, given)
             item = prod(dims) * rule.datatype.size_bytes
         shape = (batch, *dims) if self._batches else dims
-        if rule.is_text:  # only the client knows
+        if rule.is_text:  # only the client knows the size
             return Tensor(rule.name, rule.datatype, shape, b""), said
         size = item * batch
         if said and said != size:
@@ -294,7 +294,7 @@ class Form:
     def _place(
         self, header: InferHeader, request: InferRequest, spans: list[Span], resolve: Resolve
     ) -> None:
-        """Give outputs their places in shared memory."""
+        """Set the places of outputs in shared memory."""
         for one, wanted in zip(header.outputs, request.outputs, strict=True):
             if one.shared is None:
                 continue
@@ -314,12 +314,11 @@ class Form:
         *,
         on_loop: bool = True,
     ) -> Answer:
-        """Return the answer to `header`, its outputs in the order they were asked for.
+        """Return the answer to `header`, with its outputs in the order they were asked for.
 
-        Raises InvalidRequest for an old client's output of another size than it said, and for too
-        many classes; BackendFailed for outputs that were left out, or are of another datatype than
-        the configuration says, which this API cannot tell; NotFast, if `on_loop`, for what belongs
-        in a thread.
+        Raises InvalidRequest for an old client's output of another size than it gave, and for too
+        many classes; BackendFailed for missing outputs and for datatypes other than configured,
+        which this API cannot express; with `on_loop` also NotFast for what belongs in a thread.
         """
         if len(response.outputs) < len(header.outputs):
             raise self._left_out(header, response)
@@ -360,7 +359,7 @@ class Form:
         return Answer(joined(pieces), header.id, buffers)
 
     def _answer_planned(self, plan: _Plan, header: InferHeader, response: InferResponse) -> Answer:
-        """Return the answer whose outputs are all raw; what the last one said is not put anew."""
+        """Return an answer with only raw outputs; its header is reused if nothing has changed."""
         answered: list[Any] = [response.version]
         buffers = []
         outputs = response.outputs
@@ -403,14 +402,14 @@ class Form:
     def encode_long(
         self, header: InferHeader, request: InferRequest, response: InferResponse
     ) -> Answer:
-        """Return what `encode_response` could not, in a thread."""
+        """Encode, in a thread, what `encode_response` refused with NotFast."""
         return self.encode_response(header, request, response, on_loop=False)
 
     def _check_old_size(self, one: OutputHeader, size: int, header: InferHeader) -> None:
         if one.byte_size and one.byte_size * header.batch_size != size:
             raise _bad_output_size(one, size // header.batch_size)
 
-    # --- complaints ---
+    # --- errors ---
 
     def _left_out(self, header: InferHeader, response: InferResponse) -> InferdError:
         given = {tensor.name for tensor in response.outputs}
@@ -473,7 +472,7 @@ def _sequence(header: InferHeader) -> CoreSequence | None:
 
 
 def _placed_size(request: InferRequest, tensor: Tensor) -> int:
-    """Return the size of an output that was put in shared memory; the tensor has no data more."""
+    """Return the size of an output that was put in shared memory; its tensor has lost the data."""
     count = prod(tensor.shape)
     if tensor.datatype is not DataType.BYTES:
         return count * tensor.datatype.size_bytes
@@ -482,7 +481,7 @@ def _placed_size(request: InferRequest, tensor: Tensor) -> int:
     end = 0
     for _ in range(count):
         end += 4 + int.from_bytes(place.view[end : end + 4], "little")
-        if end > len(place.view):  # the client has written there since
+        if end > len(place.view):  # the client has written there meanwhile
             return len(place.view)
     return end
 

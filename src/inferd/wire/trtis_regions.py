@@ -1,7 +1,7 @@
-"""SharedMemoryControlRequest, which was another message in each of its first versions.
+"""SharedMemoryControlRequest, whose layout changed with each of its first versions.
 
-1.5 and 1.6 have a type and one region, 1.7 has the key, the offset and the size of a region
-elsewhere than 1.8 and later. Taken for a later one, what registers in 1.6 would unregister.
+1.5 and 1.6 have a type and one region; 1.7 has a region's key, offset and size in other fields
+than 1.8 and later. Read by the later layout, a request to register in 1.6 would unregister.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _REQUEST = f"{PACKAGE}.SharedMemoryControlRequest"
 _WHAT = "a SharedMemoryControlRequest"
 
 _REGISTER, _UNREGISTER, _UNREGISTER_ALL = 0, 1, 2
-"""The type in 1.6. In 1.5, which could not do any of it, the first two are exchanged."""
+"""The type in 1.6. In 1.5, where none of it worked, the first two are swapped."""
 
 # Tags: number and wire type of a field. First those of the request, then those of a region.
 _TYPE, _NEWER_REGISTER, _REGION = 0x08, 0x0A, 0x12
@@ -25,9 +25,9 @@ _SYSTEM, _OFFSET_1_7, _SIZE_1_7 = 0x12, 0x20, 0x28
 
 
 def decode_memory_call(data: bytes) -> Any:
-    """Return the SharedMemoryControlRequest in `data` as 1.8 writes it.
+    """Return the SharedMemoryControlRequest in `data` in the layout of 1.8.
 
-    Raises InvalidRequest, and UnknownCall for a type there is not.
+    Raises InvalidRequest, and UnknownCall for an unknown type.
     """
     fields = decode_fields(memoryview(data), _WHAT)
     region = _inner(fields, _REGION)
@@ -65,7 +65,7 @@ def _registering(region: dict[int, list[Any]], key: str, offset: int, size: int)
 
 
 def _inner(fields: dict[int, list[Any]], tag: int) -> dict[int, list[Any]]:
-    """Return the fields of the message that is the field `tag`, none where it is not there."""
+    """Return the fields of the message in field `tag`, none if that is missing."""
     return decode_fields(fields[tag][-1], _WHAT) if tag in fields else {}
 
 

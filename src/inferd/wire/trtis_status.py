@@ -1,4 +1,4 @@
-"""ServerStatus and ModelRepositoryIndex: what the TensorRT Inference Server API tells of itself."""
+"""ServerStatus and ModelRepositoryIndex of the TensorRT Inference Server API."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -34,14 +34,14 @@ _MODEL_STATES = {
 
 
 NO_VERSION = -1
-"""Stands in a status for the versions of a model that broke before these were known.
+"""Stands in a status for the versions of a model that failed before they were known.
 
-Only what is told of a version has a reason.
+Only a version can have a reason.
 """
 
 
 class VersionRow(msgspec.Struct):
-    """One version of a model; `statistics` and `by_batch_size` are of one that serves."""
+    """One version of a model; only one that serves has `statistics` and `by_batch_size`."""
 
     version: int
     state: ModelState
@@ -51,7 +51,7 @@ class VersionRow(msgspec.Struct):
 
 
 class ModelRow(msgspec.Struct):
-    """One model; the configuration is known when a version of it serves."""
+    """One model; its configuration is known only while a version serves."""
 
     name: str
     config: ModelConfig | None
@@ -59,7 +59,7 @@ class ModelRow(msgspec.Struct):
 
 
 class ServerRow(msgspec.Struct):
-    """The server itself; `durations` are those of its small calls, by ServerStatus's field."""
+    """The server itself; `durations` are those of its small calls, by field of ServerStatus."""
 
     id: str
     version: str
@@ -121,13 +121,13 @@ def as_text(message: Any) -> bytes:
 
 
 def as_binary(message: Any) -> bytes:
-    """Return `message` as it travels over gRPC."""
+    """Return `message` in protobuf's binary form, as over gRPC."""
     encoded: bytes = message.SerializeToString()
     return encoded
 
 
 def as_json(message: Any) -> bytes:
-    """Return `message` as protobuf's JSON with the fields' own names."""
+    """Return `message` as protobuf JSON with the original field names."""
     text: str = json_format.MessageToJson(message, preserving_proto_field_name=True)
     return text.encode()
 

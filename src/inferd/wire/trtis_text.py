@@ -1,9 +1,9 @@
-"""Protobuf text, the whole grammar of it, for one message: InferRequestHeader.
+"""A parser of the whole protobuf text grammar for one message: InferRequestHeader.
 
-It takes both generations of the schema: `byte_size` in an input or output is from before 0.11, the
-other fields from after it, and a header that has both is from neither. Each byte is looked at a
-fixed number of times, and nothing nests deeper than the schema: a field that is not in it is
-refused where it begins.
+It accepts both generations of the schema: `byte_size` in an input or output is from before 0.11,
+the other fields are from later versions, and a header with both is refused. Each byte is examined a
+fixed number of times, and nothing nests deeper than the schema: an unknown field is refused where
+it begins.
 """
 
 import re
@@ -74,12 +74,12 @@ Values = dict[str, Any]
 
 
 def read_header(text: str) -> InferHeader:
-    """Return what `text` says. Raises InvalidRequest."""
+    """Decode `text`. Raises InvalidRequest."""
     return _Reader(text).header()
 
 
 class _Reader:
-    """Reads all that protobuf text allows for this message."""
+    """Reads everything that protobuf text allows for this message."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -89,7 +89,7 @@ class _Reader:
         self._next()
 
     def header(self) -> InferHeader:
-        """Return what the text says. Raises InvalidRequest."""
+        """Decode the whole text. Raises InvalidRequest."""
         values = self._message(_FIELDS, "")
         tensors = [*values.get("input", ()), *values.get("output", ())]
         is_old = any("byte_size" in one for one in tensors)
@@ -124,7 +124,7 @@ class _Reader:
         return self._kind == _MARK_KIND and self._token in marks
 
     def _message(self, fields: dict[str, _Field], closing: str) -> Values:
-        """Read fields until `closing`, "" for the end; the token behind it is read as well."""
+        """Read fields until `closing` ("" for the end), and the token behind it."""
         values: Values = {}
         while not self._is_end(closing):
             if self._kind != _NAME_KIND:
@@ -208,7 +208,7 @@ class _Reader:
 
 
 class _Message(Values):
-    """A message that was given, even if nothing is in it: never false."""
+    """A message that was given, even if empty: always true."""
 
     def __bool__(self) -> bool:
         return True
@@ -241,7 +241,7 @@ def _reference(values: Values | None) -> tuple[str, int, int] | None:
 
 def _number(text: str) -> int:
     digits = text.lstrip("-")
-    if len(digits) > 40:  # no range reaches so far
+    if len(digits) > 40:  # beyond every range
         return 2**100
     base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[:1] == "0" else 10
     value = int(digits, base)
@@ -258,7 +258,7 @@ _SINGLE = {
 
 
 def _unescaped(text: str) -> bytes:
-    """Return the bytes that stand between quotation marks."""
+    """Return the bytes that `text`, taken from between quotation marks, stands for."""
     if "\\" not in text:
         return text.encode()
     pieces = []

@@ -1,4 +1,4 @@
-"""The Binary Tensor Data extension: tensor bytes after the JSON part of a body."""
+"""The Binary Tensor Data extension: tensor bytes behind the JSON part of a body."""
 
 from math import prod
 from typing import Any
@@ -35,7 +35,7 @@ def json_length(header: bytes | None, body_length: int) -> int:
 
 
 def decode_raw_request(model: str, version: str, body: memoryview) -> InferRequest:
-    """Return a request whose whole body is its one input; all outputs come back binary."""
+    """Return a request whose whole body is its only input; all outputs are returned as binary."""
     data = Tensor("", DataType.BYTES, (), body)
     return InferRequest(model, version, inputs=[data], binary_output=True, raw=True)
 
@@ -43,9 +43,9 @@ def decode_raw_request(model: str, version: str, body: memoryview) -> InferReque
 class Blobs(Record):
     """The bytes of `body` behind its JSON part, handed out in the order of the inputs.
 
-    `offset` is where the next ones begin. `on_loop`: others wait meanwhile, so BYTES of many
-    elements are not looked at here. `spans` is the shared memory that tensors have instead of bytes
-    here, None while none has.
+    `offset` is where the next ones begin. `on_loop`: other connections wait meanwhile, so BYTES of
+    many elements are not examined here. `spans` is the shared memory that tensors refer to
+    instead of bytes here, None while there is none.
     """
 
     _fields = (
@@ -69,7 +69,7 @@ class Blobs(Record):
         self.spans = spans
 
     def add_span(self, span: Span) -> Span:
-        """Take note of a tensor's shared memory, and return it."""
+        """Note a tensor's shared memory, and return it."""
         if self.spans is None:
             self.spans = [span]
         else:
@@ -79,9 +79,9 @@ class Blobs(Record):
     def take(self, name: str, datatype: DataType, shape: tuple[int, ...], size: Any) -> Tensor:
         """Return the next `size` bytes as a tensor: a view.
 
-        Raises InvalidRequest when `size` is no byte count, does not fit datatype and shape, or
-        runs past the end, and when BYTES are not well-formed; NotFast for so many BYTES that they
-        belong in a thread.
+        Raises InvalidRequest when `size` is not a byte count, does not fit datatype and shape, or
+        runs past the end, and when BYTES are malformed; NotFast for so many BYTES elements that
+        they belong in a thread.
         """
         if type(size) is not int or size < 0:
             msg = f"input '{name}': binary_data_size must be a number of bytes"

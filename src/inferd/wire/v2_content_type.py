@@ -1,6 +1,6 @@
-"""BinaryType: the Content-Type with which a cloud platform's requests carry binary tensor data.
+"""BinaryType: the Content-Type of a cloud platform's requests that carry binary tensor data.
 
-Such a platform passes on no header but a few, so where the JSON ends is told in one of those.
+Such a platform passes on only a few headers, so one of them must say where the JSON ends.
 """
 
 import re
@@ -21,9 +21,9 @@ class BinaryType:
         )
 
     def json_size(self, content_type: bytes) -> bytes | None:
-        """Return the digits of the JSON's size, None when `content_type` is another one.
+        """Return the digits of the JSON's size, None when `content_type` is another type.
 
-        Raises InvalidRequest when it is this one and does not tell the size.
+        Raises InvalidRequest when it is this type but does not give the size.
         """
         value = content_type.strip().lower()
         if value.partition(b";")[0].rstrip() != self._start:
@@ -36,5 +36,5 @@ class BinaryType:
         return found[1]
 
     def with_size(self, digits: bytes) -> bytes:
-        """Return the Content-Type of a body whose JSON has so many bytes."""
+        """Return the Content-Type of a body whose JSON has `digits` bytes."""
         return b"%b;%b=%b" % (self._start, _SIZE, digits)

@@ -1,4 +1,4 @@
-"""The generate extension: a flat JSON object in, flat JSON objects out, tensors by their names.
+"""The generate extension: a flat JSON object in, flat JSON objects out, tensors by name.
 
 Each member that has an input's name is that input, the others are parameters. A body that has an
 array of `inputs`, or binary data behind its JSON, is an inference request instead, and is answered
@@ -35,14 +35,14 @@ EVENT_STREAM = b"text/event-stream; charset=utf-8"
 """The content type of a stream of events."""
 
 NO_EVENT = b":\n\n"
-"""A comment: readers of a stream of events pass over it (HTML Standard, Server-sent events)."""
+"""A comment, which readers of an event stream ignore (HTML Standard, Server-sent events)."""
 
 _ADVICE = "an inference request, which this call takes as well, may have its tensors as binary data"
 _HALVES = (DataType.FP16, DataType.BF16)
 
 
 class Asked(msgspec.Struct, gc=False):
-    """What a generate body asks: `is_v2` says that it was an inference request."""
+    """The request in a generate body; `is_v2`: the body was an inference request."""
 
     request: InferRequest
     is_v2: bool
@@ -163,8 +163,8 @@ class V2Generate:
     ) -> bytes:
         """Return `response` as JSON text: outputs and parameters by name, in alphabetical order.
 
-        An output of one element is that element, a larger one a flat array. Raises InvalidRequest
-        when an output cannot be said in JSON; NotFast, if `on_loop`, when that is long.
+        An output of one element is that element, any other a flat array. Raises InvalidRequest
+        when an output cannot be written as JSON; with `on_loop` also NotFast when that is long.
         """
         if asked.is_v2:
             buffers, _ = self._rest.encode_infer_response(
@@ -195,12 +195,12 @@ class V2Generate:
 
 
 def encode_event(text: bytes) -> bytes:
-    """Return JSON `text` as one event of a stream."""
+    """Return JSON `text` as one event of an event stream."""
     return b"data: %b\n\n" % text
 
 
 def encode_error_event(message: str) -> bytes:
-    """Return the event that tells of a failure."""
+    """Return the event that reports a failure."""
     return encode_event(encode_error(message))
 
 
@@ -236,7 +236,7 @@ def _long_tensor(declared: TensorMetadata, raw: msgspec.Raw) -> Tensor:
 def _members(
     values: dict[str, Any], inputs: dict[str, TensorMetadata]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the members of a body, and those of its `parameters` as if they stood beside them."""
+    """Yield the members of a body, with those of its `parameters` on the same level."""
     for key, value in values.items():
         if key != "parameters" or key in inputs:
             yield key, value
@@ -248,7 +248,7 @@ def _members(
 
 
 def _shape_for(declared: TensorMetadata, count: int) -> tuple[int, ...]:
-    """Return the shape `count` elements have: the last variable dim takes what there is.
+    """Return the shape of `count` elements: the last variable dim takes the remaining factor.
 
     Other variable dims are 1. Raises InvalidRequest when the elements do not fill the fixed dims.
     """

@@ -1,4 +1,4 @@
-"""V2 inference over gRPC: ModelInfer's messages to and from core words, for server and client.
+"""V2 inference over gRPC: converts ModelInfer messages to and from core types, on both sides.
 
 Open Inference Protocol, ModelInferRequest and ModelInferResponse. Tensors travel raw: one entry of
 raw contents per tensor, in order. Typed contents are read everywhere and written on demand.
@@ -63,7 +63,7 @@ GRPC_STATUS = {
     Code.UNSUPPORTED: 12,
     Code.ALREADY_EXISTS: 6,
     Code.CANCELLED: 1,
-    Code.RESTRICTED: 14,  # UNAVAILABLE, as Triton says it
+    Code.RESTRICTED: 14,  # UNAVAILABLE, like Triton
     Code.UNAUTHENTICATED: 16,
     Code.FORBIDDEN: 7,
     Code.TOO_LARGE: 8,  # RESOURCE_EXHAUSTED, as for any message above a limit
@@ -83,10 +83,10 @@ _REFERENCE = (REGION, OFFSET, SIZE)
 _IN_REGION = REGION.encode()
 
 _MOST_LAYOUTS = 20
-"""For so many messages alike in all but id and data it is remembered where these lie."""
+"""For how many messages that differ only in id and data it is remembered where these are."""
 
 _MAX_REMEMBERED_BYTES = 1024
-"""Up to this size what a request says beside its data is remembered, not parsed each time."""
+"""Up to this size the part of a request without its data is remembered, not parsed each time."""
 
 
 def decode_infer_request(
@@ -94,10 +94,10 @@ def decode_infer_request(
 ) -> InferRequest:
     """Return the request of a ModelInferRequest; its raw inputs are views into `data`.
 
-    `binary_output` says that the answer should be raw: true unless an input came as typed
-    contents, or the parameter binary_data_output says otherwise. `resolve` finds the shared memory
-    tensors refer to. Raises InvalidRequest, and as `resolve` does; NotFast, if `on_loop`, for what
-    should be done in a thread.
+    Its `binary_output` asks for a raw answer: true unless an input came as typed contents, or the
+    parameter binary_data_output says otherwise. `resolve` finds the shared memory that tensors
+    refer to. Raises InvalidRequest and the errors of `resolve`; with `on_loop` also NotFast for a
+    message that should be decoded in a thread.
     """
     known = _known(len(data), bytes(data[2 : 2 + data[1]])) if len(data) > 2 else []
     for layout, plan in known:
@@ -111,7 +111,7 @@ def decode_infer_request(
 
 
 def request_id(data: Any) -> str:
-    """Return the id of a ModelInferRequest that may be malformed, "" when it cannot be told."""
+    """Return the id of a ModelInferRequest that may be malformed, "" if it cannot be found."""
     split = split_message(data, _RAW_INPUT[0])
     return "" if split is None else split.id.decode(errors="replace")
 
@@ -119,7 +119,7 @@ def request_id(data: Any) -> str:
 def asked_model(data: Any) -> tuple[str, str]:
     """Return model and version of a ModelInferRequest that may be malformed.
 
-    "" is what cannot be told, or does not stand where serializers put it: first.
+    Each is "" if it cannot be found first in the message, where serializers put it.
     """
     view = memoryview(data)
     names = ["", ""]
@@ -137,8 +137,8 @@ def encode_stream_response(
 ) -> list[Any]:
     """Return the ModelStreamInferResponse with one answer to `request`, as buffers.
 
-    It says in the parameter triton_final_response whether it is the last one (Triton, decoupled
-    models). Else as `encode_infer_response`.
+    Its parameter triton_final_response says whether it is the last one (Triton, decoupled
+    models). Otherwise like `encode_infer_response`.
     """
     buffers = encode_infer_response(request, response, mirror_typed=mirror_typed)
     final = _final(response.final)
@@ -147,9 +147,9 @@ def encode_stream_response(
 
 
 def encode_late_error(request: InferRequest, message: str, *, is_final: bool) -> list[Any]:
-    """Return the ModelStreamInferResponse that tells what a model that ran says, as buffers.
+    """Return the ModelStreamInferResponse for an error of a model that ran, as buffers.
 
-    It names the model, and the version the request asked for, and says whether more answers
+    It names the model and the version that the request asked for, and says whether more answers
     follow: clients count the requests whose last answer they have.
     """
     model = encode_field(_NAME, request.model.encode()) + _final(is_final)
@@ -159,9 +159,9 @@ def encode_late_error(request: InferRequest, message: str, *, is_final: bool) ->
 
 
 def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> list[Any]:
-    """Return the ModelStreamInferResponse that tells of a request's failure, as buffers.
+    """Return the ModelStreamInferResponse that reports a request's failure, as buffers.
 
-    `model` is what names the model, as fields; there is none until it has run.
+    `model` holds the encoded fields that name the model, empty if it has not run.
     """
     answer = model
     if request_id:
@@ -173,11 +173,11 @@ def encode_stream_error(message: str, request_id: str, model: bytes = b"") -> li
 def encode_infer_response(
     request: InferRequest, response: InferResponse, *, mirror_typed: bool = False
 ) -> list[Any]:
-    """Return the ModelInferResponse to `request` as buffers to be sent one after the other.
+    """Return the ModelInferResponse to `request` as buffers to be sent in order.
 
-    Outputs are raw; their data are handed on as views, not copied. With `mirror_typed` a request
+    Outputs are raw; their data are passed on as views, not copied. With `mirror_typed` a request
     that did not come raw is answered in typed contents, unless an output is FP16 or BF16, which
-    have none: then all are raw, since a message holds the one form or the other. Raises
+    have none: then all are raw, since a message holds only one of the two forms. Raises
     InvalidRequest when the answer is larger than a gRPC message can be.
     """
     outputs = response.outputs
@@ -202,9 +202,9 @@ def encode_infer_response(
 
 
 def encode_infer_request(request: InferRequest) -> list[Any]:
-    """Return `request` as a ModelInferRequest in buffers to be sent one after the other.
+    """Return `request` as a ModelInferRequest, in buffers to be sent in order.
 
-    Inputs are raw, their data handed on as views. Raises InvalidRequest when the request is larger
+    Inputs are raw, their data passed on as views. Raises InvalidRequest when the request is larger
     than a gRPC message can be, or a parameter is an integer of more than 64 bits.
     """
     message = message_class(_REQUEST)(
@@ -225,10 +225,10 @@ def encode_infer_request(request: InferRequest) -> list[Any]:
 
 
 def decode_infer_response(data: bytes) -> InferResponse:
-    """Return the answer a ModelInferResponse holds; raw outputs are views into `data`.
+    """Return the answer in a ModelInferResponse; raw outputs are views into `data`.
 
-    `final` is what the parameter triton_final_response says, true without it. Raises InferdError
-    when the server's answer is malformed.
+    Its `final` is the parameter triton_final_response, true without it. Raises InferdError when
+    the server's answer is malformed.
     """
     try:
         split = split_message(data, _RAW_OUTPUT[0])
@@ -254,9 +254,9 @@ def decode_infer_response(data: bytes) -> InferResponse:
 
 
 class _Shared(Record):
-    """What of a request is in shared memory.
+    """The tensors of a request that are in shared memory.
 
-    The inputs come with their place among all inputs and without data; outputs by their number.
+    Inputs are held with their index among all inputs, and without data; outputs by index.
     """
 
     _fields = (
@@ -274,7 +274,7 @@ class _Shared(Record):
         self.outputs = outputs
 
     def fill(self, request: InferRequest, resolve: Resolve, *, on_loop: bool) -> None:
-        """Add the inputs to `request`, which has the others, and the places to its outputs."""
+        """Add the inputs to `request`, which has the others, and set the places of its outputs."""
         spans: list[Span] = []
         for index, planned, reference in self.inputs:
             tensor = Tensor(planned.name, planned.datatype, planned.shape, b"")
@@ -285,15 +285,15 @@ class _Shared(Record):
             request.inputs.insert(index, tensor)
         for index, reference in self.outputs:
             spans.append(place_output(request.outputs[index], reference, resolve))
-            request.binary_output = True  # typed contents and places do not go together
+            request.binary_output = True  # typed contents exclude outputs in shared memory
         take_spans(request, spans, on_loop=on_loop)
 
 
 class _Plan(Record):
-    """What a raw request says beside its data: `request` lacks id and data, never to be changed.
+    """What a raw request says, apart from its data: `request` lacks id and data; never change it.
 
-    `counts` are the numbers of elements of its inputs, `sizes` their bytes, -1 for BYTES. Inputs
-    in shared memory are in `shared` alone, which is None when nothing is.
+    `counts` are the element counts of its inputs, `sizes` their sizes in bytes, -1 for BYTES.
+    Inputs in shared memory are only in `shared`, which is None if no tensor is there.
     """
 
     _fields = (
@@ -323,17 +323,17 @@ class _Plan(Record):
         self.uses = uses
 
     def may_be_known(self, raw_count: int) -> bool:
-        """Tell whether to remember a layout too: from the second message on, and not of too many.
+        """Return whether to remember a layout too: from the second message on, up to a limit.
 
-        Texts make each message as long as no other. A message may have any number of raw contents,
-        and a layout is only as small as they are few.
+        With strings, each message may have a different length, so the number is limited. The raw
+        contents must match the inputs, since a layout grows with their number.
         """
         self.uses += 1
         is_usual = self.shared is None and not self.has_many_strings
         return is_usual and raw_count == len(self.counts) and 1 < self.uses <= _MOST_LAYOUTS
 
     def filled(self, raw: list[memoryview]) -> InferRequest:
-        """Return a request of one's own with the i-th entry of `raw` as the i-th input's data."""
+        """Return a new request with the i-th entry of `raw` as the i-th input's data."""
         planned = self.request
         inputs: list[Tensor] = []
         request = planned.__copy__()  # copy.copy() would look for this method
@@ -348,7 +348,7 @@ class _Plan(Record):
             inputs.append(Tensor(tensor.name, tensor.datatype, tensor.shape, data, parameters))
             if len(data) != self.sizes[index]:
                 check_raw(data, tensor.name, tensor.datatype, self.counts[index])
-        if self.shared is not None:  # it puts places into them
+        if self.shared is not None:  # it sets places in them
             request.outputs = [copy(wanted) for wanted in planned.outputs]
         if planned.parameters:
             request.parameters = planned.parameters.copy()
@@ -375,7 +375,7 @@ def _plan(message: Any) -> _Plan:
 def _known(_size: int, _model: bytes) -> list[tuple[Layout, _Plan]]:
     """Return how to read messages of that length to that model: one entry, or none yet.
 
-    It tells where lies what changes, and what all the rest says.
+    The entry holds the layout of the parts that change, and the plan for the rest.
     """
     return []
 
@@ -383,7 +383,7 @@ def _known(_size: int, _model: bytes) -> list[tuple[Layout, _Plan]]:
 def _decode_anew(
     data: Any, known: list[tuple[Layout, _Plan]], resolve: Resolve, *, on_loop: bool
 ) -> InferRequest:
-    """Return the request of a message unlike any that is known."""
+    """Return the request of a message of unknown layout."""
     split = split_message(data, _RAW_INPUT[0])
     plan: _Plan | None
     if split is None or not split.raw:
@@ -413,7 +413,7 @@ def _decode_anew(
 def _remembered_plan(rest: bytes) -> _Plan:
     """Return the plan of a message without id and raw contents.
 
-    A client that calls again and again sends the same bytes but for these two.
+    A client that repeats a call sends the same bytes except for these two.
     """
     plan = _plan(parse(_REQUEST, rest))
     plan.request.likeness = object()
@@ -434,7 +434,7 @@ def _remembered_shared_plan(rest: bytes) -> _Plan | None:
 
 
 def _decode_whole(data: Any, resolve: Resolve, *, on_loop: bool) -> InferRequest:
-    """Return the request of a message that has typed contents, or is laid out unusually."""
+    """Return the request of a message with typed contents or an unusual layout."""
     message = parse(_REQUEST, data)
     request = _named_request(message)
     items = _unshared(message.inputs)
@@ -477,12 +477,12 @@ def _wanted(item: Any) -> WantedOutput:
 
 
 def _unshared(items: Any) -> list[Any]:
-    """Return those of the inputs whose data are in the message."""
+    """Return the inputs whose data are in the message."""
     return [item for item in items if REGION not in item.parameters]
 
 
 def _shared(message: Any) -> _Shared | None:
-    """Return what of a ModelInferRequest is in shared memory, None when nothing is."""
+    """Return the tensors of a ModelInferRequest that are in shared memory, None if none is."""
     shared = _Shared([], [])
     for index, item in enumerate(message.inputs):
         if REGION in item.parameters:

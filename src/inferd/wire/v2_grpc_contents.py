@@ -1,4 +1,4 @@
-"""Typed contents of V2 gRPC tensors (InferTensorContents), to and from wire bytes."""
+"""Typed contents of V2 gRPC tensors (InferTensorContents): conversion to and from wire bytes."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _FIELD = {
     DataType.FP64: "fp64_contents",
     DataType.BYTES: "bytes_contents",
 }
-"""Where the elements of each datatype go. The protocol has no field for FP16 and BF16."""
+"""The field for the elements of each datatype. The protocol has none for FP16 and BF16."""
 
 _WIDE = {
     DataType.INT8: DataType.INT32.numpy,
@@ -32,18 +32,18 @@ _WIDE = {
     DataType.UINT8: DataType.UINT32.numpy,
     DataType.UINT16: DataType.UINT32.numpy,
 }
-"""The dtype the elements travel in, where it is wider than the datatype."""
+"""The dtype of the elements on the wire, where it is wider than the datatype."""
 
 
 def has_contents_field(datatype: DataType) -> bool:
-    """Tell whether tensors of `datatype` can travel as typed contents."""
+    """Return whether tensors of `datatype` can travel as typed contents."""
     return datatype in _FIELD
 
 
 def decode_contents(contents: Any, name: str, datatype: DataType, count: int) -> Any:
     """Return the `count` elements of InferTensorContents `contents` as a new buffer in wire layout.
 
-    Raises InvalidRequest naming the tensor `name` when the elements are not all in the one field
+    Raises InvalidRequest, naming the tensor `name`, when the elements are not all in the field
     of `datatype`, are more or fewer than `count`, or do not fit `datatype`.
     """
     values = _only_field(contents, name, datatype)
@@ -62,7 +62,7 @@ def decode_contents(contents: Any, name: str, datatype: DataType, count: int) ->
 
 
 def encode_contents(contents: Any, tensor: Tensor) -> None:
-    """Put the elements of `tensor` into the empty InferTensorContents `contents`, copied.
+    """Copy the elements of `tensor` into the empty InferTensorContents `contents`.
 
     The datatype must have a field: see `has_contents_field`.
     """

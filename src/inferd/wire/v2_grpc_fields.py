@@ -1,7 +1,7 @@
-"""The fields of V2 messages that are cut out and put in by hand: raw contents, and what repeats.
+"""The fields of V2 messages that are read and written by hand, without a protobuf parser.
 
-A parser would copy raw contents twice, and parse again what a client sends in each of its calls.
-Protocol Buffers, encoding: a message is a row of fields, each a tag, a length and that many bytes.
+A parser would copy raw contents twice, and parse again what a client repeats in each of its calls.
+Protocol Buffers, encoding: these messages are a sequence of fields: tag, length, that many bytes.
 """
 
 from typing import Any, NamedTuple
@@ -10,16 +10,16 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Tensor
 
 MAX_MESSAGE_BYTES = 2**31 - 1
-"""What a protobuf message can measure, and with it a gRPC message."""
+"""The largest size of a protobuf message, and so of a gRPC message."""
 
 ID = b"\x1a"
-"""The tag of the id, in ModelInferRequest and ModelInferResponse alike."""
+"""The tag of the id, in both ModelInferRequest and ModelInferResponse."""
 
 
 class Split(NamedTuple):
     """A message cut in three: the two fields that change from call to call, and the rest.
 
-    `spans` say where in the message the values of those two lie, the id's first, if it has one.
+    `spans` are the positions of those two fields' values in the message: first the id's, if any.
     """
 
     rest: bytes
@@ -29,11 +29,11 @@ class Split(NamedTuple):
 
 
 def split_message(data: Any, raw_tag: int) -> Split | None:
-    """Cut a ModelInferRequest or ModelInferResponse, bytes or a view of bytes.
+    """Cut a ModelInferRequest or ModelInferResponse, given as bytes or a view of bytes.
 
     Raw contents are views, not copies.
 
-    None when the message is not laid out as expected; a parser then says what is wrong with it.
+    Return None when the layout is not as expected; a parser then says what is wrong with it.
     """
     view = memoryview(data)
     rest: list[bytes] = []
@@ -65,7 +65,7 @@ def split_message(data: Any, raw_tag: int) -> Split | None:
 
 
 class Layout:
-    """How messages of one length are cut that are alike in everything but id and raw contents."""
+    """How to cut messages of one length that differ only in id and raw contents."""
 
     def __init__(self, data: Any, split: Split) -> None:
         self._id = split.spans[0] if split.id else None
@@ -81,7 +81,7 @@ class Layout:
     def cut(self, data: Any) -> tuple[bytes, list[memoryview]] | None:
         """Return the id and the raw contents of `data`, a message of the same length.
 
-        None when anything else in it, tags and lengths included, is not the same.
+        Return None when anything else in it differs, including tags and lengths.
         """
         for piece, expected in self._fixed:
             if data[piece] != expected:
@@ -103,7 +103,7 @@ class Field:
 
 
 def read_field(view: memoryview, at: int) -> Field | None:
-    """Return the field that begins at `at`, None when it is of another kind or cut short."""
+    """Return the field that begins at `at`, None when it is of another kind or truncated."""
     if at + 1 >= len(view) or view[at] & 0x87 != 2:
         return None
     size, start = _varint_at(view, at + 1)
@@ -121,7 +121,7 @@ def decode_text(value: bytes) -> str:
 
 
 def _varint_at(data: Any, at: int) -> tuple[int, int]:
-    """Return the varint at `at` and where it ends; one cut short has a size no message has."""
+    """Return the varint at `at` and where it ends; a malformed one counts as too large a size."""
     size = 0
     for shift, byte in enumerate(data[at : at + 5]):
         size |= (byte & 0x7F) << (7 * shift)
@@ -131,7 +131,7 @@ def _varint_at(data: Any, at: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """Return `value`, 0 or more, seven bits to a byte, the lowest first."""
+    """Return `value`, 0 or more, as a varint: seven bits per byte, the lowest first."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()
@@ -143,14 +143,14 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_field(tag: bytes, value: bytes) -> bytes:
-    """Return one field: tag, length, `value`."""
+    """Return a field: tag, length, `value`."""
     return tag + encode_varint(len(value)) + value
 
 
 def with_raw(head: bytes, tag: bytes, tensors: list[Tensor]) -> list[Any]:
-    """Return `head` followed by the data of `tensors`, each as a field `tag`; large data are views.
+    """Return `head` followed by the data of each of `tensors` as a field `tag`, without copying.
 
-    Raises InvalidRequest when all of it is more than a message can hold.
+    Raises InvalidRequest when the total is more than a message can hold.
     """
     buffers: list[Any] = []
     total = 0

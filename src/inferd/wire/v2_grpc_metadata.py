@@ -1,4 +1,4 @@
-"""V2's small calls over gRPC: live, ready and metadata, for server and client.
+"""V2's small calls over gRPC (live, ready and metadata), for server and client.
 
 Open Inference Protocol: ServerLive, ServerReady, ModelReady, ServerMetadata, ModelMetadata.
 """
@@ -14,22 +14,22 @@ from inferd.wire.proto import message_class, parse
 
 
 class ModelName(NamedTuple):
-    """The model a small call asks about; `version` is "" for the server's choice."""
+    """The model that a small call asks about; `version` is "" for the server's choice."""
 
     name: str
     version: str
 
 
 def decode_server_request(call: str, data: bytes) -> None:
-    """Check the request of ServerLive, ServerReady or ServerMetadata, which says nothing.
+    """Check the request of ServerLive, ServerReady or ServerMetadata, which has no fields.
 
-    Raises InvalidRequest when `data` are no message.
+    Raises InvalidRequest when `data` cannot be read.
     """
     parse(f"inference.{call}Request", data)
 
 
 def decode_model_request(call: str, data: bytes) -> ModelName:
-    """Return the model a ModelReady or ModelMetadata request names. Raises InvalidRequest."""
+    """Return the model that a ModelReady or ModelMetadata request names. Raises InvalidRequest."""
     message = parse(f"inference.{call}Request", data)
     return ModelName(message.name, message.version)
 
@@ -48,7 +48,7 @@ def encode_live(*, live: bool) -> bytes:
 
 
 def decode_live(data: bytes) -> bool:
-    """Return what a ServerLiveResponse says. Raises InferdError when it is malformed."""
+    """Decode a ServerLiveResponse. Raises InferdError when it is malformed."""
     return bool(_answer("inference.ServerLiveResponse", data).live)
 
 
@@ -58,7 +58,7 @@ def encode_ready(call: str, *, ready: bool) -> bytes:
 
 
 def decode_ready(call: str, data: bytes) -> bool:
-    """Return what the answer of ServerReady or ModelReady says. Raises InferdError."""
+    """Decode the answer of ServerReady or ModelReady. Raises InferdError when it is malformed."""
     return bool(_answer(f"inference.{call}Response", data).ready)
 
 
@@ -73,13 +73,13 @@ def encode_server_metadata(metadata: ServerMetadata) -> bytes:
 
 
 def decode_server_metadata(data: bytes) -> ServerMetadata:
-    """Return what a ServerMetadataResponse says. Raises InferdError when it is malformed."""
+    """Decode a ServerMetadataResponse. Raises InferdError when it is malformed."""
     message = _answer("inference.ServerMetadataResponse", data)
     return ServerMetadata(message.name, message.version, list(message.extensions))
 
 
 def encode_model_metadata(metadata: ModelMetadata) -> bytes:
-    """Return a ModelMetadataResponse; it has no properties, as Triton's has none."""
+    """Return a ModelMetadataResponse, without properties, like Triton's."""
     message = message_class("inference.ModelMetadataResponse")(
         name=metadata.name, versions=metadata.versions, platform=metadata.platform
     )
@@ -91,7 +91,7 @@ def encode_model_metadata(metadata: ModelMetadata) -> bytes:
 
 
 def decode_model_metadata(data: bytes) -> ModelMetadata:
-    """Return what a ModelMetadataResponse says. Raises InferdError when it is malformed."""
+    """Decode a ModelMetadataResponse. Raises InferdError when it is malformed."""
     message = _answer("inference.ModelMetadataResponse", data)
     return ModelMetadata(
         message.name,

@@ -7,7 +7,7 @@ from inferd.errors import InvalidRequest
 from inferd.tensor.tensor import Parameter, Parameters
 
 EMPTY_FINAL = "triton_enable_empty_final_response"
-"""The one name with the prefix 'triton_' a client may set (Triton, decoupled models)."""
+"""The only name with the prefix 'triton_' that a client may set (Triton, decoupled models)."""
 
 _BOOL, _INT, _TEXT, _UINT = "bool_param", "int64_param", "string_param", "uint64_param"
 
@@ -20,7 +20,7 @@ _KINDS = {
     "binary_data_output": (_BOOL,),
     EMPTY_FINAL: (_BOOL,),
 }
-"""The reserved names and the kinds of value each may have, as Triton's clients send them."""
+"""The reserved names and the kinds of value allowed for each, as Triton's clients send them."""
 
 
 def decode_parameter(choice: Any) -> Parameter | None:
@@ -36,7 +36,7 @@ def take_parameters(request: InferRequest, parameters: Any) -> None:
     """Put the parameters of a ModelInferRequest where they belong in `request`.
 
     Reserved names go into fields, the others into `request.parameters`. Raises InvalidRequest for
-    a value of the wrong kind or range, for none, and for other names that begin with 'triton_'.
+    a value of the wrong kind or range, a missing value, and other names that begin with 'triton_'.
     """
     reserved: dict[str, Any] = {}
     custom: Parameters = {}
@@ -61,9 +61,9 @@ def take_parameters(request: InferRequest, parameters: Any) -> None:
 def encode_parameters(into: Any, parameters: Parameters) -> None:
     """Put `parameters` into the message's map `into`.
 
-    Integers go as int64_param where they fit, which every server reads, else as uint64_param.
-    Raises InvalidRequest for what a message cannot hold: an integer of more than 64 bits, a text
-    with half a surrogate pair.
+    Integers are sent as int64_param if they fit, since every server reads that, else as
+    uint64_param. Raises InvalidRequest for values that a message cannot hold: an integer of more
+    than 64 bits, a text with half a surrogate pair.
     """
     for name, value in parameters.items():
         try:
@@ -86,7 +86,7 @@ def encode_reserved(into: Any, request: InferRequest) -> None:
         into["sequence_end"].bool_param = request.sequence.end
         number = request.sequence.id
         if isinstance(number, int) and 2**63 <= number < 2**64:
-            number -= 2**64  # there is no other kind for it: the same 64 bits, as C++ clients do
+            number -= 2**64  # no other kind is allowed: the same 64 bits, like C++ clients
         encode_parameters(into, {"sequence_id": number})
 
 
@@ -118,6 +118,6 @@ def _take_reserved(request: InferRequest, reserved: dict[str, Any]) -> None:
     number = reserved.get("sequence_id") or 0
     start, end = reserved.get("sequence_start", False), reserved.get("sequence_end", False)
     if number or start or end:
-        # Clients that know ids as uint64, those in C++, put the same 64 bits into int64_param.
+        # C++ clients, whose ids are uint64, put the same 64 bits into int64_param.
         is_wrapped = isinstance(number, int) and number < 0
         request.sequence = Sequence(number + 2**64 if is_wrapped else number, start, end)

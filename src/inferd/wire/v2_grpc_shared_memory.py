@@ -1,4 +1,4 @@
-"""V2's shared memory extensions over gRPC: the small calls, for server and client."""
+"""V2's shared memory extensions over gRPC: register, unregister and status, both sides."""
 
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ def encode_region_name(call: str, name: str = "") -> bytes:
 
 
 def decode_system_registration(data: bytes) -> SystemRegistration:
-    """Return what a client wants registered. Raises InvalidRequest."""
+    """Decode a SystemSharedMemoryRegisterRequest. Raises InvalidRequest."""
     message = parse("inference.SystemSharedMemoryRegisterRequest", data)
     return SystemRegistration(message.name, message.key, message.offset, message.byte_size)
 
@@ -54,7 +54,7 @@ def encode_system_registration(registration: SystemRegistration) -> bytes:
 
 
 def decode_cuda_registration(data: bytes) -> CudaRegistration:
-    """Return what a client wants registered. Raises InvalidRequest."""
+    """Decode a CudaSharedMemoryRegisterRequest. Raises InvalidRequest."""
     message = parse("inference.CudaSharedMemoryRegisterRequest", data)
     return CudaRegistration(message.name, message.raw_handle, message.device_id, message.byte_size)
 
@@ -72,7 +72,7 @@ def encode_cuda_registration(registration: CudaRegistration) -> bytes:
 
 
 def encode_done(call: str) -> bytes:
-    """Return the answer of a register or unregister call, which says nothing."""
+    """Return the answer of a register or unregister call, which has no fields."""
     return _bytes(f"{call}Response")
 
 

@@ -1,4 +1,4 @@
-"""The tensors of V2 gRPC messages: descriptions and data, raw or typed, read into Tensors."""
+"""The tensors of V2 gRPC messages: reads descriptions and data, raw or typed, into Tensors."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from inferd.wire.v2_grpc_parameters import decode_parameter
 from inferd.wire.v2_shared_memory import PARAMETERS
 
 _MAX_RANK = 32
-"""The most dims an array can have in every version of numpy we run with."""
+"""The most dims an array can have in every supported version of numpy."""
 
 _MAX_SPAN = 2**60
-"""numpy measures arrays of any datatype in 63 bits, empty dims counted as 1."""
+"""The most elements of an array: numpy's sizes have 63 bits, with empty dims counted as 1."""
 
 
 def check_entries(raw: Any, items: Any) -> None:
@@ -27,14 +27,14 @@ def check_entries(raw: Any, items: Any) -> None:
 
 
 def check_no_contents(item: Any) -> None:
-    """Check that `item` has no typed contents, since there are raw ones. Raises InvalidRequest."""
+    """Check that `item` has no typed contents beside raw ones. Raises InvalidRequest."""
     if has_contents(item):
         msg = f"tensor '{item.name}' has typed contents beside raw contents, expected one"
         raise InvalidRequest(msg)
 
 
 def has_contents(item: Any) -> bool:
-    """Tell whether `item` has typed contents; MLServer sends empty ones beside raw contents."""
+    """Return whether `item` has typed contents; MLServer sends empty ones beside raw contents."""
     return item.HasField("contents") and bool(item.contents.ListFields())
 
 
@@ -68,7 +68,7 @@ def typed_tensors(items: Any) -> list[Tensor]:
 
 
 def described(item: Any) -> tuple[Tensor, int]:
-    """Return the tensor of `item`, its data still empty, and its number of elements.
+    """Return the tensor for `item`, with empty data, and its number of elements.
 
     Raises InvalidRequest.
     """
@@ -90,7 +90,7 @@ def described(item: Any) -> tuple[Tensor, int]:
 
 
 def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
-    """Check a shape that is empty, negative or too long, for what no array can have."""
+    """Check a shape that has an empty or negative dim, or too many dims, for impossible sizes."""
     if len(shape) > _MAX_RANK:
         msg = f"tensor '{name}' has {len(shape)} dims, expected at most {_MAX_RANK}"
         raise InvalidRequest(msg)
@@ -105,7 +105,7 @@ def _check_unusual_shape(name: str, shape: tuple[int, ...]) -> None:
 def check_raw(data: Any, name: str, datatype: DataType, count: int) -> None:
     """Check that the buffer `data` holds exactly `count` elements of `datatype`.
 
-    Raises InvalidRequest naming the tensor `name`.
+    Raises InvalidRequest, naming the tensor `name`.
     """
     if datatype is DataType.BYTES:
         check_strings(data, count, name)

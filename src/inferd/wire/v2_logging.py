@@ -1,4 +1,4 @@
-"""V2's logging extension over REST and gRPC: log settings both ways."""
+"""V2's logging extension over REST and gRPC: decodes and encodes log settings."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -29,11 +29,11 @@ _SETTINGS = {
     "log_verbose_level": _Setting("verbose", int, "uint32_param", _LEVEL),
     "log_format": _Setting("format", str, "string_param", "a string"),
 }
-"""In the order in which Triton tells them."""
+"""The settings, in Triton's order."""
 
 
 def decode_log_request(body: memoryview) -> LogChange:
-    """Return what a POST to /v2/logging wants changed; null and unknown names change nothing.
+    """Return the changes that a POST to /v2/logging asks for; null and unknown names are ignored.
 
     Raises InvalidRequest for a value of the wrong type.
     """
@@ -41,12 +41,12 @@ def decode_log_request(body: memoryview) -> LogChange:
 
 
 def encode_log_settings(settings: LogSettings) -> bytes:
-    """Return the six settings as /v2/logging tells them, of the file only its name."""
+    """Return the six settings as /v2/logging answers; of the file only its name."""
     return orjson.dumps(_told(settings))
 
 
 def decode_log_message(data: bytes) -> LogChange:
-    """Return what a LogSettingsRequest wants changed. Raises as decode_log_request does."""
+    """Return the changes that a LogSettingsRequest asks for. Raises as `decode_log_request`."""
     message = parse("inference.LogSettingsRequest", data)
     values: dict[str, Any] = {}
     for name, setting in _SETTINGS.items():

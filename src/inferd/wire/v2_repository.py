@@ -1,7 +1,8 @@
 """V2's model repository and model configuration extensions, over REST and gRPC.
 
 A load may carry whole model files: base64 in JSON, bytes in a message. In JSON each value stays
-raw text until it is decoded, in pieces; in a message large files are cut out as views, not copied.
+raw text until it is decoded, piece by piece; in a message large files are cut out as views, not
+copied.
 """
 
 import base64
@@ -22,13 +23,13 @@ from inferd.wire.proto import message_class, parse
 from inferd.wire.v2_grpc_fields import encode_field, read_field
 
 MAX_FILES = 1000
-"""The most files, and a configuration, that one load may carry."""
+"""The most parameters of one load: files, and a configuration."""
 
 MAX_SMALL_BYTES = 65536
 """The longest JSON body of the calls that carry no files."""
 
 _FILE = "file:"
-_MAX_QUOTES = 1 << 20  # a configuration inside JSON has many; the keys of 64 MiB would be more
+_MAX_QUOTES = 1 << 20  # enough for a configuration inside JSON; 64 MiB of keys would have more
 _PIECE = 1 << 20  # characters of base64 that are decoded in one call, a multiple of 4
 _NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _CUT_BYTES = 65536  # files from this size on are cut out of a message
@@ -38,7 +39,7 @@ _CUT_BYTES = 65536  # files from this size on are cut out of a message
 
 
 def decode_index_request(body: memoryview) -> bool:
-    """Return whether only ready models are asked for; an empty body asks for all.
+    """Return whether the request asks for ready models only; an empty body asks for all.
 
     Raises InvalidRequest.
     """
@@ -50,9 +51,9 @@ def decode_index_request(body: memoryview) -> bool:
 
 
 def encode_index(rows: Iterable[IndexEntry]) -> bytes:
-    """Return $repository_index_response: an array; what a row does not know it leaves out.
+    """Return $repository_index_response: an array whose rows omit unknown fields.
 
-    Each row of a version has a reason, "" when there is nothing to tell.
+    Each row of a version has a reason, "" if there is none.
     """
     return orjson.dumps([_index_row(row) for row in rows])
 
@@ -102,13 +103,13 @@ def _index_row(row: IndexEntry) -> dict[str, str]:
         told["version"] = row.version
     if row.state is not None:
         told["state"] = row.state.value
-    if row.reason or row.version:  # clients of MLServer want it there, with nothing to tell too
+    if row.reason or row.version:  # MLServer's clients require it even if there is no reason
         told["reason"] = _text(row.reason)
     return told
 
 
 def _text(text: str) -> str:
-    """Return `text` without what neither JSON nor a message can carry: halves of surrogates."""
+    """Return `text` with lone surrogates replaced, which neither JSON nor a message can carry."""
     return text.encode(errors="replace").decode()
 
 
@@ -116,9 +117,9 @@ def _text(text: str) -> str:
 
 
 def decode_load_request(model: str, body: memoryview, max_bytes: int) -> LoadRequest:
-    """Return the load that `body`, up to `max_bytes` of JSON or nothing, asks for.
+    """Return the load that `body` asks for: up to `max_bytes` of JSON, or nothing.
 
-    May take a second: for a thread. Raises InvalidRequest.
+    It may take a second, so call it in a thread. Raises InvalidRequest.
     """
     if len(body) > max_bytes:
         msg = (
@@ -149,12 +150,12 @@ def encode_load_request(load: LoadRequest) -> bytes:
 
 
 def encode_loaded(model: str) -> bytes:
-    """Return the answer of a load; Triton's is empty, KServe's client reads this one."""
+    """Return the answer to a load; Triton's is empty, KServe's client reads this one."""
     return orjson.dumps({"name": model, "load": True})
 
 
 def decode_unload_request(model: str, body: memoryview) -> UnloadRequest:
-    """Return the unload that `body`, JSON or nothing, asks for. Raises InvalidRequest."""
+    """Return the unload that `body` asks for: JSON, or nothing. Raises InvalidRequest."""
     parameters = _small_object(body).get("parameters")
     if parameters is None:
         return UnloadRequest(model)
@@ -174,7 +175,7 @@ def encode_unload_request(unload: UnloadRequest) -> bytes:
 
 
 def encode_unloaded(model: str) -> bytes:
-    """Return the answer of an unload, as `encode_loaded`."""
+    """Return the answer to an unload, like `encode_loaded`."""
     return orjson.dumps({"name": model, "unload": True})
 
 
@@ -185,7 +186,7 @@ class _LoadBody(msgspec.Struct):
 def _raw_parameters(body: memoryview) -> dict[str, msgspec.Raw]:
     if not len(body):
         return {}
-    # Every key costs many times its own bytes, so their number is bounded before they exist.
+    # Every key costs many times its own size, so their number is bounded before they are decoded.
     quotes = sum(bytes(body[at : at + _PIECE]).count(b'"') for at in range(0, len(body), _PIECE))
     try:
         parameters = msgspec.json.decode(body, type=_LoadBody).parameters or {}
@@ -213,10 +214,10 @@ def _unpacked(key: str, value: msgspec.Raw) -> bytes:
         if 0 <= text.find("=") < len(text) - 2:
             msg = "padding before the end"
             raise ValueError(msg)
-        if len(text) % 4:  # before 3.13 Python itself lets some of these pass
+        if len(text) % 4:  # before 3.13 Python accepts some of these
             msg = f"it has {len(text)} characters, expected a multiple of 4"
             raise ValueError(msg)
-        # In pieces, so that no single call keeps the interpreter lock for long.
+        # In pieces, so that no single call holds the GIL for long.
         return b"".join(
             binascii.a2b_base64(text[at : at + _PIECE], strict_mode=True)
             for at in range(0, len(text), _PIECE)
@@ -251,7 +252,7 @@ _IS_DONE = b"\x10\x01"
 
 
 def decode_load_message(data: Any) -> LoadRequest:
-    """Return the load a RepositoryModelLoadRequest, Triton's or KServe's, asks for.
+    """Return the load that a RepositoryModelLoadRequest, Triton's or KServe's, asks for.
 
     Large files are views into `data`. Raises InvalidRequest, Unsupported for a named repository.
     """
@@ -280,7 +281,7 @@ def encode_load_message(load: LoadRequest) -> bytes:
 
 
 def decode_unload_message(data: bytes) -> UnloadRequest:
-    """Return the unload a RepositoryModelUnloadRequest asks for. Raises as for a load."""
+    """Return the unload that a RepositoryModelUnloadRequest asks for. Raises as for a load."""
     message = parse("inference.RepositoryModelUnloadRequest", data)
     dependents = False
     if (key := "unload_dependents") in message.parameters:
@@ -296,14 +297,14 @@ def encode_unload_message(unload: UnloadRequest) -> bytes:
 
 
 def encode_done(model: str) -> bytes:
-    """Return the answer of a load or unload: KServe's fields, which Triton's clients pass over."""
+    """Return the answer to a load or unload: KServe's fields, which Triton's clients ignore."""
     return encode_field(_NAME_TAG, _text(model).encode()) + _IS_DONE
 
 
 def _split(data: Any) -> tuple[bytes, dict[str, memoryview]]:
-    """Cut a RepositoryModelLoadRequest in the large files, by path, and the rest.
+    """Split a RepositoryModelLoadRequest into the large files, by path, and the rest.
 
-    A parser would copy the files twice, and hold up everybody else meanwhile.
+    A parser would copy the files twice, and hold up all other connections meanwhile.
     """
     view = memoryview(data)
     rest: list[memoryview] = []
@@ -327,7 +328,7 @@ def _split(data: Any) -> tuple[bytes, dict[str, memoryview]]:
 
 
 def _large_file(entry: memoryview) -> tuple[str, memoryview] | None:
-    """Return path and content of a map entry that is laid out as writers do, None otherwise."""
+    """Return path and content of a large file's map entry in the usual layout, None otherwise."""
     if len(entry) < _CUT_BYTES:
         return None
     key = read_field(entry, 0)
@@ -342,7 +343,7 @@ def _large_file(entry: memoryview) -> tuple[str, memoryview] | None:
 
 
 def _model_name(message: Any) -> str:
-    """Return the model's name, which KServe has in the field that is Triton's repository_name."""
+    """Return the model's name, which KServe puts in Triton's field repository_name."""
     if message.model_name and message.repository_name:
         raise one_repository()
     name: str = message.model_name or message.repository_name
@@ -361,12 +362,12 @@ def _chosen(key: str, parameter: Any, expected: str) -> Any:
 
 
 def encode_config(config: ModelConfig) -> bytes:
-    """Return `config` as JSON (Model Configuration extension): plain values with their defaults."""
+    """Return `config` as JSON (Model Configuration extension), including plain default values."""
     return orjson.dumps(to_json(config))
 
 
 def decode_config(body: bytes) -> ModelConfig:
-    """Return the configuration a server answered with. Raises InvalidConfig."""
+    """Return the configuration in a server's answer. Raises InvalidConfig."""
     return parse_json(body, "the server's answer")
 
 
@@ -378,11 +379,11 @@ def encode_config_message(config: ModelConfig) -> bytes:
 
 
 def decode_config_message(data: bytes) -> ModelConfig:
-    """Return the configuration a ModelConfigResponse holds. Raises InferdError."""
+    """Return the configuration in a ModelConfigResponse. Raises InferdError."""
     return read_message(parse("inference.ModelConfigResponse", data).config)
 
 
-# --- complaints ---
+# --- errors ---
 
 _SHOWN = 200
 

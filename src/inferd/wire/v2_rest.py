@@ -1,4 +1,4 @@
-"""V2 over JSON: inference requests in, responses out, and errors."""
+"""V2 over JSON: decodes inference requests, encodes responses and errors."""
 
 import functools
 import math
@@ -59,18 +59,18 @@ MAX_ERROR = 2000
 """Error texts are cut to about this length."""
 
 MOST_ANSWERS = 512
-"""For so many likenesses of requests it is remembered what answers look like."""
+"""For how many kinds of repeated requests the form of their answers is remembered."""
 
 _HALVES = (DataType.FP16, DataType.BF16)
 _UNSET = msgspec.UNSET
 
 
 class JsonRules(msgspec.Struct, frozen=True):
-    """The choices the documents leave to the server.
+    """The choices that the specifications leave to the server.
 
-    `half_floats`: FP16 and BF16 as JSON numbers are taken and given, else refused. `non_finite`:
-    how NaN and infinities are written, "tokens", "null" or "error". `max_json_bytes`: the longest
-    JSON part, or raw body, that is read.
+    `half_floats`: FP16 and BF16 are accepted and returned as JSON numbers, else refused.
+    `non_finite`: how NaN and infinities are written, "tokens", "null" or "error".
+    `max_json_bytes`: the longest JSON part, or raw body, that is read.
     """
 
     half_floats: bool
@@ -79,7 +79,7 @@ class JsonRules(msgspec.Struct, frozen=True):
 
 
 class V2Rest:
-    """The codec of one server: what may take long is refused as NotFast, then done in a thread.
+    """The codec of one server: slow work is refused with NotFast, then done in a thread.
 
     It holds parsers: each method is for one thread at a time. `resolve` finds the shared memory a
     tensor refers to.
@@ -100,7 +100,7 @@ class V2Rest:
         """Return the request in `body`, whose first `json_size` bytes are JSON; tensors are views.
 
         Raises InvalidRequest, Unsupported for a feature this server does not have, or NotFast for
-        what is long, and should be given to `decode_large`, in a thread.
+        a long request, which is for `decode_large`, in a thread.
         """
         if (json_size or len(body)) > self._rules.max_json_bytes:
             raise self._too_large(json_size, len(body))
@@ -125,9 +125,9 @@ class V2Rest:
     def decode_large(
         self, model: str, version: str, body: memoryview, json_size: int
     ) -> InferRequest:
-        """Return what `decode_infer_request` could not, in a thread beside it.
+        """Decode what `decode_infer_request` refused with NotFast, in another thread.
 
-        Raises as that; NotFast is for `decode_slowly`.
+        Raises the same errors; what raises NotFast here is for `decode_slowly`.
         """
         document = self._large_reader.read_fast(body[:json_size])
         return self._request(model, version, document, Blobs(body, json_size))
@@ -135,7 +135,7 @@ class V2Rest:
     def decode_slowly(
         self, model: str, version: str, body: memoryview, json_size: int
     ) -> InferRequest:
-        """Return what `decode_large` could not, in a third thread: this takes seconds."""
+        """Decode what `decode_large` refused, in a third thread: this takes seconds."""
         document = json_document.read_exact(body[:json_size])
         return self._request(model, version, document, Blobs(body, json_size))
 
@@ -174,7 +174,7 @@ class V2Rest:
         return request
 
     def _describe(self, request: InferRequest, document: Document, blobs: Blobs) -> None:
-        """Add to `request` what `document` says beside its inputs."""
+        """Add the outputs and parameters of `document` to `request`."""
         if document.outputs:
             request.outputs = _wanted_outputs(document.outputs, blobs, self._resolve)
         if document.parameters:
@@ -193,7 +193,7 @@ class V2Rest:
         return decode_data(name, datatype, document.shape, data)
 
     def _described_input(self, document: Input, parameters: dict[str, Any], blobs: Blobs) -> Tensor:
-        """Return an input with parameters, which may say that its elements are elsewhere."""
+        """Return an input with parameters, which may say where else its elements are."""
         name, shape = document.name, document.shape
         datatype = DATATYPES.get(document.datatype) or datatype_named(document.datatype, name)
         size = parameters.get("binary_data_size")
@@ -210,7 +210,7 @@ class V2Rest:
             tensor = Tensor(name, datatype, shape, b"")
             read_input(tensor, span, on_loop=blobs.on_loop)
             if offset is not None and len(parameters) == len(PARAMETERS):
-                return tensor  # there is no parameter of another meaning
+                return tensor  # it has no other parameters
         elif size is None:
             tensor = self._input(document, blobs)
         elif document.data is not _UNSET:
@@ -232,10 +232,10 @@ class V2Rest:
     def encode_infer_response(
         self, request: InferRequest, response: InferResponse, *, in_thread: bool = False
     ) -> tuple[list[Any], int | None]:
-        """Return `response` as buffers to be written in order, and the bytes of their JSON part.
+        """Return `response` as buffers to be written in order, and the size of their JSON part.
 
-        The second is None when nothing but JSON follows (no binary bytes). Raises InvalidRequest
-        when an output cannot be said in JSON, and NotFast, unless `in_thread`, when that is long.
+        The size is None when all of it is JSON (no binary bytes). Raises InvalidRequest when an
+        output cannot be written as JSON, and NotFast, unless `in_thread`, when its JSON is long.
         """
         known = None if in_thread else self._known_answer(request, response)
         if known is not None:
@@ -277,7 +277,7 @@ class V2Rest:
         return [head, *blobs], len(head)
 
     def _known_answer(self, request: InferRequest, response: InferResponse) -> KnownAnswer | None:
-        """Return what is known of answers like `response`; None, and learn it, if that is none."""
+        """Return the known form of answers like `response`; None if unknown, and then learn it."""
         if request.likeness is None:
             return None
         key = (request.likeness, response.model, response.version)
@@ -291,7 +291,7 @@ class V2Rest:
     def _learn(
         self, key: tuple[object, str, str], request: InferRequest, response: InferResponse
     ) -> None:
-        """Remember what answers like `response` have in common, if that is all but the numbers."""
+        """Remember the form of answers like `response`, if they differ only in their numbers."""
         outputs = response.outputs
         choices = _choices(request, response)
         if not outputs or not all(map(is_repeatable, outputs, choices)):
@@ -338,7 +338,7 @@ def _two_sources(name: str) -> InferdError:
 
 
 def no_halves(tensor: Tensor) -> InferdError:
-    """Return the error for an output that is not written as JSON numbers on this server."""
+    """Return the error for an output that this server does not write as JSON numbers."""
     return InvalidRequest(
         f"output '{tensor.name}': {tensor.datatype.value} as JSON numbers is turned off on this "
         f"server; ask for it with binary_data true"
@@ -367,14 +367,14 @@ def _wanted_outputs(outputs: list[Output], blobs: Blobs, resolve: Resolve) -> li
 
 
 def is_long(tensor: Tensor, count: int) -> bool:
-    """Tell whether the `count` elements of `tensor` are too many for the event loop, as JSON."""
+    """Return whether writing the `count` elements of `tensor` as JSON is too slow for the loop."""
     if tensor.datatype is DataType.BYTES:
         return count > INLINE_STRINGS or tensor.size_bytes > INLINE_STRING_BYTES
     return count > INLINE_ELEMENTS
 
 
 def _with_details(head: bytes, response: InferResponse) -> bytes:
-    """Put the id and the parameters of `response` into the beginning of its text."""
+    """Add the id and the parameters of `response` to the head of its text."""
     if response.id:
         head = b'{"id":' + orjson.dumps(response.id) + b"," + head[1:]
     if response.parameters:
@@ -426,7 +426,7 @@ def _parameters(parameters: Parameters) -> bytes:
 
 
 def encode_error(message: str) -> bytes:
-    """Return the V2 error object; of a text beyond MAX_ERROR, which names made long, both ends."""
+    """Return the V2 error object; of a text longer than MAX_ERROR only both ends are kept."""
     if len(message) > MAX_ERROR:
         message = f"{message[: MAX_ERROR // 2]} ... {message[-MAX_ERROR // 2 :]}"
     return orjson.dumps({"error": message})

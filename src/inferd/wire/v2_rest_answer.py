@@ -1,4 +1,4 @@
-"""What the answers to requests that are alike have in common: made once, then only compared."""
+"""The constant parts of the answers to similar requests: encoded once, then only compared."""
 
 from math import prod
 from typing import Any
@@ -12,14 +12,14 @@ from inferd.wire.inline import INLINE_ELEMENTS
 from inferd.wire.json_data import encode_data, unpack_short
 
 JOIN_BYTES = 65536
-"""A text with a last array of this length is not joined with what is around it."""
+"""From this size of the last array's text on, texts are not joined, which would copy them."""
 
 
 class KnownAnswer:
-    """The JSON of an answer around what differs in the next one: an id, and arrays of numbers.
+    """The JSON of an answer around the parts that change: the id, and arrays of numbers.
 
-    `texts` stand around those arrays; what was `chosen` to be binary, or to have a place in shared
-    memory, has none.
+    `texts` are the pieces around those arrays; outputs `chosen` as binary, or with a place in
+    shared memory, have no array.
     """
 
     __slots__ = ("_are_binary", "_are_placed", "_outputs", "_texts", "_unpack")
@@ -34,7 +34,7 @@ class KnownAnswer:
         self._texts = texts
 
     def fits(self, response: InferResponse) -> bool:
-        """Tell whether `response` is the same but for its id and its data."""
+        """Return whether `response` differs only in its id and its data."""
         known = self._outputs
         outputs = response.outputs
         if len(outputs) != len(known) or response.parameters:
@@ -83,7 +83,7 @@ class KnownAnswer:
 
 
 def is_repeatable(tensor: Tensor, choice: WantedOutput) -> bool:
-    """Tell whether all that an output's text hangs on is its name, datatype and shape."""
+    """Return whether an output's text depends only on name, datatype and shape, besides data."""
     if tensor.parameters:
         return False
     if choice.place is not None:

@@ -1,4 +1,4 @@
-"""V2 over JSON from the client's side: inference requests out, responses in."""
+"""The client side of V2 over JSON: encodes inference requests, decodes responses."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ from inferd.wire.v2_rest_parameters import reserved_parameters, scalars
 def encode_infer_request(request: InferRequest, *, binary: bool) -> tuple[list[Any], int | None]:
     """Return `request` as buffers and the size of their JSON part (None: only JSON).
 
-    `binary` sends every input by the binary extension, and asks for binary outputs where
-    `request` does not say otherwise. Raises InvalidRequest for what JSON cannot say.
+    `binary` sends every input by the binary extension, and asks for binary outputs unless
+    `request` says otherwise. Raises InvalidRequest for values that JSON cannot express.
     """
     blobs: list[memoryview] = []
     inputs = []
@@ -81,7 +81,7 @@ class _ResponseDocument(msgspec.Struct):
 def decode_infer_response(body: memoryview, json_size: int) -> InferResponse:
     """Return the response in `body`, whose first `json_size` bytes are JSON.
 
-    Raises InvalidRequest when it is not one.
+    Raises InvalidRequest when it is malformed.
     """
     values = json_document.loads_exact(body[:json_size])
     try:

@@ -1,4 +1,4 @@
-"""V2 over JSON: the small calls, health and metadata."""
+"""V2 over JSON: the small calls for health and metadata."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def encode_live(*, live: bool) -> bytes:
 
 
 def encode_ready(*, ready: bool, error: str = "") -> bytes:
-    """Return the server ready body: both spellings the specs print, so every client is content."""
+    """Return the server ready body, with both keys that the specs use, to suit every client."""
     body: dict[str, Any] = {"live": ready, "ready": ready}
     if error:
         body["error"] = error
@@ -37,7 +37,7 @@ def encode_server_metadata(metadata: ServerMetadata) -> bytes:
 
 
 def encode_model_names(names: Sequence[str]) -> bytes:
-    """Return the list of models, in the shape KServe gives it."""
+    """Return the list of models, in KServe's format."""
     return orjson.dumps({"models": names})
 
 
@@ -47,7 +47,7 @@ def encode_model_metadata(metadata: ModelMetadata) -> bytes:
 
 
 def decode_model_metadata(body: bytes) -> ModelMetadata:
-    """Return the metadata a server answered with. Raises InvalidRequest."""
+    """Return the metadata in a server's answer. Raises InvalidRequest."""
     try:
         return msgspec.json.decode(body, type=ModelMetadata)
     except msgspec.MsgspecError as error:

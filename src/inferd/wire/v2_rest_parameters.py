@@ -1,4 +1,4 @@
-"""Parameters of V2 over JSON: those with a meaning go where they belong, the others are kept."""
+"""Parameters of V2 over JSON: known ones go where they belong, the others are kept."""
 
 import math
 from decimal import Decimal
@@ -14,15 +14,15 @@ MAX_SHOWN = 200
 """Values of parameters in error texts are cut to this length."""
 
 RESERVED = "triton_"
-"""Names of request parameters that begin so are the server's."""
+"""The prefix of request parameter names that are reserved for the server."""
 
 _INT64 = range(-(2**63), 2**63)
 
 
 def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
-    """Move request parameters where they belong. V2 extensions: sequence, schedule policy, binary.
+    """Put request parameters where they belong. V2 extensions: sequence, schedule policy, binary.
 
-    Raises InvalidRequest naming the parameter and what it must be.
+    Raises InvalidRequest, naming the parameter and what it must be.
     """
     kept: Parameters = {}
     for key, value in parameters.items():
@@ -36,7 +36,7 @@ def set_parameters(request: InferRequest, parameters: dict[str, Any]) -> None:
         else:
             kept[key] = parameter(key, value)
     request.parameters = kept
-    if request.sequence and not request.sequence.id:  # Triton: id 0, or none, is no sequence
+    if request.sequence and not request.sequence.id:  # Triton: id 0 or no id means no sequence
         request.sequence = _flags_of(request.sequence)
 
 
@@ -45,7 +45,7 @@ def _flags_of(sequence: Sequence) -> Sequence | None:
 
 
 def parameter(key: str, value: Any) -> bool | int | str | float:
-    """Return `value` as a parameter may have it. Raises InvalidRequest for what is no scalar."""
+    """Return `value` as a parameter's value. Raises InvalidRequest unless it is a valid scalar."""
     if isinstance(value, dict | list):
         kind = "an object" if isinstance(value, dict) else "an array"
         msg = f"parameter '{key}' is {kind}, expected a string, a number or a boolean"
@@ -120,7 +120,7 @@ def _unsigned(key: str, value: Any, also: str = "") -> int:
 
 
 def reserved_parameters(request: InferRequest) -> Parameters:
-    """Return the fields of `request` that travel as parameters; the other way is _RESERVED."""
+    """Return the fields of `request` that travel as parameters; _RESERVED is the reverse."""
     parameters: Parameters = {}
     if request.priority:
         parameters["priority"] = request.priority
@@ -134,7 +134,7 @@ def reserved_parameters(request: InferRequest) -> Parameters:
 
 
 def scalars(parameters: dict[str, Any]) -> Parameters | None:
-    """Keep what a parameter may be; unknown names of any type are tolerated on tensors."""
+    """Return the custom parameters that are scalars, None if there are none; ignore the others."""
     kept = {
         key: parameter(key, value)
         for key, value in parameters.items()

@@ -1,19 +1,19 @@
-"""What requests in JSON say again and again: read once, then only compared.
+"""Plans for repeated JSON requests: the constant text is parsed once, then only compared.
 
-A client that repeats a call sends the same text but for its id and for elements written as
-numbers. Such a text has holes: where the id stands, and the array of each input that has one. The
-rest need not be read again while it is the same byte for byte, for in JSON a string may stand
-where a string stood, and an array where an array stood, without changing what all the rest means.
+A client that repeats a call sends the same text except for its id and for elements written as
+numbers. Such a text has holes: the id, and the data array of each input that has one. The rest
+need not be parsed again while it is the same byte for byte, because in JSON replacing one string
+by another, or one array by another, does not change the meaning of the rest.
 
-Holes are found by their keys, which a name or an odd parameter could imitate. So each is proved
-before a text is remembered: marks are put into its holes, and the ordinary reader must find these
-as the id and as the data of the inputs, in their order.
+Holes are found by their keys, which a name or an odd parameter could imitate. So each is verified
+before a text is remembered: marks are put into its holes, and the ordinary reader must find them
+as the id and as the data of the inputs, in order.
 
-What lies in shared memory is no part of a plan but where it lies: each request finds the regions
-itself. Where one of them is not as it should be, the text is read after all, and that complains.
+Of shared memory a plan holds only the references: each request resolves the regions itself. If
+one of them is not as it should be, the text is parsed after all, which reports the error.
 
-Refused: a hash of the text as its key (somebody could send another text with the same), and holes
-for shapes (whatever they decide would have to be decided again).
+Rejected: a hash of the text as the key (somebody could send another text with the same hash), and
+holes for shapes (everything that depends on them would have to be decided again).
 """
 
 import re
@@ -50,30 +50,29 @@ from inferd.wire.v2_shared_memory import (
 )
 
 MOST_BYTES = 8192
-"""Longer texts are not looked at: reading their elements is what costs then."""
+"""Longer texts get no plan: there, parsing the elements is the main cost."""
 
 _MOST_KEPT_BYTES = 1024
-"""More than this is not remembered of a text."""
+"""The most bytes of a text's constant part that are remembered."""
 
 _MOST_KEYS = 512
 _MOST_PLANS = 4
-"""For a key; texts that begin alike may go on differently."""
+"""The most plans per key; texts that begin alike may continue differently."""
 
-# An id at the beginning, where clients put it; what needs escapes, or is not ASCII, is read.
+# An id at the beginning, where clients put it. One with escapes or non-ASCII does not match.
 _ID = re.compile(rb'\{[ \n]?"id": ?"([ !#-\[\]-~]*)"')
 _DATA = b'"data"'
 _BINARY_SIZE = "binary_data_size"
 _NOTHING = memoryview(b"")
-_NO_JSON = b"]"  # begins no text
+_NO_JSON = b"]"  # no JSON text begins with it
 _ARRAY = re.compile(rb'(?<!\\)"data": ?(\[[^\[\]"]*\])')
 
 
 class _Part(Record):
-    """What is known of an input beside its data.
+    """What is known of an input, apart from its data.
 
-    Those are `size_bytes` of the body, or written as an array, which `read` reads and `pack`
-    packs; `after` is the text behind that array, up to the next one or the end. Or they lie in
-    shared memory, where `shared` says.
+    The data are `size_bytes` of the body; or an array that `read` parses and `pack` packs, with
+    `after` as the text behind it, up to the next array or the end; or in shared memory at `shared`.
     """
 
     _fields = (
@@ -110,9 +109,9 @@ class _Part(Record):
 
 
 class _Plan:
-    """What one text says beside its id and its elements; `request` lacks them, and the model.
+    """What one text says, apart from its id and elements; `request` lacks these and the model.
 
-    `places` are those of wanted outputs, by their number, in shared memory.
+    `places` are the shared memory references of wanted outputs, with the outputs' indexes.
     """
 
     __slots__ = (
@@ -146,10 +145,10 @@ class _Plan:
     def filled(
         self, text: bytes, at: int, body: memoryview, resolve: Resolve
     ) -> InferRequest | None:
-        """Return the request of `text`, which begins the body; its id ends at `at`.
+        """Return the request in `text`, the beginning of `body`; its id ends at `at`.
 
-        None when it says anything else, or its elements are not as they should be. Raises
-        InferdError or NotFast for what is wrong with its shared memory.
+        Return None when the text does not match the plan. Raises InferdError or NotFast for its
+        shared memory, and the errors of `read` and `pack` for unsuitable elements.
         """
         before = self._before
         offset = len(text)
@@ -169,7 +168,7 @@ class _Plan:
                 stop = text.find(b"]", at) + 1
                 if not text.startswith(part.after, stop):
                     return None
-                data = part.pack(*part.read(text[at:stop]))  # takes its count, nothing else
+                data = part.pack(*part.read(text[at:stop]))  # raises for any other count
                 at = stop + len(part.after)
             inputs.append(Tensor(part.name, part.datatype, part.shape, data))
         if at != len(text):
@@ -186,7 +185,7 @@ class _Plan:
         return request
 
     def _share(self, request: InferRequest, resolve: Resolve) -> None:
-        """Give `request` its shared memory."""
+        """Resolve the shared memory of `request`."""
         spans: list[Span] = []
         for index, part in enumerate(self._parts):
             reference = part.shared
@@ -212,10 +211,10 @@ class _Known:
 
 
 class Plans:
-    """The texts of one codec; it belongs to one thread.
+    """The plans of one codec; it belongs to one thread.
 
-    `describe` adds to a request what its document says beside its inputs, `resolve` finds the
-    shared memory that it refers to.
+    `describe` adds a document's outputs and parameters to a request, `resolve` finds the shared
+    memory that it refers to.
     """
 
     def __init__(
@@ -234,7 +233,7 @@ class Plans:
     ) -> InferRequest | None:
         """Return the request in `body`, whose first `json_size` bytes are JSON; tensors are views.
 
-        None when nothing is known of such a text, or it has to be read for another reason.
+        Return None when no plan matches the text, or it must be parsed for another reason.
         """
         text = bytes(body[:json_size])
         last = self._last
@@ -268,7 +267,7 @@ class Plans:
         return None
 
     def _alike(self, text: bytes, start: int) -> _Known | None:
-        """Return the plans of texts that begin as `text`, behind its id; None if that is long."""
+        """Return the plans of texts that begin like `text` behind its id; None if that is long."""
         stop = text.find(_DATA, start)
         key = text[start:stop] if stop >= 0 else text[start:]
         return self._known(key) if len(key) <= _MOST_KEPT_BYTES else None
@@ -297,7 +296,7 @@ class Plans:
             return None
         places = _places(document.outputs or ())
         for number, _ in places:
-            request.outputs[number].place = None  # it is that of the next request
+            request.outputs[number].place = None  # each request resolves its own
         return _Plan(request, pieces[0], parts, places, has_id=start > 0)
 
 
@@ -306,9 +305,9 @@ def _known(_key: bytes) -> _Known:
 
 
 def _parts(inputs: list[Input], holes: list[tuple[bytes, bytes]]) -> list[_Part] | None:
-    """Return what is known of `inputs`, None if one is unusual, or a hole is not its data.
+    """Return the parts for `inputs`, None if one is unusual or the holes are not their data.
 
-    `holes` are the marks in them, and the text behind each.
+    `holes` are pairs of a mark and the text behind it.
     """
     parts = []
     for one in inputs:
@@ -320,7 +319,7 @@ def _parts(inputs: list[Input], holes: list[tuple[bytes, bytes]]) -> list[_Part]
 
 
 def _places(outputs: Iterable[Output]) -> list[tuple[int, Reference]]:
-    """Return the outputs that go to shared memory, by their number."""
+    """Return the index and the reference of each output that goes to shared memory."""
     return [
         (number, reference)
         for number, one in enumerate(outputs)
@@ -361,7 +360,7 @@ def _written(one: Input, holes: list[tuple[bytes, bytes]]) -> _Part | None:
         return None
     datatype, read, code = flat
     count = prod(one.shape)
-    if count > MOST_BYTES:  # there is no room for so many
+    if count > MOST_BYTES:  # no such text has room for so many
         return None
     pack = struct.Struct(f"<{count}{code}").pack
     return _Part(one.name, datatype, one.shape, 0, read, pack, after)

@@ -1,4 +1,4 @@
-"""The small calls of V2's shared memory extensions over REST."""
+"""The register and status calls of V2's shared memory extensions over REST."""
 
 import base64
 import binascii
@@ -46,12 +46,12 @@ _Document = TypeVar("_Document")
 
 
 def decode_system_registration(body: memoryview) -> SystemRegistration:
-    """Return what a client wants registered. Raises InvalidRequest."""
+    """Return the registration in `body`. Raises InvalidRequest."""
     return _decoded(body, SystemRegistration)
 
 
 def decode_cuda_registration(body: memoryview) -> CudaRegistration:
-    """Return what a client wants registered. Raises InvalidRequest."""
+    """Return the registration in `body`. Raises InvalidRequest."""
     document = _decoded(body, _CudaRegistration)
     try:
         handle = base64.b64decode(document.raw_handle.b64, validate=True)

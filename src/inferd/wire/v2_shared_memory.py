@@ -1,7 +1,7 @@
 """V2's shared memory extensions: how a tensor refers to a region.
 
-A tensor's parameters name a region, and an offset and a size in it; REST and gRPC write the same
-three, so both codecs read them here.
+A tensor's parameters name a region, an offset and a size in it; they are the same over REST and
+gRPC, so both codecs use this module.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ MAX_COPY_BYTES = 2**31
 """The largest input that is copied out of shared memory: as large as a request may be."""
 
 Reference = tuple[str, int, int]
-"""What a tensor's parameters say: the region, and offset and size in it in bytes."""
+"""What a tensor's parameters say: the region, and an offset and a size in it, in bytes."""
 
 
 def no_regions(_region: str, _offset: int, _size_bytes: int) -> Span:
@@ -37,7 +37,7 @@ def no_regions(_region: str, _offset: int, _size_bytes: int) -> Span:
 def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Reference:
     """Return the reference of `what`, such as "input 'x'"; an `offset` of None is 0.
 
-    Raises InvalidRequest naming `what` and the parameter.
+    Raises InvalidRequest, naming `what` and the parameter.
     """
     if offset is None:
         offset = 0
@@ -56,7 +56,7 @@ def decode_reference(what: str, region: Any, offset: Any, size_bytes: Any) -> Re
 
 
 def output_reference(output: Output) -> Reference | None:
-    """Return where `output` is to be put, None if nowhere. Raises as `decode_reference`."""
+    """Return where to put `output`, None if not in shared memory. Raises as `decode_reference`."""
     asked = output.parameters
     if asked is None or asked.shared_memory_region is None:
         return None
@@ -71,10 +71,10 @@ def output_reference(output: Output) -> Reference | None:
 def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
     """Give `tensor` the bytes of `span`: a view, except that BYTES are copied.
 
-    What has been checked of BYTES must not change while the model reads them.
+    BYTES have been checked, so they must not change while the model reads them.
 
-    Raises InvalidRequest when the span has another size than datatype and shape take, or what was
-    to be copied is no longer there, and NotFast, if `on_loop`, for what takes long to copy.
+    Raises InvalidRequest when the size of the span is not that of datatype and shape, or the memory
+    to be copied is no longer there; with `on_loop` also NotFast for what takes long to copy.
     """
     size_bytes = len(span.view)
     is_text = tensor.datatype is DataType.BYTES
@@ -88,7 +88,7 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
         if on_loop and size_bytes > INLINE_STRING_BYTES:
             raise NotFast
     count = 1
-    for dim in tensor.shape:  # prod() and min() are calls
+    for dim in tensor.shape:  # saves the calls of prod() and min()
         if dim < 0:
             msg = f"input '{tensor.name}' has shape {list(tensor.shape)}: -1 belongs to metadata"
             raise InvalidRequest(msg)
@@ -109,9 +109,10 @@ def read_input(tensor: Tensor, span: Span, *, on_loop: bool) -> None:
 
 
 def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -> Span:
-    """Have `wanted` put where `reference` says; return the span.
+    """Set the place of `wanted` to where `reference` says, and return the span.
 
-    Raises InvalidRequest when it asks for something else as well, and as `resolve` does.
+    Raises InvalidRequest when it also asks for binary data or classification, and the errors of
+    `resolve`.
     """
     if wanted.binary or wanted.top_k:
         what = "binary_data" if wanted.binary else "classification"
@@ -123,17 +124,17 @@ def place_output(wanted: WantedOutput, reference: Reference, resolve: Resolve) -
 
 
 def take_spans(request: InferRequest, spans: list[Span], *, on_loop: bool) -> None:
-    """Note in `request` the memory it refers to, which is checked: it is there, outputs lie apart.
+    """Check the spans of `request` (memory is there, outputs are disjoint) and note them in it.
 
-    `spans` are those of its inputs, then those of its outputs. An input that an output is to be
-    written over is copied: a model may write while it still reads.
+    `spans` are those of its inputs, then those of its outputs. An input that an output will
+    overwrite is copied: a model may write while it still reads.
 
-    Raises InvalidRequest naming the region, or the output that is to be written over another, or
-    too much to be copied; NotFast, if `on_loop`, for what takes long to copy.
+    Raises InvalidRequest for a region whose memory is gone, overlapping outputs, or too much to
+    copy; with `on_loop` also NotFast for what takes long to copy.
     """
     looked_at: object = None
     ends: dict[tuple[int, ...], int] = {}
-    is_ascending = True  # as it usually is, and then nothing overlaps
+    is_ascending = True  # the usual case, in which nothing overlaps
     for span in spans:
         if span.region is not looked_at:
             span.look()
@@ -147,7 +148,7 @@ def take_spans(request: InferRequest, spans: list[Span], *, on_loop: bool) -> No
 
 
 def _inputs_below(spans: list[Span], outputs: list[WantedOutput]) -> list[Span]:
-    """Return the spans of inputs over which outputs are to be written. Raises InvalidRequest."""
+    """Return the spans of inputs that outputs will overwrite. Raises InvalidRequest."""
     placed = [one for one in outputs if one.place is not None]
     input_count = len(spans) - len(placed)
     places: dict[tuple[int, ...], list[tuple[int, int]]] = {}
@@ -167,14 +168,14 @@ def _inputs_below(spans: list[Span], outputs: list[WantedOutput]) -> list[Span]:
     for span in spans[:input_count]:
         where, start, end = span.extent
         taken = places.get(where, [])
-        before = bisect_left(taken, (end,))  # those that begin before it ends; they lie apart
+        before = bisect_left(taken, (end,))  # outputs that begin before it ends; all are disjoint
         if before and start < min(end, taken[before - 1][1]):
             below.append(span)
     return below
 
 
 def _copy_inputs(inputs: list[Tensor], spans: list[Span], *, on_loop: bool) -> None:
-    """Give the inputs that are views of `spans` copies in their place. See take_spans."""
+    """Replace the data of inputs that are views of `spans` by copies. See take_spans."""
     views = {id(span.view) for span in spans if not span.is_copy}
     found = [tensor for tensor in inputs if id(tensor.data) in views]
     size_bytes = sum(len(tensor.data) for tensor in found)

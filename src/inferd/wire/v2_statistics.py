@@ -32,7 +32,7 @@ def encode_statistics(rows: Sequence[ModelStatistics]) -> bytes:
 
 
 def decode_statistics(body: bytes) -> list[ModelStatistics]:
-    """Return what a server answered to GET .../stats. Raises InferdError when it is malformed."""
+    """Decode a server's answer to GET .../stats. Raises InferdError when it is malformed."""
     try:
         return msgspec.json.decode(body, type=_Rows).model_stats
     except msgspec.MsgspecError as error:
@@ -40,9 +40,9 @@ def decode_statistics(body: bytes) -> list[ModelStatistics]:
 
 
 def decode_statistics_request(data: bytes) -> ModelName:
-    """Return whose statistics are wanted: name "" for all, version "" for all of a model's.
+    """Return whose statistics are wanted; name "" means all models, version "" all versions.
 
-    Raises InvalidRequest when `data` are no ModelStatisticsRequest.
+    Raises InvalidRequest when `data` cannot be read.
     """
     message = parse(_REQUEST, data)
     return ModelName(message.name, message.version)
@@ -70,7 +70,7 @@ def encode_statistics_message(rows: Sequence[ModelStatistics]) -> bytes:
 
 
 def decode_statistics_message(data: bytes) -> list[ModelStatistics]:
-    """Return what a ModelStatisticsResponse says. Raises InferdError when it is malformed."""
+    """Decode a ModelStatisticsResponse. Raises InferdError when it is malformed."""
     try:
         message = parse(_RESPONSE, data)
     except InvalidRequest as error:

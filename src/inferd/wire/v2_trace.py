@@ -1,4 +1,4 @@
-"""V2's trace extension over REST and gRPC: trace settings both ways."""
+"""V2's trace extension over REST and gRPC: decodes and encodes trace settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,16 +21,16 @@ from inferd.wire.settings import read_object, shown, wrong_value
 
 
 class TraceRequest(NamedTuple):
-    """What is to be changed, and for which model; "" is all that have no settings of their own."""
+    """A change, and the model it is for; "" means all models without settings of their own."""
 
     model: str
     change: TraceChange
 
 
 def decode_trace_request(body: memoryview) -> TraceChange:
-    """Return what a POST to .../trace/setting wants changed; unknown names change nothing.
+    """Return the change that a POST to .../trace/setting asks for; unknown names are ignored.
 
-    null, and an empty list of levels, clear a setting. Raises InvalidRequest for a value of the
+    null, or an empty list of levels, clears a setting. Raises InvalidRequest for a value of the
     wrong type.
     """
     document = read_object(body)
@@ -51,7 +51,7 @@ def decode_trace_request(body: memoryview) -> TraceChange:
 
 
 def encode_trace_settings(settings: TraceSettings) -> bytes:
-    """Return the settings as .../trace/setting tells them, of the file only its name."""
+    """Return the settings as .../trace/setting answers; of the file only its name."""
     told: dict[str, Any] = {
         name: values if _SETTINGS[name].read is _all else values[0]
         for name, values in _told(settings).items()
@@ -60,7 +60,7 @@ def encode_trace_settings(settings: TraceSettings) -> bytes:
 
 
 def decode_trace_message(data: bytes) -> TraceRequest:
-    """Return what a TraceSettingRequest wants changed; a setting without values is cleared.
+    """Return the change that a TraceSettingRequest asks for; a setting without values is cleared.
 
     Raises InvalidRequest.
     """
@@ -127,7 +127,7 @@ _SETTINGS = {
     "trace_file": _Setting("file", _one),
     "trace_mode": _Setting("mode", _one),
 }
-"""In the order in which Triton tells them."""
+"""The settings, in Triton's order."""
 
 
 def _told(settings: TraceSettings) -> dict[str, list[str]]:
@@ -142,7 +142,7 @@ def _told(settings: TraceSettings) -> dict[str, list[str]]:
 
 
 def _collector_told(collector: CollectorSettings | None) -> dict[str, str]:
-    """Return what was set of mode opentelemetry, by its names there; of the URL no credentials."""
+    """Return the settings of mode opentelemetry that were given, the URL without credentials."""
     if collector is None:
         return {}
     parts = urlsplit(collector.url or "")

@@ -1,7 +1,7 @@
-"""The message classes of every gRPC service inferd speaks, from one private descriptor pool.
+"""The message classes of every gRPC service that inferd speaks, from one private descriptor pool.
 
-Nothing is entered into protobuf's default pool, where tritonclient and others register the same
-names: both can live in one process.
+Nothing is added to protobuf's default pool, where tritonclient and others register the same names,
+so that both can live in one process.
 """
 
 from functools import cache
@@ -20,7 +20,7 @@ _SETS = ("grpc_service", "health", "reflection_v1", "reflection_v1alpha", "trtis
 
 @cache
 def pool() -> DescriptorPool:
-    """Return the pool that holds all our descriptors, ModelConfig's included."""
+    """Return the pool that holds all our descriptors, including those of ModelConfig."""
     folder = files(__name__)
     ours = [folder.joinpath(f"{name}.binpb").read_bytes() for name in _SETS]
     return load_pool(config_descriptors(), *ours)
@@ -28,14 +28,14 @@ def pool() -> DescriptorPool:
 
 @cache
 def message_class(name: str) -> Any:
-    """Return the class of the message with the full name `name`; its fields exist at run time."""
+    """Return the class of the message with the full name `name`, generated at run time."""
     return GetMessageClass(pool().FindMessageTypeByName(name))
 
 
 def parse(name: str, data: bytes) -> Any:
-    """Return the message with the full name `name` that `data` hold.
+    """Parse `data` as the message with the full name `name`; unknown fields are ignored.
 
-    Raises InvalidRequest when they hold something else; unknown fields are passed over.
+    Raises InvalidRequest when that is impossible.
     """
     try:
         return message_class(name).FromString(data)
