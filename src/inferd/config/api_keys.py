@@ -1,7 +1,7 @@
-"""API keys: how one is made, and the file that holds the hashes of those that are good.
+"""API keys: makes them, and reads the file with the hashes of valid keys.
 
-A key is 256 random bits, so one round of SHA-256 hides it: there is nothing to guess that a slow
-hash would have to protect, and each request pays for hashing the key it brings.
+A key is 256 random bits, so one round of SHA-256 hides it: a slow hash only protects what can be
+guessed, and each request pays for hashing the key it brings.
 """
 
 import hashlib
@@ -14,30 +14,30 @@ from inferd.config.restriction import API_GROUPS, read_groups
 from inferd.errors import InvalidConfig
 
 PREFIX = "inferd_"
-"""Every key begins so: programs that search for leaked secrets can know it."""
+"""Every key begins with this, so that scanners for leaked secrets can recognise it."""
 
 _NAME = re.compile(r"[^:#\s][^:\x00-\x1f]{0,99}")
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class ApiKey(NamedTuple):
-    """A key that is good: whose it is, and the API groups it opens."""
+    """A valid key: the name of its owner, and the API groups it opens."""
 
     name: str
     groups: frozenset[str] = frozenset(API_GROUPS)
 
 
 class NewKey(NamedTuple):
-    """A key that was just made: the client's half, and the line for the server's file."""
+    """A new key: the key itself, for the client, and the line for the server's file."""
 
     key: str
     line: str
 
 
 def make_key(name: str, groups: str = "") -> NewKey:
-    """Make a key that opens `groups`, separated by commas; all without any.
+    """Make a key that opens `groups`, separated by commas; "" means all.
 
-    Raises InvalidConfig for a name the file cannot hold, and for groups that do not exist.
+    Raises InvalidConfig for a name the file cannot hold, and for unknown groups.
     """
     key = PREFIX + secrets.token_urlsafe(32)
     line = f"{name}:{hash_key(key.encode()).hex()}" + (f":{groups}" if groups else "")
@@ -54,9 +54,9 @@ def read_api_keys(text: str, where: str) -> Mapping[bytes, ApiKey]:
     """Return the keys in `text` by their hashes.
 
     A line is NAME:HASH, or NAME:HASH:GROUPS for a key that opens only these API groups. HASH is
-    the SHA-256 of the key in hexadecimal. Empty lines and those that begin with # are passed over.
-    Raises InvalidConfig, which begins with `where` and repeats nothing of a line: somebody may
-    have put the key itself there.
+    the SHA-256 of the key in hexadecimal. Empty lines and lines that begin with # are ignored.
+    Raises InvalidConfig, which begins with `where` and quotes nothing of a line: it may contain the
+    key itself by mistake.
     """
     found: dict[bytes, ApiKey] = {}
     for number, line in enumerate(text.splitlines(), 1):

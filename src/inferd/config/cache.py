@@ -1,7 +1,7 @@
-"""CacheSettings: where answers are kept, as --cache-config says it.
+"""CacheSettings: where answers are kept, as given by --cache-config.
 
-Caches, settings and units are Triton's. Its Redis cache waits forever unless told otherwise; here
-the times have other defaults, and 0 stands for them.
+Caches, settings and units are Triton's. Its Redis cache has no timeouts by default; here timeouts
+have finite defaults, and 0 stands for these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _MAX_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class LocalCacheSettings:
-    """Answers are kept in this process, `size_bytes` of them with all that they need."""
+    """Answers are kept in this process, in at most `size_bytes` including all overhead."""
 
     size_bytes: int
 
@@ -28,9 +28,9 @@ class LocalCacheSettings:
 class RedisCacheSettings:
     """Answers are kept by a Redis server, which decides how many and for how long.
 
-    `connect_timeout_s` and `socket_timeout_s` are the longest waits for a connection and for an
-    answer, `wait_timeout_s` that for one of `pool_size` connections. The paths are of PEM files:
-    the authorities that the server's certificate is from, and this client's own certificate.
+    `connect_timeout_s` and `socket_timeout_s` limit the wait for a connection and for an answer,
+    `wait_timeout_s` that for one of `pool_size` connections. The paths are those of PEM files: the
+    authorities that sign the server's certificate, and this client's own certificate and key.
     """
 
     host: str
@@ -54,10 +54,10 @@ CacheSettings = LocalCacheSettings | RedisCacheSettings
 def read_cache_config(
     texts: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> CacheSettings | None:
-    """Return what the values of --cache-config, each CACHE,SETTING=VALUE, say together.
+    """Return the cache set by the values of --cache-config, each CACHE,SETTING=VALUE.
 
-    `environment` may name the user of Redis and the password, which go before no setting. None:
-    nothing is kept. Raises InvalidConfig, which never tells a value that may be a secret.
+    `environment` may hold the user and password for Redis; settings take precedence over it. None
+    means no cache. Raises InvalidConfig, which never quotes a value that may be a secret.
     """
     settings: dict[str, str] = {}
     names = set()
@@ -85,7 +85,7 @@ def read_cache_config(
 
 
 class _Settings:
-    """The settings of one cache, as texts."""
+    """The settings of one cache, as strings."""
 
     def __init__(self, cache: str, given: Mapping[str, str], known: Sequence[str]) -> None:
         self._given = given

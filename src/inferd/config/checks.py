@@ -1,7 +1,7 @@
-"""Is this ModelConfig sound? Every complaint that needs no look at the model file.
+"""Checks a ModelConfig, as far as that needs no look at the model file.
 
-The rules are those of Triton's model configuration; where Triton accepts something odd, it is
-accepted here. A complaint names the file, the model and the field.
+The rules are those of Triton's model configuration; where Triton accepts something odd, so does
+inferd. Each complaint names the model, the configuration file and the field.
 """
 
 from collections import Counter
@@ -32,13 +32,13 @@ from inferd.tensor.dtype import DataType
 CONFIG_FILE = "config.pbtxt"
 
 MAX_INSTANCES = 1024
-"""Each instance may need a thread and a copy of the model; more is a slip, or meant badly."""
+"""Each instance may need a thread and a copy of the model: more is a mistake or an attack."""
 
 MAX_DIMS = 63
-"""numpy's arrays have at most 64 dims, and one may be for the batch."""
+"""numpy arrays have at most 64 dims, and one may be the batch dim."""
 
 MAX_DELAY_US = 3_600_000_000
-"""An hour: a request that nobody joins waits for the whole queue delay."""
+"""An hour: a request that no other joins waits for the whole delay."""
 
 _CORRELATION_ID = "CONTROL_SEQUENCE_CORRID"
 _CORRELATION_ID_TYPES = (
@@ -51,9 +51,9 @@ _CORRELATION_ID_TYPES = (
 
 
 def check_config(config: ModelConfig, file: str = CONFIG_FILE) -> None:
-    """Check all of `config` but its inputs and outputs, which the backend may yet fill in, and its
-    instances, which Triton looks at with these.
+    """Check all of `config` except what check_io checks: inputs, outputs and instances.
 
+    The backend may still fill in inputs and outputs; Triton checks instances along with them.
     Raises InvalidConfig with the first complaint.
     """
     _raise_first(
@@ -68,8 +68,7 @@ def check_config(config: ModelConfig, file: str = CONFIG_FILE) -> None:
 
 
 def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
-    """Check the inputs and outputs of `config`, once the backend has filled them in, and where it
-    is to run.
+    """Check the inputs, outputs and instances of `config`, once the backend has filled it in.
 
     Raises InvalidConfig with the first complaint.
     """
@@ -85,12 +84,12 @@ def check_io(config: ModelConfig, file: str = CONFIG_FILE) -> None:
 
 
 def check_instances(config: ModelConfig, file: str = CONFIG_FILE) -> None:
-    """Check where `config` has its instances run. Raises InvalidConfig with the first complaint."""
+    """Check the instance groups of `config`. Raises InvalidConfig with the first complaint."""
     _raise_first(config, file, _instance_complaints(config))
 
 
 def is_inside(name: str) -> bool:
-    """Tell whether the path `name` stays inside the folder it starts from, on any system."""
+    """Tell whether the path `name` stays inside the folder it starts from, on any platform."""
     ways = (PurePosixPath(name), PureWindowsPath(name))
     return not any(way.anchor or ".." in way.parts for way in ways)
 
@@ -119,7 +118,7 @@ def _platform_complaints(config: ModelConfig) -> Iterator[str]:
 
 
 def _meant(platform: str) -> str:
-    """Return what to write instead of a platform there is none of, "" if nobody knows."""
+    """Return a hint at what to write instead of an unknown platform, "" if there is none."""
     if platform == "custom":
         return ": libraries in C++ of the old server's do not run here, a model.py does"
     if platform == "libtorch":
@@ -249,7 +248,7 @@ def _control_name_complaints(sequence: SequenceBatching) -> Iterator[str]:
     tensors = sequence.control_input
     if not all(tensor.name for tensor in tensors):
         yield "sequence_batching: a control_input has no name"
-    # A tensor has one kind and a kind one tensor: listing either twice leaves open which is meant.
+    # One kind per tensor and one tensor per kind: a duplicate leaves open which one is meant.
     for name, count in Counter(t.name for t in tensors for _ in t.control).items():
         if count > 1:
             yield f"sequence_batching: control '{name}' has {count} kinds, expected 1"
@@ -401,7 +400,7 @@ def _reshape_complaints(
 ) -> Iterator[str]:
     if not reshape and config.max_batch_size == 0:
         yield f"{place} has an empty reshape, which needs a max_batch_size above 0"
-    # Variable dims keep their order, so what lies between them must hold as many elements.
+    # Variable dims keep their order, so the dims between them must have the same product.
     if _fixed_parts(dims) != _fixed_parts(reshape):
         yield (
             f"{place}: dims {list(dims)} and reshape {list(reshape)} differ in size"

@@ -1,4 +1,4 @@
-"""The cloud platforms' options, checked: SageMaker's range of ports, Vertex AI's routes."""
+"""Checks the cloud platforms' options: SageMaker's range of ports, Vertex AI's routes."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a ModelConfig means where it is silent: names, counts, policies filled in."""
+"""The defaults of a ModelConfig: fills in names, counts and policies that it leaves out."""
 
 from dataclasses import replace
 
@@ -17,16 +17,16 @@ from inferd.errors import InvalidConfig
 DEFAULT_SEQUENCE_IDLE_US = 1_000_000
 
 _TWO_ON_CPU = ("onnxruntime", "tensorflow")
-"""Backends whose models get two instances on the CPU unless the configuration counts them."""
+"""Backends whose models get two instances on the CPU unless the configuration sets a count."""
 
 
 def normalised(
     config: ModelConfig, folder_name: str, gpu_count: int = 0, file: str = CONFIG_FILE
 ) -> ModelConfig:
-    """Return `config` with every silent field that has a meaning filled in.
+    """Return `config` with the defaults of all fields it leaves out filled in.
 
-    Doing it again changes nothing, but fills in what follows from fields set in between, such as
-    max_batch_size. Raises InvalidConfig when `config` has a name that is not `folder_name`.
+    Idempotent; a second call fills in what follows from fields set in between, such as
+    max_batch_size. Raises InvalidConfig when `config` has a name other than `folder_name`.
     """
     if config.name not in ("", folder_name):
         msg = (
@@ -56,7 +56,7 @@ def normalised(
 
 def _filename(config: ModelConfig, backend: str) -> str:
     if is_python_based(replace(config, backend=backend)):
-        return ""  # it says itself what it reads
+        return ""  # the backend decides itself what it reads
     return filename_of(config.platform, backend)
 
 

@@ -1,7 +1,7 @@
-"""The kinds of values in a configuration's JSON document: a complaint names field, found, expected.
+"""Checks types in a configuration's JSON; errors name the field, its value and what is expected.
 
-protobuf's JSON reader takes what this lets through, but what it says of the rest is about itself.
-What is unknown, given twice or beside what it excludes is left to it.
+protobuf's JSON reader would find these errors, too, but its messages are about its own internals.
+Fields that are unknown, duplicate or exclude each other are left to it.
 """
 
 import math
@@ -15,23 +15,23 @@ from inferd.config.message import is_map, value_field
 from inferd.errors import InvalidConfig
 
 MAX_SHOWN = 60
-"""Of a text that is found where it should not be so much is repeated."""
+"""How many characters of a wrong value an error message quotes."""
 
 _WORDS = ("NaN", "Infinity", "-Infinity", "inf", "-inf", "nan")
 _FLOAT_MAX = 3.4028235677973366e38
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,100}")  # int() refuses thousands of digits its own way
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,100}")  # int() has its own error for thousands of digits
 
 
 def check_document(value: Any, message: Any, where: str = "") -> None:
-    """Check a JSON `value` that stands for a `message` of that descriptor, at the path `where`.
+    """Check the JSON `value` at the path `where` against the message descriptor `message`.
 
-    Raises InvalidConfig for the first value of a wrong kind or out of its field's range.
+    Raises InvalidConfig for the first value that has the wrong type or is out of range.
     """
     if not isinstance(value, dict):
         raise _wrong(where, "an object", value)
     fields = {**message.fields_by_camelcase_name, **message.fields_by_name}
     for name, one in value.items():
-        if name in fields and one is not None:  # null means: as if it were not there
+        if name in fields and one is not None:  # null means absent
             _check_field(one, fields[name], f"{where}.{name}" if where else name)
 
 
@@ -79,7 +79,7 @@ def _check_enum(value: Any, enum: Any, where: str) -> None:
 
 def _is_whole(least: int, most: int) -> Callable[[Any], bool]:
     def is_right(value: Any) -> bool:
-        if isinstance(value, str):  # JSON's numbers are too short for 64 bits
+        if isinstance(value, str):  # 64-bit numbers may be strings: JSON's are doubles
             value = int(value) if _WHOLE_NUMBER.fullmatch(value) else None
         if isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -116,7 +116,7 @@ _KINDS: dict[int, tuple[str, Callable[[Any], bool]]] = {
     FieldDescriptor.CPPTYPE_FLOAT: ("a number", _is_float(_FLOAT_MAX)),
     FieldDescriptor.CPPTYPE_DOUBLE: ("a number", _is_float(math.inf)),
 }
-"""What a field of each type takes, in words, and whether a value is that."""
+"""By type of field: what it takes, in words, and a check of a value."""
 
 
 def _wrong(where: str, expected: str, value: Any) -> InvalidConfig:

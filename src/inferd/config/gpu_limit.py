@@ -1,4 +1,4 @@
-"""GPU limits: how full a GPU's memory may be for one more load, as --model-load-gpu-limit says."""
+"""GPU limits: how full a GPU's memory may be before a load, from --model-load-gpu-limit."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from inferd.errors import InvalidConfig
 
 GpuLimits = Mapping[int, float]
-"""The share of memory, from 0 to 1, that may be in use, by GPU."""
+"""By GPU, the share of its memory, from 0 to 1, that may be in use."""
 
 _LIMIT = re.compile(r"([0-9]{1,4}):([0-9]{0,9}\.?[0-9]{0,9})")
 
 
 def read_gpu_limits(texts: Sequence[str]) -> GpuLimits:
-    """Return what the values of --model-load-gpu-limit, each DEVICE:FRACTION, say together.
+    """Return the limits set by the values of --model-load-gpu-limit, each DEVICE:FRACTION.
 
     Raises InvalidConfig.
     """

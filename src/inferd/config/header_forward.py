@@ -8,9 +8,9 @@ _CASE_MATTERS = "(?-i)"
 
 
 def read_header_pattern(where: str, text: str) -> re.Pattern[str]:
-    """Return the pattern that `text` is; case matters only if it begins with (?-i).
+    """Return `text` compiled; case matters only if it begins with (?-i).
 
-    Raises InvalidConfig, beginning with `where`, for what is no regular expression.
+    Raises InvalidConfig, beginning with `where`, if it is not a regular expression.
     """
     flags = re.IGNORECASE
     if text.startswith(_CASE_MATTERS):

@@ -1,4 +1,4 @@
-"""Hold: Triton's hooks for tests, by which a server runs nothing until so many requests wait."""
+"""Hold: Triton's test hooks, by which a model runs nothing until enough requests wait."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _MAX_DIGITS = 9
 class Hold:
     """How many requests must wait before a model that batches runs its first one.
 
-    `backlog_count` is the number of those that wait in sequences without a slot.
+    `backlog_count` is how many must wait in sequences that have no slot.
     """
 
     count: int = 0
@@ -31,7 +31,7 @@ NO_HOLD = Hold()
 
 
 def read_hold(environment: Mapping[str, str]) -> Hold:
-    """Return what the variables in `environment` say. Raises InvalidConfig."""
+    """Return the hold set by the variables in `environment`. Raises InvalidConfig."""
     return Hold(_number(environment, DELAY_VARIABLE), _number(environment, BACKLOG_VARIABLE))
 
 

@@ -1,4 +1,4 @@
-"""HostPolicy: on which processors instances work, as --host-policy says it."""
+"""HostPolicy: which processors instances run on, as given by --host-policy."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ _MAX_CORE = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class HostPolicy:
-    """The processors `cores`, or, if there are none, those of NUMA node `node`."""
+    """The processors `cores`, or, if that is empty, those of the NUMA node `node`."""
 
     cores: frozenset[int] = frozenset()
     node: int | None = None
 
 
 HostPolicies = Mapping[str, HostPolicy]
-"""By name: cpu, model, gpu_0 and so on hold for instances whose group names no other."""
+"""By name; cpu, model, gpu_0 and so on are for instances whose group names no policy."""
 
 
 def read_host_policies(texts: Sequence[str]) -> dict[str, HostPolicy]:
-    """Return what the values of --host-policy, each POLICY,SETTING=VALUE, say together.
+    """Return the policies set by the values of --host-policy, each POLICY,SETTING=VALUE.
 
     Settings are numa-node, a number, and cpu-cores, such as 0-3,8. Raises InvalidConfig.
     """
@@ -47,7 +47,7 @@ def read_host_policies(texts: Sequence[str]) -> dict[str, HostPolicy]:
 
 
 def read_cores(value: str, text: str) -> frozenset[int]:
-    """Return the numbers in a list of ranges; `text` is what complaints quote."""
+    """Return the numbers in a list of ranges; error messages quote `text`."""
     cores: set[int] = set()
     for part in value.strip().split(","):
         found = _RANGE.fullmatch(part)

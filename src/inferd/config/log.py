@@ -1,4 +1,4 @@
-"""LogSettings: what is logged and how, and LogChange: what somebody wants to have changed."""
+"""LogSettings: what is logged and how. LogChange: new values of some of them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +8,10 @@ LOG_FORMATS = ("default", "ISO8601", "json")
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is logged and how, in the words of Triton's logging extension.
+    """What is logged and how; the names are those of Triton's logging extension.
 
     `file` None is standard error. `verbose` above 0 adds details (level DEBUG). The three
-    booleans each switch one level, whatever the others say.
+    booleans each switch one level, independently of the others.
     """
 
     format: str = "default"
@@ -26,7 +26,7 @@ class LogSettings:
 class LogChange:
     """New values of some LogSettings; None leaves a setting as it is.
 
-    `file` is a name as a client gives it, "" for standard error.
+    `file` is a name given by a client, "" for standard error.
     """
 
     format: str | None = None

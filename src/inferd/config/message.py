@@ -1,9 +1,8 @@
-"""ModelConfig to its protobuf message and back, whatever pool the message's class comes from.
+"""Converts ModelConfig to its protobuf message and back, whatever pool the message is from.
 
-One rule does it all: a field has the same name on both sides, unless _PATHS says otherwise; a
-message that has a class here becomes an object of it; one that has none and holds a single field
-stands for that field, one without fields for True. A field at its default is not written, but a
-message that was there is.
+A field has the same name on both sides, unless _PATHS says otherwise. A message with a class in
+_CLASSES becomes an object of it; a message without one stands for its single field, or for True if
+it has no fields. Fields at their default are not written, but messages that were present are.
 """
 
 from dataclasses import MISSING, Field, fields, replace
@@ -59,7 +58,7 @@ _PATHS = {
     "gpu_execution_accelerator": "execution_accelerators.gpu_execution_accelerator",
     "cpu_execution_accelerator": "execution_accelerators.cpu_execution_accelerator",
 }
-"""What the protocol calls an attribute of another name; a dot leads into a message."""
+"""Attributes that have another name in the protocol; a dot leads into a message."""
 
 _FOLDED = (
     "optimization",
@@ -71,20 +70,20 @@ _FOLDED = (
     "response_cache",
     "model_metrics",
 )
-"""Messages of a ModelConfig that no attribute stands for when they are there and say nothing."""
+"""Messages whose presence, if they are empty, no attribute of a ModelConfig shows."""
 
 
 def read_message(message: Message) -> ModelConfig:
-    """Return what `message`, an inference.ModelConfig, says.
+    """Return the ModelConfig in `message`, an inference.ModelConfig.
 
-    Raises InvalidConfig when an enum has a number without a name, or an input or output no type.
+    Raises InvalidConfig for an unknown enum value, and for an input or output without a type.
     """
     config: ModelConfig = _read(message)
     return replace(config, given=frozenset(path for path in _FOLDED if _is_given(message, path)))
 
 
 def write_message(config: ModelConfig, message: Message) -> None:
-    """Put all that `config` says into `message`, an empty inference.ModelConfig."""
+    """Write `config` into `message`, an empty inference.ModelConfig."""
     _write(message, config)
     for path in config.given:
         reduce(getattr, path.split("."), message).SetInParent()
@@ -192,11 +191,11 @@ def _number_of(field: FieldDescriptor, value: Any) -> Any:
     return field.enum_type.values_by_name[value].number
 
 
-# --- the rule ---
+# --- attributes and fields ---
 
 
 def _attributes(cls: Any) -> list[Field[Any]]:
-    """Return those fields of `cls` that the protocol has, too."""
+    """Return the fields of `cls` that the protocol has, too."""
     return [field for field in fields(cls) if not field.metadata.get("ours")]
 
 
@@ -205,7 +204,7 @@ def _class_of(message: Any) -> Any:
 
 
 def _place_of(attribute: Field[Any], message: Any) -> tuple[Any, FieldDescriptor]:
-    """Return the message, in or below `message`, that holds `attribute`, and the field there."""
+    """Return the message, `message` or one in it, that holds `attribute`, and the field there."""
     *way, name = _PATHS.get(attribute.name, attribute.name).split(".")
     for step in way:
         message = getattr(message, step)
@@ -219,7 +218,7 @@ def _default_of(attribute: Field[Any]) -> Any:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Tell whether `field` is a map; protobuf shows one as repeated entries."""
+    """Tell whether `field` is a map, which protobuf represents as repeated entries."""
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 

@@ -1,4 +1,4 @@
-"""MetricsSettings: which metrics are told beside the counts, as --metrics-config says it."""
+"""MetricsSettings: which metrics are served besides the counts, as given by --metrics-config."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ _QUANTILES = "summary_quantiles"
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """What /metrics has. All names but `phase_histograms` and all defaults are Triton's.
+    """What /metrics contains. Names and defaults are Triton's, except `phase_histograms`.
 
     `counter_latencies`: sums of durations. `histogram_latencies`: the time to the first answer of
-    decoupled models. `summary_latencies`: quantiles of the last minute, at the levels
+    decoupled models. `summary_latencies`: quantiles over the last minute, at the levels in
     `summary_quantiles`. `phase_histograms`: the durations of requests and of their phases.
     """
 
@@ -29,7 +29,7 @@ class MetricsSettings:
 
 
 def read_metrics_config(texts: Sequence[str]) -> MetricsSettings:
-    """Return what the values of --metrics-config, each SETTING=VALUE, say together.
+    """Return the settings from the values of --metrics-config, each SETTING=VALUE.
 
     Raises InvalidConfig.
     """
@@ -51,7 +51,7 @@ def read_metrics_config(texts: Sequence[str]) -> MetricsSettings:
 
 
 def _quantiles(text: str) -> tuple[float, ...]:
-    """Return the levels of QUANTILE:ERROR,...; the error each may have is accepted and not used."""
+    """Return the levels in QUANTILE:ERROR,...; the allowed errors are accepted but not used."""
     levels = []
     for pair in text.split(","):
         numbers = [_number(one) for one in pair.split(":")]

@@ -1,8 +1,8 @@
-"""ModelConfig: what config.pbtxt says of one model, filled in and checked, never changed after.
+"""ModelConfig: what config.pbtxt says about one model, as objects that are never changed.
 
-Field names are those of Triton's model_config.proto (docs: model configuration), and so are the
-texts that stand for its enum values. Where the protocol wraps a single value in a message, the
-value stands here alone; `inferd.config.message` knows how to wrap it again.
+Field names are those of Triton's model_config.proto (docs: model configuration), and strings stand
+for its enum values by name. Where the protocol wraps a single value in a message, the field here
+holds the value itself; `inferd.config.message` wraps it again.
 """
 
 from dataclasses import dataclass, field
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from inferd.tensor.dtype import DataType
 
 OURS = {"ours": True}
-"""Marks what a configuration means and no message of the protocol can say."""
+"""Marks fields that the protocol's messages do not have."""
 
-# --- what goes in and comes out ---
+# --- inputs and outputs ---
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
     """One input; `dims` exclude the batch dim, -1 is a variable dim.
 
-    Requests have `dims`, the model sees `reshape` (None: the same). `allow_ragged_batch` lets
+    Requests have shape `dims`, the model gets `reshape` (None: the same). `allow_ragged_batch` lets
     requests of different shapes share a batch. `format` names the order of an image's dims.
     """
 
@@ -38,8 +38,8 @@ class ModelInput:
 class ModelOutput:
     """One output; `dims` exclude the batch dim, -1 is a variable dim.
 
-    The model gives `reshape` (None: the same), responses have `dims`. `label_filename` lies in
-    the model's folder and has one label a line.
+    The model returns shape `reshape` (None: the same), responses have `dims`. `label_filename` is
+    a file in the model's folder with one label per line.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ModelOutput:
 
 @dataclass(frozen=True, slots=True)
 class BatchInput:
-    """Inputs of the model that describe the batch: made from `source_input`, never requested."""
+    """Inputs that describe the batch, made from `source_input`; clients never send them."""
 
     kind: str = "BATCH_ELEMENT_COUNT"
     target_name: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class BatchInput:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutput:
-    """Outputs that are cut into the requests' parts by the shapes of `source_input`."""
+    """Outputs that are split among the requests by their shapes of `source_input`."""
 
     kind: str = "BATCH_SCATTER_WITH_INPUT_SHAPE"
     target_name: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class BatchOutput:
 
 @dataclass(frozen=True, slots=True)
 class RateLimiterResource:
-    """`count` of a resource that must be free, on the device or (`is_global`) anywhere."""
+    """The `count` of a resource that must be free, per device or (`is_global`) over all devices."""
 
     name: str = ""
     is_global: bool = False
@@ -84,7 +84,7 @@ class RateLimiterResource:
 
 @dataclass(frozen=True, slots=True)
 class RateLimiter:
-    """What an instance needs before it may run; it gets 1/priority of the chances."""
+    """What an instance needs before it may run; with priority p it gets 1/p of the turns."""
 
     resources: tuple[RateLimiterResource, ...] = ()
     priority: int = 0
@@ -92,7 +92,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class SecondaryDevice:
-    """A device the model uses beside the one it runs on."""
+    """A device the model uses in addition to the one it runs on."""
 
     kind: str = "KIND_NVDLA"
     device_id: int = 0
@@ -100,7 +100,7 @@ class SecondaryDevice:
 
 @dataclass(frozen=True, slots=True)
 class InstanceGroup:
-    """`count` copies of the model on one kind of device, for each of `gpus` if any are listed."""
+    """`count` copies of the model on one kind of device, on each of `gpus` if any are listed."""
 
     name: str = ""
     count: int = 0
@@ -118,7 +118,7 @@ class InstanceGroup:
 
 @dataclass(frozen=True, slots=True)
 class VersionPolicy:
-    """One of: the `latest` so many, `all`, or the `specific` ones."""
+    """One of: a number of `latest` versions, `all` versions, or `specific` ones."""
 
     latest: int | None = None
     all: bool = False
@@ -195,7 +195,7 @@ class QueuePolicy:
 class DynamicBatching:
     """Requests are gathered into batches. Priority level 1 is the highest.
 
-    `is_adaptive` says that nobody gave sizes or a delay, `is_filled` that nobody gave sizes.
+    `is_filled`: the configuration gave no preferred sizes; `is_adaptive`: no delay, either.
     """
 
     preferred_batch_size: tuple[int, ...] = ()
@@ -211,7 +211,7 @@ class DynamicBatching:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """One thing a control tensor says; boolean kinds have the pair of values for false, true."""
+    """One signal in a control tensor; boolean kinds have the values for false and true."""
 
     kind: str = "CONTROL_SEQUENCE_START"
     int32_false_true: tuple[int, ...] = ()
@@ -262,7 +262,7 @@ class DirectStrategy:
 
 @dataclass(frozen=True, slots=True)
 class OldestStrategy:
-    """The oldest sequences' next requests are batched dynamically."""
+    """The next requests of the oldest sequences are batched dynamically."""
 
     max_candidate_sequences: int = 0
     preferred_batch_size: tuple[int, ...] = ()
@@ -284,9 +284,9 @@ class SequenceBatching:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleStep:
-    """A call of another model; the maps go from that model's tensor to the ensemble's.
+    """A call of another model; the maps go from that model's tensors to the ensemble's.
 
-    A `model_version` of -1 is the latest. 0, which an omitted one reads as, fits no version.
+    A `model_version` of -1 is the latest. One that is left out reads as 0 and asks for version 0.
     """
 
     model_name: str = ""
@@ -298,7 +298,7 @@ class EnsembleStep:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleScheduling:
-    """The model is made of calls of other models; data flow decides their order."""
+    """The model consists of calls of other models, in the order given by the data flow."""
 
     step: tuple[EnsembleStep, ...] = ()
     max_inflight_requests: int = 0
@@ -320,7 +320,7 @@ class WarmupInput:
 
 @dataclass(frozen=True, slots=True)
 class Warmup:
-    """Requests every instance answers, `count` times (0: once), before the model is ready."""
+    """Requests every instance runs, `count` times (0: once), before the model is ready."""
 
     name: str = ""
     batch_size: int = 0
@@ -330,7 +330,7 @@ class Warmup:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryAgent:
-    """A plug-in that acts on the model's files when they are loaded and unloaded."""
+    """A plug-in that acts on the model's files when the model is loaded and unloaded."""
 
     name: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
@@ -338,7 +338,7 @@ class RepositoryAgent:
 
 @dataclass(frozen=True, slots=True)
 class MetricControl:
-    """The histogram `buckets` of one metric family of this model."""
+    """The histogram buckets (`histogram_options`) of one metric family of this model."""
 
     metric_identifier: str | None = None
     histogram_options: tuple[float, ...] | None = None
@@ -349,7 +349,7 @@ class ModelConfig:
     """The configuration of one model. `max_batch_size` > 0 puts a batch dim before all dims.
 
     At most one of `dynamic_batching`, `sequence_batching` and `ensemble_scheduling` is set. `given`
-    are the messages that were there though they say nothing, by their paths: shown again as given.
+    holds the paths of messages that were present and may be empty, so that they are written again.
     """
 
     name: str

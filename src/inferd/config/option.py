@@ -13,7 +13,7 @@ from inferd.errors import InvalidConfig
 BOOLEANS = MappingProxyType(
     {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
 )
-_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,100}")  # int() refuses thousands of digits its own way
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,100}")  # int() has its own error for thousands of digits
 
 _TYPE_NAMES = MappingProxyType(
     {
@@ -59,21 +59,21 @@ class Option:
 
     @property
     def key(self) -> str:
-        """Its name in a TOML file: http-port."""
+        """The name in a TOML file: http-port."""
         return self.name.replace("_", "-")
 
     @property
     def flag(self) -> str:
-        """Its flag: --http-port."""
+        """The flag: --http-port."""
         return f"--{self.key}"
 
     @property
     def variable(self) -> str:
-        """Its environment variable: INFERD_HTTP_PORT."""
+        """The environment variable: INFERD_HTTP_PORT."""
         return f"INFERD_{self.name.upper()}"
 
     def read_text(self, text: str, where: str) -> Any:
-        """Return the value `text` stands for; of a repeatable option, one of its values.
+        """Return the value that `text` stands for; for a repeatable option, one of its values.
 
         Raises InvalidConfig, which begins with `where`.
         """
@@ -90,7 +90,7 @@ class Option:
         return self._checked(value, where)
 
     def read_toml(self, value: object, where: str) -> Any:
-        """Return `value`, as tomllib gave it, checked. Raises InvalidConfig as read_text does."""
+        """Return `value`, from tomllib, checked and converted. Raises as read_text does."""
         if self.kind is tuple:
             texts = [value] if isinstance(value, str) else value
             if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -108,7 +108,7 @@ class Option:
         return self._checked(value, where)
 
     def is_value(self, text: str) -> bool:
-        """Whether `text`, standing after the bare flag, is its value and not the next argument."""
+        """Tell whether `text` after the bare flag is its value and not the next argument."""
         return text.lower() in BOOLEANS or (
             self.kind is int and bool(_WHOLE_NUMBER.fullmatch(text))
         )
@@ -119,7 +119,7 @@ class Option:
         return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
     def _choice(self, text: str) -> str:
-        """Return the one of the choices that `text` is, in whatever case, as with Triton."""
+        """Return the choice that equals `text` in any case, as in Triton, or else `text`."""
         words = (one for one in self.choices if isinstance(one, str))
         return next((one for one in words if one.lower() == text.lower()), text)
 
@@ -145,13 +145,13 @@ class Option:
 
 
 def option(default: object, help: str, **more: object) -> Any:
-    """Return the dataclass field of one option; `more` are fields of Option that differ."""
+    """Return the dataclass field of one option; `more` are other fields of Option."""
     return field(default=default, metadata={"help": help, **more})
 
 
 @cache
 def options_of(config_class: type) -> Mapping[str, Option]:
-    """Return the options the fields of `config_class` declare, by name, in their order."""
+    """Return the options declared by the fields of `config_class`, by name, in their order."""
     found = {}
     for each in fields(config_class):
         more = dict(each.metadata)

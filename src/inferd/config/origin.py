@@ -13,9 +13,9 @@ _USUAL_PORTS = (("http://", ":80"), ("https://", ":443"))
 
 
 def read_origins(texts: Sequence[str]) -> frozenset[str]:
-    """Return the origins as browsers send them, in lower case, without usual ports; or ANY alone.
+    """Return the origins as browsers send them: in lower case, without default ports; or ANY alone.
 
-    Raises InvalidConfig. "null" is refused: any page can make itself that.
+    Raises InvalidConfig. "null" is refused: any page can give itself that origin.
     """
     origins = frozenset(_read(text.lower()) for text in texts)
     if ANY in origins and len(origins) > 1:

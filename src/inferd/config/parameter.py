@@ -1,36 +1,35 @@
-"""Parameters of a model's configuration are texts; here they are read as what they mean.
+"""Reads the parameters of a model's configuration, which are strings, as typed values.
 
-One that is empty is as one that is not given.
+An empty parameter counts as not given.
 """
 
 from inferd.config.model import ModelConfig
 from inferd.errors import InvalidConfig
 
 MAX_SHOWN = 100
-"""So much of a wrong value is repeated."""
+"""How many characters of a wrong value an error message quotes."""
 
-_DIGITS = 20  # more than any of these numbers has, and few enough to be read at once
+_DIGITS = 20  # more than any valid number has, and few enough for int() to be fast
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 ANY_INPUT_NAME = "inferd_any_input_name"
-"""The parameter of a model with one input that, if "true", lets requests call it anything."""
+"""If "true", requests may call the model's only input by any name."""
 
 TABLE = "inferd_table"
-"""The parameter of a model with one input that, if "true", lets rows of it come as a table: any
-number of them, of any type of numbers, a column in each input. It may also list the columns'
-names, as JSON."""
+"""If "true", the rows of the model's only input may come as a table: one input per column, any
+number of rows, any numeric type. It may also list the names of the columns, as JSON."""
 
 DEFAULT_OUTPUTS = "inferd_default_outputs"
-"""The parameter that names, separated by commas, the outputs of a request that asks for none."""
+"""The outputs, separated by commas, of a request that asks for none."""
 
 VERSION_NAME = "inferd_version_name"
-"""The parameter that gives a model's version a name beside its number, such as v0.1.0."""
+"""A name for the model's version in addition to its number, such as v0.1.0."""
 
 
 def whole_number(config: ModelConfig, key: str, default: int, least: int, most: int) -> int:
-    """Return parameter `key` of the model, `default` where it has none.
+    """Return parameter `key` of the model, `default` if it is not given.
 
-    Raises InvalidConfig for what is no whole number from `least` to `most`.
+    Raises InvalidConfig unless it is a whole number from `least` to `most`.
     """
     text = config.parameters.get(key)
     if not text:
@@ -42,9 +41,9 @@ def whole_number(config: ModelConfig, key: str, default: int, least: int, most: 
 
 
 def number(config: ModelConfig, key: str, most: float = 2**53, *, default: float = 0.0) -> float:
-    """Return parameter `key` of the model, `default` where it has none.
+    """Return parameter `key` of the model, `default` if it is not given.
 
-    Raises InvalidConfig for what is no number from 0 to `most`.
+    Raises InvalidConfig unless it is a number from 0 to `most`.
     """
     text = config.parameters.get(key)
     if not text:
@@ -60,9 +59,9 @@ def number(config: ModelConfig, key: str, most: float = 2**53, *, default: float
 
 
 def is_on(config: ModelConfig, key: str, *, default: bool = False) -> bool:
-    """Tell whether parameter `key` of the model is true, `default` where it has none.
+    """Tell whether parameter `key` of the model is true, `default` if it is not given.
 
-    Raises InvalidConfig for what is neither true nor false.
+    Raises InvalidConfig if it is neither true nor false.
     """
     text = config.parameters.get(key)
     if not text:

@@ -1,6 +1,6 @@
-"""ModelConfig as text: protobuf text (config.pbtxt) and JSON, read and written.
+"""Reads and writes ModelConfig as text: protobuf text (config.pbtxt) and JSON.
 
-The grammar is protobuf's own, on our schema; only the complaints are put in our words.
+protobuf's own parsers read it by our schema; only their error messages are reworded.
 """
 
 import difflib
@@ -48,7 +48,7 @@ def _blanked(found: re.Match[bytes]) -> bytes:
 
 
 def parse_pbtxt(text: str, file: str) -> ModelConfig:
-    """Return the configuration that `text`, the content of `file`, holds.
+    """Return the configuration in `text`, the content of `file`.
 
     Raises InvalidConfig with file, line, column and field.
     """
@@ -65,7 +65,7 @@ def parse_pbtxt(text: str, file: str) -> ModelConfig:
             complaint += f", got {_token_at(text, line, column)}"
         msg = f"{file}:{line}:{column}: {complaint}"
         raise InvalidConfig(msg) from error
-    except ValueError as error:  # a number of an enum, too large to be one
+    except ValueError as error:  # an enum's number that is out of range
         msg = f"{file}: {_complaint(str(error), 'an enum')}"
         raise InvalidConfig(msg) from error
     return _read(message, file)
@@ -77,9 +77,9 @@ def format_pbtxt(config: ModelConfig) -> str:
 
 
 def parse_json(text: str | bytes, file: str) -> ModelConfig:
-    """Return the configuration that the JSON `text` holds; `file` is what complaints call it.
+    """Return the configuration in the JSON `text`; error messages call it `file`.
 
-    Enum names are taken in any case, 64-bit numbers also as texts. Raises InvalidConfig.
+    Enum names may be in any case, 64-bit numbers may be strings. Raises InvalidConfig.
     """
     message = _empty_message()
     try:
@@ -99,10 +99,10 @@ def parse_json(text: str | bytes, file: str) -> ModelConfig:
 
 
 def to_json(config: ModelConfig) -> dict[str, Any]:
-    """Return `config` as the model configuration extension shows it.
+    """Return `config` in the JSON form of the model configuration extension (V2).
 
-    Fields have their protobuf names, enums are named, 64-bit integers are numbers; every plain
-    value is there, a message only if it is set (V2, Model Configuration extension).
+    Fields have their protobuf names, enums are names, 64-bit integers are numbers; scalar fields
+    are always present, messages only if they are set.
     """
     return _message_to_json(_filled_message(config))
 
@@ -165,16 +165,16 @@ def _value_to_json(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _float_to_json(field: FieldDescriptor, value: float) -> float | str:
-    if not math.isfinite(value):  # protobuf's words: JSON has no number for it
+    if not math.isfinite(value):  # JSON has no such number: spelled as in protobuf
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if field.type != FieldDescriptor.TYPE_FLOAT:
         return value
     shortest = float(str(float32(value)))  # 0.1, not 0.10000000149011612
-    return shortest if abs(shortest) <= FLOAT_MAX else value  # which readers would refuse
+    return shortest if abs(shortest) <= FLOAT_MAX else value  # readers would refuse the rounded one
 
 
 def _upper_enums(value: Any, descriptor: Any) -> Any:
-    """Return the JSON `value` of a message with the names of enum values in upper case."""
+    """Return the JSON `value` of a message with the names of its enum values in upper case."""
     if not isinstance(value, dict):
         return value
     fields = {**descriptor.fields_by_camelcase_name, **descriptor.fields_by_name}
@@ -195,11 +195,11 @@ def _upper_field(field: FieldDescriptor, value: Any) -> Any:
     return value.upper() if field.enum_type is not None and isinstance(value, str) else value
 
 
-# --- complaints ---
+# --- error messages ---
 
 
 def _complaint(text: str, field: str) -> str:
-    """Return protobuf's complaint `text` about the value of `field` in our words."""
+    """Return protobuf's error `text` about the value of `field`, reworded."""
     text = re.sub(r"\A\d+:\d+ : (?:'.*': )?", "", text, flags=re.DOTALL)
     for pattern, words in _WORDS:
         if match := re.search(pattern, text):
@@ -209,7 +209,7 @@ def _complaint(text: str, field: str) -> str:
 
 
 def _json_complaint(text: str) -> str:
-    """Return protobuf's complaint `text` about JSON in our words, with the path of the field."""
+    """Return protobuf's error `text` about JSON, reworded, with the path of the field."""
     path = re.findall(r"Failed to parse (\w+) field: ", text)
     text = re.sub(r"Failed to parse \w+ field: ", "", text)
     text = re.sub(r" at \"?ModelConfig[^ ]*\Z", "", text.splitlines()[0]).rstrip(".")
@@ -290,7 +290,7 @@ _LACKS_FOUND = ("expected true or false", " here")
 
 
 def _token_at(text: str, line: int, column: int) -> str:
-    """Return what stands at `line` and `column`, both from 1."""
+    """Return the token at `line` and `column`, both from 1."""
     found = re.match(
         r"""\s*("[^"]*"|'[^']*'|[-\w.]+|\S)""", text.split("\n")[line - 1][column - 1 :]
     )
@@ -298,7 +298,7 @@ def _token_at(text: str, line: int, column: int) -> str:
 
 
 def _field_before(text: str, line: int, column: int) -> str:
-    """Return the name that the value at `line` and `column` (both from 1) is given to, or ''."""
+    """Return the field whose value is at `line` and `column` (both from 1), '' if none is found."""
     lines = text.split("\n")[:line]
     before = "\n".join([*lines[:-1], lines[-1][: column - 1]])
     names = re.findall(r"([A-Za-z_]\w*)\s*[:{\[<]", before)

@@ -1,7 +1,7 @@
-"""Platforms: which backend runs one, what its model file is called, what metadata call it.
+"""Platforms: the backend that runs each, the name of its model file, its name in metadata.
 
 The protocol names seven platforms (V2, Platforms); model repositories use Triton's names for the
-same things. One table knows both.
+same formats. One table has both.
 """
 
 from typing import NamedTuple
@@ -9,18 +9,18 @@ from typing import NamedTuple
 from inferd.config.model import ModelConfig
 
 ENSEMBLE = "ensemble"
-"""The platform, and backend, of models that are made of calls of other models."""
+"""The platform, and backend, of models that consist of calls of other models."""
 
 PYTHON_RUNTIME = "model.py"
-"""The runtime of a Python-based backend: a model.py of the backend's, not of the model's."""
+"""The runtime of a Python-based backend: a model.py in the backend's folder, not the model's."""
 
 
 class Platform(NamedTuple):
     """One format of model files.
 
-    `reported` is what metadata call it, <project>_<format>; formats of our own are called
-    inferd_<backend>. `names` are what config.pbtxt may call it: none where only the backend can
-    be named. `filename` is the file or folder in a version folder, "" where none is needed.
+    `reported` is its name in metadata, <project>_<format>; formats of our own are called
+    inferd_<backend>. `names` are its names in config.pbtxt: none if only the backend can be named.
+    `filename` is the file or folder in a version folder, "" if none is needed.
     """
 
     reported: str
@@ -47,7 +47,7 @@ PLATFORMS: tuple[Platform, ...] = (
     Platform("xgboost_ubj", "xgboost", "model.ubj", ("xgboost_ubj",)),
     Platform("xgboost_json", "xgboost", "xgboost.json", ("xgboost_json",)),
     Platform("lightgbm_txt", "lightgbm", "lightgbm.txt", ("lightgbm_txt",)),
-    Platform("fil_forest", "fil", ""),  # its parameters tell the format, and so the file
+    Platform("fil_forest", "fil", ""),  # its parameters give the format, and so the file
     Platform("inferd_python", "python", "model.py"),
     Platform("ensemble", ENSEMBLE, "", (ENSEMBLE,)),
     Platform("inferd_identity", "identity", ""),
@@ -64,17 +64,17 @@ def platform_named(name: str) -> Platform | None:
 
 
 def is_python_based(config: ModelConfig) -> bool:
-    """Tell whether a model asks for the Python-based backend of its backend's name."""
+    """Tell whether a model asks for a Python-based backend, by the name of its backend."""
     return config.runtime == PYTHON_RUNTIME and config.backend not in ("", "python")
 
 
 def platforms_of(backend: str) -> tuple[Platform, ...]:
-    """Return the platforms that `backend` runs, the usual one first; () if it is not known."""
+    """Return the platforms that `backend` runs, the usual one first; () if it is unknown."""
     return tuple(known for known in PLATFORMS if known.backend == backend)
 
 
 def platform_of_file(filename: str) -> Platform | None:
-    """Return the platform of a model file or folder by how its name ends, or None."""
+    """Return the platform of a model file or folder by the ending of its name, or None."""
     for known in PLATFORMS:
         if known.filename and filename.endswith(known.filename.removeprefix("model")):
             return known
@@ -82,16 +82,16 @@ def platform_of_file(filename: str) -> Platform | None:
 
 
 def filename_of(platform: str, backend: str) -> str:
-    """Return the usual name of the model file, "" where none is needed or known."""
+    """Return the usual name of the model file, "" if none is needed or known."""
     known = platform_named(platform) or next(iter(platforms_of(backend)), None)
     return known.filename if known else ""
 
 
 def reported_platform(config: ModelConfig) -> str:
-    """Return what metadata call the platform of a model (V2, Model Metadata: <project>_<format>).
+    """Return the platform of a model in metadata (V2, Model Metadata: <project>_<format>).
 
-    A platform the configuration names is echoed; else it is the protocol's name for what the
-    backend runs, told by the model file where it runs several.
+    A platform in the configuration is returned as it is. Otherwise it is the protocol's name for
+    the backend's format, chosen by the model file if the backend runs several.
     """
     if config.platform:
         return config.platform

@@ -1,4 +1,4 @@
-"""The ports of a server: which there are, and where they are bound."""
+"""The ports of a server, and the addresses they bind."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ _METRICS_PORT = 8002
 
 
 class Port(NamedTuple):
-    """A port that takes requests: what it is for, its option, and the address if one is given."""
+    """A port for requests: its protocol, its option, and its address if one is given."""
 
     protocol: str
     flag: str
@@ -18,12 +18,12 @@ class Port(NamedTuple):
 
     @property
     def address_flag(self) -> str:
-        """The option that gives it an address where it has none of its own."""
+        """The option for its address; platforms without an address of their own use HTTP's."""
         return "--grpc-address" if self.protocol == "gRPC" else "--http-address"
 
 
 def ports_of(config: ServerConfig) -> tuple[Port, ...]:
-    """Return the ports through which clients may ask for inferences."""
+    """Return the ports on which clients can request inferences."""
     sagemaker, vertex_ai = config.sagemaker_address, config.vertex_ai_address
     http = config.http_address
     return (
@@ -49,8 +49,8 @@ def ports_of(config: ServerConfig) -> tuple[Port, ...]:
 def metrics_port(config: ServerConfig) -> int:
     """Return the port to bind for metrics, 0 for any.
 
-    Who lets the system choose a port starts several servers: one fixed port among them would let
-    only the first of them start.
+    If --http-port or --grpc-port is 0, several servers may run on the machine, and with one fixed
+    port only the first of them could start.
     """
     if config.metrics_port is not None:
         return config.metrics_port

@@ -1,15 +1,15 @@
-"""Resource limits: how much there is of what instances share, as --rate-limit-resource says it."""
+"""Resource limits: the amounts of shared resources, as given by --rate-limit-resource."""
 
 from collections.abc import Mapping, Sequence
 
 from inferd.errors import InvalidConfig
 
 Limits = Mapping[tuple[str, int | None], int]
-"""How much there is, by name and device; None stands for every device, and for all together."""
+"""Amounts by name and device; None stands for each device, and for all devices together."""
 
 
 def read_resources(texts: Sequence[str]) -> Limits:
-    """Return what the values of --rate-limit-resource, each NAME:COUNT[:DEVICE], say together.
+    """Return the limits set by the values of --rate-limit-resource, each NAME:COUNT[:DEVICE].
 
     Device -1 is Triton's word for all. Raises InvalidConfig.
     """

@@ -1,4 +1,4 @@
-"""The API groups that may be restricted, and how --http-restricted-api spells a restriction."""
+"""The API groups that can be restricted, and the restrictions in --http-restricted-api."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,20 +20,20 @@ API_GROUPS = (
 """Every call belongs to one of these; the names are Triton's."""
 
 _KEY = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # a header's name, RFC 9110, section 5.1
-_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what every client can send unchanged
+_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")  # every client can send it unchanged
 
 
 class Restriction(NamedTuple):
-    """What a call must carry: a header of this name, in lower case, with exactly this value."""
+    """What a call must carry: the header `key`, in lower case, with exactly this value."""
 
     key: str
     value: str
 
 
 def read_restrictions(flag: str, texts: Sequence[str]) -> Mapping[str, Restriction]:
-    """Return the restriction of each group that `texts`, the values of `flag`, name.
+    """Return the restrictions in `texts`, the values of `flag`, by API group.
 
-    One text is GROUP,GROUP:KEY=VALUE. Raises InvalidConfig, which never repeats a value.
+    A text is GROUP,GROUP:KEY=VALUE. Raises InvalidConfig, which never quotes a value.
     """
     found: dict[str, Restriction] = {}
     for text in texts:
@@ -54,7 +54,7 @@ def read_restrictions(flag: str, texts: Sequence[str]) -> Mapping[str, Restricti
 
 
 def read_groups(where: str, names: str) -> list[str]:
-    """Return the groups in `names`, which are separated by commas. Raises InvalidConfig."""
+    """Return the groups in `names`, separated by commas. Raises InvalidConfig."""
     groups = [name.strip() for name in names.split(",")]
     for group in groups:
         if group not in API_GROUPS:

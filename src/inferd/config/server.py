@@ -1,9 +1,8 @@
 """ServerConfig: every option of the server, each declared once.
 
-From this one declaration come the flag (--http-port), the environment variable
-(INFERD_HTTP_PORT), the key in a TOML file (http-port), the help and docs/reference/options.md.
-Names and defaults are Triton's wherever Triton has the option. A default that differs has its
-reason beside it.
+This declaration yields the flag (--http-port), the environment variable (INFERD_HTTP_PORT), the key
+in a TOML file (http-port), the help and docs/reference/options.md. Names and defaults are Triton's
+wherever Triton has the option. Where a default differs, a comment gives the reason.
 """
 
 from dataclasses import dataclass
@@ -25,17 +24,17 @@ GROUPS = (
 )
 
 _PORT = {"minimum": 0, "maximum": 65535, "word": "PORT"}
-_LONGEST = 2**31 - 1  # what the system's timers take, and Triton's options
+_LONGEST = 2**31 - 1  # the limit of system timers and of Triton's options
 _SECONDS = {"minimum": 0, "maximum": _LONGEST, "word": "SECONDS"}
 _TIMEOUT = {"minimum": 0.1, "maximum": _LONGEST, "word": "SECONDS"}
 _MILLISECONDS = {"minimum": 0, "maximum": _LONGEST, "word": "MILLISECONDS"}
 _COUNT = {"minimum": 1}
-_HEAD = {"minimum": 1024}  # what clients send at least has some hundred bytes
+_HEAD = {"minimum": 1024}  # the least that clients send is some hundred bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """What people may set. None and () mean "not set"."""
+    """The options. None and () mean "not set"."""
 
     # Models
 
@@ -78,7 +77,7 @@ class ServerConfig:
         word="BYTES",
         minimum=0,
     )
-    # Triton stops; here the healthy models serve, and readiness tells that others failed.
+    # Triton exits; here the healthy models are served, and readiness shows that others failed.
     exit_on_error: bool = option(
         False, "End with code 1 when a model fails to load at start.", group="Models"
     )
@@ -89,7 +88,7 @@ class ServerConfig:
         False,
         "Use config.pbtxt as it is; fill in nothing from the model file.",
         group="Models",
-        # The old flag says the same thing with the same sense.
+        # The old flag has the same meaning and is not inverted.
         old_flags={"strict-model-config": "{}"},
     )
     model_config_name: str | None = option(
@@ -618,7 +617,7 @@ class ServerConfig:
         word="PATH",
         acted_on=False,
     )
-    # Not set: clients on the same machine may, those that come over the network may not.
+    # Not set: clients on the same machine may, clients over the network may not.
     allow_client_shm: bool | None = option(
         None,
         "Clients may register shared memory, which the server reads and writes as its own user.",

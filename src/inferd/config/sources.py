@@ -1,6 +1,4 @@
-"""Where options come from: a flag goes before a variable, that before the file, that before the
-default.
-"""
+"""Reads options: a flag overrides a variable, a variable the TOML file, the file a default."""
 
 import os
 import re
@@ -28,7 +26,7 @@ _PREFIX = "INFERD_"
 
 _PREDICTION = {
     "allow_vertex_ai": True,
-    "vertex_ai_address": "0.0.0.0",  # the platform comes from outside of the container
+    "vertex_ai_address": "0.0.0.0",  # the platform calls from outside the container
     "allow_http": False,
     "allow_grpc": False,
 }
@@ -36,7 +34,7 @@ _PREDICTION = {
 
 @dataclass(frozen=True, slots=True)
 class GivenFlag:
-    """One value of an option as the command line spelled it; `text` is already in today's form."""
+    """One value of an option on the command line; `text` is that of the current flag."""
 
     name: str
     text: str
@@ -45,7 +43,7 @@ class GivenFlag:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The configuration, and what the person who wrote it should be told."""
+    """The configuration, and warnings for the person who wrote it."""
 
     config: ServerConfig
     warnings: tuple[str, ...]
@@ -72,9 +70,9 @@ def read_settings(flags: Sequence[GivenFlag], environ: Mapping[str, str]) -> Set
 
 
 def read_options(given: Mapping[str, object]) -> ServerConfig:
-    """Return the configuration that a program gives in Python, by the options' names.
+    """Return the configuration given in Python, by names of options.
 
-    Lists and paths may be what Python has for them. Raises InvalidConfig.
+    Lists may be lists or tuples, and paths may be path objects. Raises InvalidConfig.
     """
     options = options_of(ServerConfig)
     chosen = {}
@@ -90,7 +88,7 @@ def read_options(given: Mapping[str, object]) -> ServerConfig:
 
 
 def vertex_ai_defaults(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the defaults that are others where Vertex AI runs the server, by option."""
+    """Return the defaults that differ when Vertex AI runs the server, by option."""
     if environ.get("AIP_MODE") != "PREDICTION":
         return {}
     models = environ.get("AIP_STORAGE_URI")
@@ -131,8 +129,8 @@ def check_server_config(config: ServerConfig) -> None:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """Return ", did you mean ...?" for the word of `known` most like `word`, or ""."""
-    import difflib  # only needed to word an error
+    """Return ", did you mean ...?" with the word of `known` closest to `word`, or ""."""
+    import difflib  # only needed for an error message
 
     found = difflib.get_close_matches(word, known, n=1)
     return f", did you mean {found[0]}?" if found else ""
@@ -226,12 +224,12 @@ def _misspelled_variables(options: Mapping[str, Option], environ: Mapping[str, s
 
 
 def _is_of_kubernetes(name: str) -> bool:
-    # A service called inferd, or inferd-something, describes itself in variables like these.
+    # Kubernetes sets such variables for services called inferd or inferd-something.
     return "_SERVICE_" in name or "_PORT_" in f"{name}_"
 
 
 def _read_file(options: Mapping[str, Option], path: Path) -> dict[str, Any]:
-    import tomllib  # a start without a file need not wait for it
+    import tomllib  # a start without a file saves the import
 
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -241,7 +239,7 @@ def _read_file(options: Mapping[str, Option], path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"{path} is not TOML: {error}"
         raise InvalidConfig(msg) from error
-    except (RecursionError, ValueError) as error:  # of a number with thousands of digits
+    except (RecursionError, ValueError) as error:  # a number with thousands of digits
         msg = f"{path} nests too deeply, or has a number of too many digits"
         raise InvalidConfig(msg) from error
     by_key = {each.key: each for each in options.values() if each.name != "config"}

@@ -1,4 +1,4 @@
-"""TraceSettings: which requests are traced and where to; and how --trace-config says it."""
+"""TraceSettings: which requests are traced and where traces go, as given by --trace-config."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ OFF = "OFF"
 TRITON, OPENTELEMETRY = MODES = ("triton", "opentelemetry")
 
 LARGEST = 2**32 - 1
-"""Of rate and frequency; Triton counts them in uint32."""
+"""The largest rate and log frequency: Triton has them in uint32."""
 
 LARGEST_COUNT = 2**31 - 1
 
@@ -21,12 +21,12 @@ _OLD_LEVELS = {"MIN": TIMESTAMPS, "MAX": TIMESTAMPS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSettings:
-    """What is traced, in the words of Triton's trace extension.
+    """What is traced; the names are those of Triton's trace extension.
 
-    No `levels` is OFF. Of `rate` requests the last one is traced, none when it is 0; after `count`
-    traces no more, -1 is no limit. Of `log_frequency` traces each a file is made whose name is
-    `file` and a number; 0 puts all into `file`. `mode` says where they go: "triton" to that file,
-    "opentelemetry" to `collector`, which no client changes.
+    No `levels` means OFF. Every `rate`-th request is traced, none if it is 0, until `count` traces
+    have been made; -1 is no limit. Every `log_frequency` traces go to a file of their own, named
+    `file` and a number; 0 puts all into `file`. `mode` is where traces go: "triton" to that file,
+    "opentelemetry" to `collector`, which clients cannot change.
     """
 
     levels: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class TraceSettings:
 class TraceChange:
     """New values of some TraceSettings; None leaves a setting as it is.
 
-    `levels` are names as a client gives them, OFF among them; `file` is a name, not a path. Those
-    of `cleared` become again what they would be had nobody set them.
+    `levels` are names given by a client, which may include OFF; `file` is a name, not a path. The
+    fields in `cleared` are reset, as if they had never been set.
     """
 
     levels: tuple[str, ...] | None = None
@@ -57,9 +57,9 @@ class TraceChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorSettings:
-    """Where and how spans are sent in mode opentelemetry; None is what OTEL_... variables say.
+    """Where and how spans are sent in mode opentelemetry; None leaves it to OTEL_... variables.
 
-    A `url` is that of the spans, path included. `resource` are attributes of this server by key.
+    `url` is that of the spans, including the path. `resource` has the server's attributes by key.
     `bsp_schedule_delay` is in milliseconds.
     """
 
@@ -71,10 +71,10 @@ class CollectorSettings:
 
 
 def in_effect(collector: CollectorSettings, environment: Mapping[str, str]) -> CollectorSettings:
-    """Return what `collector` comes to with the OTEL_... variables in `environment`.
+    """Return `collector` completed by the OTEL_... variables in `environment` and the defaults.
 
-    These, and OpenTelemetry's defaults for what they leave open, are for it to act on; this is
-    what is told of them. A number that is none counts as absent, as it does there.
+    This is only to show the settings: OpenTelemetry itself applies the variables and its defaults.
+    An invalid number counts as absent, as it does there.
     """
     base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"
     url = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -94,16 +94,16 @@ def in_effect(collector: CollectorSettings, environment: Mapping[str, str]) -> C
 
 
 class TraceConfig(NamedTuple):
-    """All that --trace-config says."""
+    """All settings in --trace-config."""
 
     settings: TraceSettings
     collector: CollectorSettings
 
 
 def read_trace_config(entries: Sequence[str]) -> TraceConfig:
-    """Return what the values of --trace-config, `[mode,]setting=value`, say together.
+    """Return the settings from the values of --trace-config, each `[mode,]setting=value`.
 
-    Of what is given twice the last one counts; levels and resource attributes add up. Raises
+    If a setting is repeated, the last value counts; levels and resource attributes add up. Raises
     InvalidConfig, which names the entry.
     """
     given = _Given(entries)
@@ -121,7 +121,7 @@ def read_trace_config(entries: Sequence[str]) -> TraceConfig:
 
 
 class _Given:
-    """The values given for each setting, by its name with its mode before it."""
+    """The values given for each setting, by its name including the mode."""
 
     def __init__(self, entries: Sequence[str]) -> None:
         self._values: dict[str, list[str]] = {}
@@ -210,7 +210,7 @@ def _refuse(name: str, value: str, expected: str) -> NoReturn:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the integer that `text` spells in decimal digits, None when it is none."""
+    """Return the integer that `text` spells in decimal digits, None if it is not one."""
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
     return int(text) if is_number else None

@@ -1,7 +1,7 @@
-"""How the tensors of an ensemble are tied together: complaints that need no look at its steps.
+"""Checks how the tensors of an ensemble are connected, as far as that needs no look at its models.
 
 A tensor is written once, by a client or by an output of a step, and read by any number of steps;
-what nobody writes or nobody reads is a slip (Triton, Ensemble Models).
+one that is never written or never read is a mistake (Triton, Ensemble Models).
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from inferd.config.model import EnsembleStep, ModelConfig
 
 
 def wiring_complaints(config: ModelConfig) -> Iterator[str]:
-    """Yield what is wrong with the maps of the ensemble `config`, with the way data would take."""
+    """Yield what is wrong with the maps of the ensemble `config`, with the path of the data."""
     writers: dict[str, str] = {}
     for tensor, place in _written(config):
         if tensor in writers:

@@ -1,9 +1,9 @@
-"""AllowedFolder: where clients may have the server write files, if anywhere.
+"""AllowedFolder: the folder in which clients may have the server write files, if any.
 
-A client that could name any path would write over the files of the account the server runs as. So
-it names a file, not a path, in one folder that the operator has set aside. What already lies there
-under that name is written over by nobody, and only added to if it is a plain file: no link that
-leads elsewhere, no pipe that would make the server wait.
+A client that could name any path could overwrite the files of the account the server runs as. So
+it names a file, not a path, in one folder that the operator has set aside. A file that already
+exists there is never overwritten, and only appended to if it is a regular file: not a link that
+leads elsewhere, nor a pipe that would block the server.
 """
 
 import os
@@ -18,11 +18,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
 MAX_NAMES = 100
-"""So many files clients may name while the server runs."""
+"""How many files clients may name while the server runs."""
 
 
 class AllowedFolder:
-    """One folder and the option that names it; `path` None: clients may write nowhere."""
+    """One folder and the option that names it; with `path` None clients may write nowhere."""
 
     def __init__(self, path: Path | None, option: str, *, max_names: int = MAX_NAMES) -> None:
         self.path = path
@@ -33,9 +33,9 @@ class AllowedFolder:
     def place(self, setting: str, name: str, *, must_be_new: bool = False) -> Path:
         """Return the path of the file `name`, which a client gave as `setting`.
 
-        With `must_be_new` no file may have that name that was there before a client named it.
-        Raises Unsupported when there is no folder, InvalidRequest for what is no plain name, is
-        taken, or is one too many.
+        With `must_be_new`, no file of that name may exist before a client first names it. Raises
+        Unsupported when there is no folder, InvalidRequest for a name that is not plain, is taken,
+        or is one too many.
         """
         if self.path is None:
             msg = (
@@ -64,7 +64,7 @@ class AllowedFolder:
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """Open `path` for writing if it is a plain file or not there yet, and return its descriptor.
+    """Open `path` for writing if it is a regular file or does not exist; return the descriptor.
 
     `flags` are added to os.O_WRONLY and os.O_CREAT. Raises OSError.
     """
@@ -77,6 +77,6 @@ def open_plain(path: Path, flags: int) -> int:
 
 
 def open_log(path: Path, *, is_named_by_client: bool) -> TextIO:
-    """Open a log file to append to. Raises OSError."""
+    """Open a log file for appending. Raises OSError."""
     target = open_plain(path, os.O_APPEND) if is_named_by_client else path
     return open(target, "a", encoding="utf-8", errors="backslashreplace")

@@ -10,13 +10,13 @@ from inferd.observe.trace import Trace
 LOGGER = logging.getLogger("inferd.trace")
 
 MAX_WAITING_BYTES = 1 << 26
-"""So much memory, about, finished traces may hold that wait; more are dropped."""
+"""About how much memory waiting traces may hold; further ones are dropped."""
 
 _MOST_AT_ONCE = 100
 
 
 class Backlog:
-    """Hands traces to `write`, several at once, in a thread of its own that starts when needed."""
+    """Passes traces to `write`, several at once, in a thread of its own, started when needed."""
 
     def __init__(
         self,
@@ -28,30 +28,30 @@ class Backlog:
         self._max_waiting_bytes = max_waiting_bytes
         self._queue: queue.SimpleQueue[Trace | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        # Each of the two is added to by one thread only; their difference is what waits.
+        # Each is increased by one thread only; the difference is what waits.
         self._taken_bytes = 0
         self._written_bytes = 0
         self._dropped = Complaints("traces were dropped, because they come too fast to be written")
 
     @property
     def is_full(self) -> bool:
-        """Whether what is taken now is dropped."""
+        """Whether a trace taken now would be dropped."""
         return self._taken_bytes - self._written_bytes >= self._max_waiting_bytes
 
     def take(self, trace: Trace) -> None:
-        """Let `trace` wait, or drop it when too much waits already. Called on the event loop."""
+        """Queue `trace`, or drop it if too much waits already. Called on the event loop."""
         if self.is_full:
             self._dropped.add(1)
             return
         self._taken_bytes += trace.size_bytes
         self._queue.put(trace)
         if self._thread is None:
-            # A daemon: a disk or a collector that hangs must not keep the process from ending.
+            # A daemon: a disk or collector that hangs must not keep the process from ending.
             self._thread = threading.Thread(target=self._work, name="inferd-trace", daemon=True)
             self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """Wait until all that has been taken is written, `timeout_s` seconds at most."""
+        """Wait at most `timeout_s` seconds until all traces taken are written."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(timeout_s)
@@ -69,7 +69,7 @@ class Backlog:
                 return
 
     def _waiting(self) -> list[Trace | None]:
-        """Return what waits, at least one, in order; None, which ends the thread, comes last."""
+        """Wait for at least one item and return those queued; a last None ends the thread."""
         found = [self._queue.get()]
         while found[-1] is not None and len(found) < _MOST_AT_ONCE and not self._queue.empty():
             found.append(self._queue.get())
@@ -77,7 +77,7 @@ class Backlog:
 
 
 class Complaints:
-    """Says in the log how much was lost, each time ten times as much."""
+    """Logs how much was lost: at the first loss, then whenever the count passes a power of 10."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -85,7 +85,7 @@ class Complaints:
         self._next = 1
 
     def add(self, count: int, reason: str = "") -> None:
-        """Count what was lost, now for `reason`."""
+        """Add `count` losses, for `reason`."""
         self._count += count
         if self._count >= self._next:
             LOGGER.warning("%d %s%s", self._count, self._text, reason)

@@ -1,7 +1,7 @@
-"""CustomMetrics: what models count themselves, among the server's metrics.
+"""CustomMetrics: metrics that models define and update, served along with the server's own.
 
-Metrics of one family and the same labels are one, whichever model or instance counts it. They stay
-when the model goes: a counter that fell would lie.
+Within a family, equal labels mean the same metric, whichever model or instance updates it. Metrics
+stay when their model is unloaded: a counter must never fall.
 """
 
 import re
@@ -15,10 +15,10 @@ from inferd.observe.family import Family, escaped, number
 
 MAX_FAMILIES = 1000
 MAX_METRICS = 1000
-"""So many metrics a family may have: each is kept for as long as the server runs."""
+"""How many metrics a family may have: each is kept for as long as the server runs."""
 
 RESERVED = ("nv_", "inferd_", "process_", "python_")
-"""How the names of the server's own metrics begin."""
+"""Prefixes of the names of the server's own metrics."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -26,7 +26,7 @@ _KINDS = ("counter", "gauge", "histogram")
 
 
 class CustomMetric:
-    """One number, or, with `bounds`, the counts of values up to each of them."""
+    """One number, or with `bounds` a histogram with these upper bounds."""
 
     __slots__ = ("bounds", "count", "counts", "value")
 
@@ -37,7 +37,7 @@ class CustomMetric:
         self.count = 0
 
     def apply(self, verb: str, value: float) -> None:
-        """Do what the model says: increment, set or observe."""
+        """Update the metric; `verb` is "increment", "set" or "observe"."""
         if verb == "increment":
             self.value += value
         elif verb == "set":
@@ -49,7 +49,7 @@ class CustomMetric:
 
 
 class CustomFamily:
-    """A metric of models with its samples; `text` is as Family's."""
+    """A metric family of models, with its metrics by their labels."""
 
     def __init__(self, name: str, kind: str, help: str) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class CustomFamily:
         self.metrics: dict[str, CustomMetric] = {}
 
     def text(self) -> str:
-        """Return its lines."""
+        """Return the lines of the family; see Family.text."""
         help = self.help.replace("\\", r"\\").replace("\n", r"\n")
         samples: list[tuple[str, float]] = []
         if self.kind != "histogram":
@@ -90,9 +90,10 @@ class CustomMetrics:
         return list(self._families.values())
 
     def add_family(self, name: str, help: str, kind: str) -> None:
-        """Let there be a family of that name, kind and text.
+        """Add a family unless one of this name and kind exists.
 
-        Raises InvalidRequest for a name that is none or taken, and when there are too many.
+        Raises InvalidRequest for a name that is invalid, reserved or used for another kind, and
+        when there are too many families.
         """
         known = self._families.get(name)
         if known is not None:
@@ -114,7 +115,7 @@ class CustomMetrics:
     def metric(
         self, family: str, labels: Mapping[str, str], bounds: Sequence[float] = ()
     ) -> CustomMetric:
-        """Return the metric with `labels`, made if there is none. Raises InvalidRequest."""
+        """Return the metric with `labels`, created if need be. Raises InvalidRequest."""
         metrics = self._families[family].metrics
         for label in labels:
             if not _LABEL.fullmatch(label) or label == "le":

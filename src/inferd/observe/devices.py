@@ -1,4 +1,4 @@
-"""Devices: how busy the machine's processors, memory and GPUs are, under Triton's names."""
+"""Devices: metrics of the machine's processors, memory and GPUs, under Triton's names."""
 
 import time
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from inferd.observe.nvml import Gpus
 
 
 class Devices:
-    """What is asked, and what it said last: asked at most once in `interval_s` seconds.
+    """Measures the devices at most once in `interval_s` seconds, and keeps the last result.
 
-    `gpu_uuid` is the name of the machine's GPU, "" while it is not known and where there are
-    several: models do not tell on which one they run.
+    `gpu_uuid` is the UUID of the machine's GPU, "" while it is not known or if there are several:
+    models do not say which one they run on.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Devices:
         self._said: list[Family] = []
 
     def families(self) -> list[Family]:
-        """Return the metrics of all; may take milliseconds."""
+        """Return the metrics of all devices; may take milliseconds."""
         now_s = self._clock()
         if now_s - self._asked_s >= self._interval_s:
             self._asked_s = now_s
@@ -45,9 +45,9 @@ class Devices:
 
 
 class Cpu:
-    """The processors and the memory of the machine, from Linux's /proc; elsewhere nothing.
+    """The machine's processors and memory, from Linux's /proc; no metrics on other systems.
 
-    How busy they are is told of the time since they were last asked.
+    The utilization is that of the time since the last measurement.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
@@ -56,7 +56,7 @@ class Cpu:
         self._utilization = 0.0
 
     def families(self) -> list[Family]:
-        """Return their metrics, none where nothing is told."""
+        """Return the metrics, none if /proc cannot be read."""
         ticks, memory = self._ticks(), self._memory_bytes()
         if ticks is None or memory is None:
             return []
@@ -79,7 +79,7 @@ class Cpu:
         ]
 
     def _ticks(self) -> tuple[int, int] | None:
-        """Return the time the processors were busy, and all time, since the machine started."""
+        """Return the ticks in which the processors were busy, and all ticks, since boot."""
         try:
             first = (self._proc / "stat").read_text().split("\n", 1)[0].split()
             user, nice, system, idle, waiting, *others = map(int, first[1:9])
@@ -89,7 +89,7 @@ class Cpu:
         return busy, busy + idle + waiting
 
     def _memory_bytes(self) -> tuple[int, int] | None:
-        """Return the memory there is, and what programs could still have of it."""
+        """Return the total memory and what is available to programs, in bytes."""
         try:
             lines = (self._proc / "meminfo").read_text().splitlines()
             sizes = {

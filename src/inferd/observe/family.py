@@ -1,4 +1,4 @@
-"""Family: one metric with its samples, and how Prometheus's text format 0.0.4 writes it."""
+"""Family: one metric with its samples, written in Prometheus's text format 0.0.4."""
 
 from collections.abc import Sequence
 from math import isfinite, isnan
@@ -14,7 +14,7 @@ class Family(NamedTuple):
     samples: Sequence[tuple[str, float]]
 
     def text(self) -> str:
-        """Return its lines."""
+        """Return the lines of the metric."""
         lines = [head(self.name, self.kind, self.help)]
         for labels, value in self.samples:
             where = f"{self.name}{{{labels}}}" if labels else self.name
@@ -28,7 +28,7 @@ def head(name: str, kind: str, help: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value as text: all its digits, NaN for what there is not, +Inf for no limit."""
+    """Return `value` as text, with all its digits; NaN, +Inf and -Inf in Prometheus's spelling."""
     if isfinite(value):
         return repr(value)
     if isnan(value):
@@ -37,5 +37,5 @@ def number(value: float) -> str:
 
 
 def escaped(value: str) -> str:
-    """Return `value` as it stands between the quotes of a label."""
+    """Return `value` escaped for the quotes of a label."""
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

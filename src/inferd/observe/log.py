@@ -1,7 +1,7 @@
-"""The one logger, "inferd": set up once when a server process starts, changed while it runs.
+"""The one logger, "inferd": set up when a server process starts, changeable while it runs.
 
-A library user who builds a Server in their own process keeps their own logging: nothing is set up
-at import, and records go to the standard library's logger of that name.
+A program that builds a Server in its own process keeps its own logging: nothing is set up at
+import, and records go to the standard library's logger of that name.
 """
 
 import logging
@@ -17,14 +17,14 @@ from inferd.errors import InferdError, InvalidRequest, Unsupported
 from inferd.observe.allowed import AllowedFolder, open_log
 
 LOGGER = logging.getLogger("inferd")
-_SPANS_LOGGER = logging.getLogger("opentelemetry")  # it says when a collector is not there
+_SPANS_LOGGER = logging.getLogger("opentelemetry")  # reports collectors that do not answer
 
 
 class Log:
     """The log of a server: its settings, and the one way to change them.
 
-    `folder` is where clients may put the log file. Until `open` is called the logger belongs to
-    the program the server runs in, and clients may look at the settings but not change them.
+    `folder` is where clients may put the log file. Until `open` is called, the logger belongs to
+    the program the server runs in, and clients can read the settings but not change them.
     """
 
     def __init__(self, settings: LogSettings, folder: AllowedFolder | None = None) -> None:
@@ -34,15 +34,15 @@ class Log:
         self._is_open = False
 
     def open(self) -> None:
-        """Take the logger over. Raises OSError when the log file cannot be opened."""
+        """Take over the logger. Raises OSError when the log file cannot be opened."""
         self._set_up(self.settings)
         self._is_open = True
 
     def change(self, change: LogChange) -> None:
         """Change settings, all of them or none.
 
-        Raises InvalidRequest for a value no setting has, Unsupported when clients may not change
-        it, InferdError when the log file cannot be opened.
+        Raises InvalidRequest for an invalid value, Unsupported for a change that clients may not
+        make, InferdError when the log file cannot be opened.
         """
         settings = self._changed(change)
         if settings == self.settings:
@@ -60,7 +60,7 @@ class Log:
         self.settings = settings
 
     def reopen(self) -> None:
-        """Close the log file and open it again by its name: it may have been moved away."""
+        """Close the log file and open it again by name, as log rotation may have renamed it."""
         try:
             self._set_up(self.settings)
         except OSError as error:
@@ -86,7 +86,7 @@ class Log:
         return replace(self.settings, **new)
 
     def _file_named(self, name: str) -> Path | None:
-        """Return the file a client means; the names it may have read before mean the same files."""
+        """Return the file that `name` means: one that the settings have shown, or another."""
         for known in (self.settings.file, self._start_file):
             if name == (known.name if known else ""):
                 return known
@@ -96,9 +96,9 @@ class Log:
 
 
 def set_up_log(settings: LogSettings, *, file_is_named_by_client: bool = False) -> None:
-    """Make the logger "inferd" do what `settings` say; what it did before ends.
+    """Set up the logger "inferd" by `settings`, replacing any earlier setup.
 
-    Raises OSError when the file cannot be opened; the logger is then as it was.
+    Raises OSError when the file cannot be opened; the logger is then unchanged.
     """
     if settings.file is None:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -116,7 +116,7 @@ def set_up_log(settings: LogSettings, *, file_is_named_by_client: bool = False) 
 
 
 def close_log() -> None:
-    """Close what set_up_log opened; the logger is as Python made it again."""
+    """Close what set_up_log opened, and reset the logger to Python's defaults."""
     for logger in (LOGGER, _SPANS_LOGGER):
         for handler in list(logger.handlers):
             logger.removeHandler(handler)
@@ -142,31 +142,32 @@ def _wanted_levels(settings: LogSettings) -> frozenset[int]:
 
 
 def printable(text: str) -> str:
-    """Return `text` in one line, without what a terminal obeys: names and messages may hold it."""
+    """Return `text` with line breaks and control characters escaped: names may hold them."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _indented(line: str) -> str:
-    """Return what cannot pass for a line of the log, whatever is in it."""
+    """Return `line` so that it cannot pass for the beginning of a log record."""
     return f"  {printable(line)}"
 
 
 class _File(logging.StreamHandler[TextIO]):
-    """A handler that closes its file."""
+    """A handler that also closes its file."""
 
     def close(self) -> None:
-        # A thread may have found this handler just before it was exchanged: it finds a stream.
+        # A thread may have fetched this handler just before its removal: leave it a stream.
         if file := self.setStream(sys.stderr):
             file.close()
         super().close()
 
 
 class _Text(logging.Formatter):
-    """A time, a level, the text; "ISO8601" gives the time in UTC with a T and a Z.
+    """Time, level and message; "ISO8601" gives the time in UTC with a T and a Z.
 
-    The text is one line, unless its caller says `extra={"keeps_lines": True}`, as for a traceback.
+    The message is one line, unless the caller passes `extra={"keeps_lines": True}`, as for a
+    traceback.
     """
 
     def __init__(self, style: str) -> None:
@@ -190,9 +191,9 @@ class _Text(logging.Formatter):
 
 
 class _JsonLines(logging.Formatter):
-    """One object per line: time, level, message, source, pid, and error with the traceback.
+    """One JSON object per line: time, level, message, source, pid, and error for a traceback.
 
-    What a caller hands over as `extra={"fields": {...}}` stands beside them.
+    The caller can add fields with `extra={"fields": {...}}`.
     """
 
     def format(self, record: logging.LogRecord) -> str:

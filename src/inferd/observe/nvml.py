@@ -1,7 +1,7 @@
-"""Gpus: the NVIDIA GPUs of the machine, as their driver's library (NVML) tells of them.
+"""Gpus: metrics of the machine's NVIDIA GPUs, from their driver's library (NVML).
 
-The library comes with the driver; without it there are no GPUs here. It is called through ctypes:
-eight functions do not need a package.
+The library comes with the driver; without it there are no GPUs. It is called through ctypes: nine
+functions do not need a package.
 """
 
 import ctypes
@@ -31,11 +31,11 @@ class _Memory(ctypes.Structure):
 
 
 class NvmlError(Exception):
-    """A function of the library did not succeed."""
+    """A function of the library failed."""
 
 
 class Gpus:
-    """The GPUs. `load` opens the library, and is called when they are asked for the first time."""
+    """The GPUs. `load` opens the library, at the first use."""
 
     def __init__(self, load: Callable[[str], Any] = ctypes.CDLL) -> None:
         self._load = load
@@ -43,11 +43,11 @@ class Gpus:
         self._handles: list[tuple[ctypes.c_void_p, str]] | None = None
 
     def uuids(self) -> list[str]:
-        """Return the names of the GPUs for all time, in the driver's order."""
+        """Return the UUIDs of the GPUs, which never change, in the driver's order."""
         return [uuid for _, uuid in self._opened()]
 
     def families(self) -> list[Family]:
-        """Return their metrics; what a GPU does not know of itself is left out."""
+        """Return the metrics of the GPUs; those a GPU does not support are left out."""
         found: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _, _ in METRICS}
         for handle, uuid in self._opened():
             for name, _, _, read in METRICS:
@@ -61,7 +61,7 @@ class Gpus:
         ]
 
     def memory_use(self, index: int) -> float | None:
-        """Return the share of a GPU's memory that is in use, from 0 to 1; None if nobody knows."""
+        """Return the share of a GPU's memory that is in use, from 0 to 1; None if unknown."""
         gpus = self._opened()
         if not 0 <= index < len(gpus):
             return None
@@ -74,34 +74,34 @@ class Gpus:
     # --- meters ---
 
     def utilization(self, handle: ctypes.c_void_p) -> float:
-        """Return the share of time, from 0 to 1, in which something ran."""
+        """Return the share of time, from 0 to 1, in which the GPU was busy."""
         value = _Utilization()
         self._call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(value))
         return float(value.gpu) / 100
 
     def memory(self, handle: ctypes.c_void_p) -> _Memory:
-        """Return the sizes of memory, in bytes."""
+        """Return the total, free and used memory, in bytes."""
         value = _Memory()
         self._call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(value))
         return value
 
     def power_w(self, handle: ctypes.c_void_p) -> float:
-        """Return the power drawn now."""
+        """Return the power drawn now, in watts."""
         return self._number("nvmlDeviceGetPowerUsage", handle, ctypes.c_uint()) / 1000
 
     def power_limit_w(self, handle: ctypes.c_void_p) -> float:
-        """Return the power that may be drawn."""
+        """Return the power limit, in watts."""
         return self._number("nvmlDeviceGetEnforcedPowerLimit", handle, ctypes.c_uint()) / 1000
 
     def energy_j(self, handle: ctypes.c_void_p) -> float:
-        """Return the energy used since the driver was loaded."""
+        """Return the energy used since the driver was loaded, in joules."""
         value = self._number("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.c_ulonglong())
         return value / 1000
 
     # --- the library ---
 
     def _opened(self) -> list[tuple[ctypes.c_void_p, str]]:
-        """Return handle and UUID of each GPU; the library is opened once, or given up once."""
+        """Return the handle and UUID of each GPU; opening the library is tried only once."""
         if self._handles is None:
             self._handles = []
             try:

@@ -1,10 +1,10 @@
-"""Traces in OpenTelemetry's words: spans with events, and the way to a collector.
+"""Traces for OpenTelemetry: makes spans with events of them, and sends them to a collector.
 
-This module loads OpenTelemetry's packages, which are an extra: import it late.
+This module imports OpenTelemetry's packages, which are an optional extra: import it late.
 
-A trace is three spans, as Triton has them: InferRequest for all of it, in it one by the name of the
-model, and in that compute. Moments are their events. In the span of an ensemble are those of its
-steps: one by the name of the model, and in that compute.
+A trace becomes three nested spans, as in Triton: InferRequest, one named after the model, and
+compute. Timestamps become their events. The span of an ensemble contains those of its steps: one
+named after the step's model, and compute in it.
 """
 
 from collections.abc import Sequence
@@ -41,16 +41,16 @@ _OF_COMPUTE = (
 )
 
 _OUR_FAULT = (Code.INTERNAL.value, Code.UNAVAILABLE.value, Code.UNKNOWN.value)
-"""Failures that make a server's span one; a wrong request is no error of the server."""
+"""Failures that set a span's status to error; an invalid request is no error of the server."""
 
 Stamps = Sequence[tuple[str, int]]
 
 
 def open_provider(collector: CollectorSettings, service: str) -> TracerProvider:
-    """Return what makes spans and sends them in batches over OTLP/HTTP.
+    """Return the provider, which sends spans in batches over OTLP/HTTP.
 
-    `collector` goes before the OTEL_... variables, these before the default name `service`. Raises
-    ValueError for settings that do not fit together.
+    `collector` takes precedence over the OTEL_... variables, and these over the default name
+    `service`. Raises ValueError for settings that do not fit together.
     """
     usual = {"service.name": service, "service.version": inferd.__version__}
     resource = Resource.create(usual).merge(OTELResourceDetector().detect())
@@ -79,7 +79,7 @@ def record(tracer: Tracer, trace: Trace, epoch_ns: int) -> None:
 
 
 def _record_model(tracer: Tracer, trace: Trace, epoch_ns: int, context: Context) -> None:
-    """Make the span of the model, and in it those of its computing and of its children."""
+    """Make the span of the model, and in it those of compute and of its children."""
     stamps = _stamps(trace, epoch_ns)
     maker = _Maker(tracer, trace)
     if requesting := [stamp for stamp in stamps if stamp[0] in _OF_REQUEST]:
@@ -96,7 +96,7 @@ def _stamps(trace: Trace, epoch_ns: int) -> Stamps:
 
 
 class _Maker:
-    """Makes the spans of one trace, which have the same attributes."""
+    """Makes the spans of one trace, which share their attributes."""
 
     def __init__(self, tracer: Tracer, trace: Trace) -> None:
         self._tracer = tracer
@@ -117,7 +117,7 @@ class _Maker:
         ends_ns: tuple[int, int],
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> Context:
-        """Make a span in `context`, and return the context of spans within it."""
+        """Make a span in `context`, and return the context for its child spans."""
         start_ns, end_ns = ends_ns
         span = self._tracer.start_span(
             _clean(name), context, kind, self._attributes, start_time=start_ns
@@ -139,5 +139,5 @@ def _context_of(parent: Parent | None) -> Context:
 
 
 def _clean(text: str) -> str:
-    """Return `text` without what is no Unicode: one such text would cost a whole batch."""
+    """Return `text` with lone surrogates escaped: one of them would cost a whole batch."""
     return text.encode(errors="backslashreplace").decode()

@@ -7,7 +7,7 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 
 
 class Parent(NamedTuple):
-    """The ids of a span; `is_sampled`: the client records it, and wants its children recorded."""
+    """The ids of a span; `is_sampled`: the client records it and wants its children recorded."""
 
     trace_id: int
     span_id: int
@@ -15,9 +15,9 @@ class Parent(NamedTuple):
 
 
 def read_parent(traceparent: str) -> Parent | None:
-    """Return what the header says, None when it says nothing that can be used.
+    """Return the parent in the header `traceparent`, None when the header is invalid.
 
-    Only version 00 is known to end where it ends; a later one may go on.
+    Version 00 has exactly four fields; later versions may have more.
     """
     match = _TRACEPARENT.fullmatch(traceparent.strip())
     if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):

@@ -13,10 +13,10 @@ _UTIME, _STIME, _START, _VSIZE, _RSS = 11, 12, 19, 20, 21
 
 
 def process_families(proc: Path = Path("/proc")) -> list[Family]:
-    """Return what Linux tells of this process; `proc` is where it tells it."""
+    """Return the metrics of this process; `proc` is where /proc is mounted."""
     folder = proc / "self"
     try:
-        # The name of the program stands in brackets, and may have anything in it.
+        # The program's name is in parentheses and may contain anything, even parentheses.
         stat = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
         boot_s = _boot_s((proc / "stat").read_text())
         open_count = len(os.listdir(folder / "fd"))

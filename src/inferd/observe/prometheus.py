@@ -1,8 +1,8 @@
-"""Metrics as Prometheus reads them: the counts of every model version written out as text.
+"""Metrics for Prometheus: the counts of every model version in text format 0.0.4.
 
-Names, labels and types that begin with `nv_` are Triton's, so that dashboards made for it work;
-what has no counterpart there begins with `inferd_`. The text is made when somebody asks (Prometheus
-text format 0.0.4), in pieces: between two of them the event loop can do something else.
+Metrics whose names begin with `nv_` have Triton's names, labels and types, so that dashboards made
+for it work; those without a counterpart there begin with `inferd_`. The text is made on request, in
+pieces, so that the event loop can do other work between them.
 """
 
 import re
@@ -27,7 +27,7 @@ FIRST_RESPONSE_BUCKETS_MS = (100.0, 500.0, 2000.0, 5000.0)
 
 _FIRST_BUCKET, _LAST_BUCKET = 12, 34
 _BOUNDS = [f"{2**bits / 1e9!r}" for bits in range(_FIRST_BUCKET, _LAST_BUCKET + 1)]
-"""The upper ends of the buckets in seconds: 4 µs, 8 µs, ... 17 s."""
+"""The upper bounds of the buckets in seconds: 4 µs, 8 µs, ... 17 s."""
 
 _NOT_IN_A_LABEL = re.compile("[^a-zA-Z0-9_]")
 
@@ -35,11 +35,11 @@ _POOL = [
     Family(f"nv_pinned_memory_pool_{word}_bytes", "gauge", f"Pinned host memory, {word}", [("", 0)])
     for word in ("total", "used")
 ]
-"""Triton's pool of page-locked memory. Here there is none."""
+"""Triton's pool of page-locked memory, always empty: inferd has none."""
 
 
 class Observed(NamedTuple):
-    """One model version, as metrics tell of it; `tags` are the labels its configuration adds.
+    """What metrics report of one model version; `tags` are the labels its configuration adds.
 
     `is_cached`: its answers are kept in the response cache.
     """
@@ -55,7 +55,7 @@ class Observed(NamedTuple):
 
 
 class _Reading:
-    """The numbers of one model version at one moment, and its labels as text."""
+    """A snapshot of the numbers of one model version, with its labels as text."""
 
     def __init__(self, observed: Observed, gpu_uuid: str) -> None:
         self.counts = observed.counts
@@ -68,12 +68,12 @@ class _Reading:
         self.histograms = self.counts.histograms()
 
     def durations(self, phase: "_Phase") -> Duration:
-        """Return how often there was this phase, and its time in all."""
+        """Return how often this phase occurred, and its total time."""
         found: Duration = getattr(self.statistics.inference_stats, phase.field)
         return found
 
     def lookups(self, word: str) -> Duration:
-        """Return how often an answer was in the cache (hit) or not (miss), and the time of it."""
+        """Return the number of cache lookups that are "hit" or "miss", and their total time."""
         stats = self.statistics.inference_stats
         return stats.cache_hit if word == "hit" else stats.cache_miss
 
@@ -84,9 +84,9 @@ def exposition(
     others: Sequence[Family] = (),
     gpu_uuid: str = "",
 ) -> Iterator[str]:
-    """Yield the text about these model versions, and then about `others`, in pieces.
+    """Yield the text of these model versions, then that of `others`, in pieces.
 
-    `gpu_uuid` is the GPU that models run on: it is told where there is no other.
+    `gpu_uuid` labels the models on a GPU; it is "" unless the machine has exactly one.
     """
     readings = []
     for group in _groups(observed):
@@ -168,7 +168,7 @@ def _counts(readings: Sequence[_Reading]) -> Iterator[str]:
 
 
 class _Phase(NamedTuple):
-    """A part of a request's time: its word in metrics' names, and what the statistics call it."""
+    """A part of a request's time: its word in names of metrics, its field in the statistics."""
 
     word: str
     field: str
@@ -233,7 +233,7 @@ def _cache_summaries(readings: Sequence[_Reading], levels: Sequence[float]) -> I
 
 
 def _bound(value: float) -> str:
-    """Return the end of a bucket as text, 100 and not 100.0, as Triton writes it."""
+    """Return the bound of a bucket as Triton writes it: 100, not 100.0."""
     return repr(value).removesuffix(".0")
 
 
@@ -287,7 +287,7 @@ def _add_histogram(
 
 
 def _labels(observed: Observed, gpu_uuid: str) -> str:
-    """Return the labels of a model version; tags have an underscore before their names."""
+    """Return the labels of a model version; names of tags get an underscore in front."""
     labels = {"model": observed.name, "version": observed.version}
     if gpu_uuid:
         labels["gpu_uuid"] = gpu_uuid

@@ -1,4 +1,4 @@
-"""SpanSender: traces go to an OpenTelemetry collector."""
+"""SpanSender: sends traces to an OpenTelemetry collector."""
 
 import threading
 import time
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class SpanSender:
-    """Makes spans of finished traces, in a thread; another one, OpenTelemetry's, sends them.
+    """Turns finished traces into spans in one thread; OpenTelemetry sends them in another.
 
-    What waits is bounded twice: traces by the Backlog, spans by OpenTelemetry's queue. So a
-    collector that is slow or gone costs traces, and nothing else. `service` is the server's name.
+    Both queues are bounded: that of traces by the Backlog, that of spans by OpenTelemetry. So a
+    slow or missing collector costs traces, and nothing else. `service` is the server's name.
     """
 
     def __init__(self, collector: CollectorSettings, service: str) -> None:
@@ -52,7 +52,7 @@ class SpanSender:
             return
         started_s = time.monotonic()
         self._backlog.close(timeout_s)
-        # OpenTelemetry's own shutdown may wait longer than anybody here wants to.
+        # OpenTelemetry's shutdown may block for longer than `timeout_s`.
         ending = threading.Thread(target=self._provider.shutdown, name="inferd-spans", daemon=True)
         ending.start()
         ending.join(max(0.0, timeout_s - (time.monotonic() - started_s)))

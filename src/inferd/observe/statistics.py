@@ -1,6 +1,6 @@
-"""The words of the Statistics extension, spelled as it spells them.
+"""The data types of the Statistics extension, with the names it uses.
 
-Durations are in nanoseconds, each with how many of them were added up.
+Durations are sums in nanoseconds, each with the number of durations added up.
 """
 
 import msgspec
@@ -13,16 +13,16 @@ class Duration(msgspec.Struct):
     ns: int = 0
 
     def add(self, ns: int) -> None:
-        """Add one more."""
+        """Add one duration."""
         self.count += 1
         self.ns += ns
 
 
 class InferStatistics(msgspec.Struct):
-    """What became of requests, and where the time of the successful ones went.
+    """The outcomes of requests, and where the time of the successful ones went.
 
-    `success` covers the whole request, from its queue to its answer. A request that shared its
-    execution with others counts the whole of it, since it waited for all of it.
+    `success` covers the whole request, from the queue to the answer. A request that shared its
+    execution with others counts all of the execution's time, since it waited for all of it.
     """
 
     success: Duration
@@ -36,11 +36,11 @@ class InferStatistics(msgspec.Struct):
 
 
 class ResponseStatistics(msgspec.Struct):
-    """The answers of a decoupled model that have the same place in their streams.
+    """The answers of a decoupled model at the same position in their streams.
 
-    `compute_infer` is the time since the answer before, or since the model began; `compute_output`
-    the time until its reader asked for the next one. `success`, `fail`, `empty_response` and
-    `cancel` say what became of it, each with both times.
+    `compute_infer` is the time since the previous answer, or since the model began;
+    `compute_output` is the time until the reader asked for the next one. `success`, `fail`,
+    `empty_response` and `cancel` count the outcomes, each with the sum of both times.
     """
 
     compute_infer: Duration = msgspec.field(default_factory=Duration)
@@ -52,7 +52,7 @@ class ResponseStatistics(msgspec.Struct):
 
 
 class BatchStatistics(msgspec.Struct):
-    """The executions of one batch size; 1 stands for a model without batching, too."""
+    """The executions of one batch size, which is 1 for models without batching."""
 
     batch_size: int
     compute_input: Duration
@@ -61,7 +61,7 @@ class BatchStatistics(msgspec.Struct):
 
 
 class MemoryUsage(msgspec.Struct):
-    """Memory a model holds: `type` is CPU, CPU_PINNED or GPU, `id` counts the devices of a type."""
+    """Memory a model holds: `type` is CPU, CPU_PINNED or GPU, `id` the device of that type."""
 
     type: str
     id: int
@@ -71,8 +71,8 @@ class MemoryUsage(msgspec.Struct):
 class ModelStatistics(msgspec.Struct):
     """One model version. `last_inference` is in ms since 1970, 0 before the first execution.
 
-    `inference_count` adds up batch sizes, `execution_count` counts what the model was run for.
-    `response_stats` is keyed by the place of an answer in its stream, and empty unless the model
+    `inference_count` is the sum of batch sizes, `execution_count` the number of executions.
+    `response_stats` is keyed by the position of an answer in its stream, and empty unless the model
     is decoupled.
     """
 

@@ -1,19 +1,17 @@
-"""Counts: what one loaded model version has done, in plain integers.
+"""Counts: the statistics of one loaded model version, kept as plain integers.
 
-A request carries its own times, each set by whoever knows it: `queued_ns` by the scheduler that
-makes it wait, `started_ns`, `ended_ns` and `answered_ns` by the Execution that runs it,
-`computing_ns` and `computed_ns` by a backend that can tell its own work on inputs and outputs from
-the framework's. The engine, through which every request goes, settles it with one call: add_success
-or add_failure.
+A request carries its own times: `queued_ns` is set by the scheduler that queues it, `started_ns`,
+`ended_ns` and `answered_ns` by the Execution that runs it, `computing_ns` and `computed_ns` by
+backends that can tell their own work on inputs and outputs from the framework's. The engine, which
+every request passes through, counts it with one call: add_success or add_failure.
 
-Most requests run alone: then their execution is the request, and that one call counts both. What
-was gathered into one execution is marked as shared and counted by the Execution that ran it, with
-add_shared_execution. So the integers are kept apart by alone and shared, and added up only when
-somebody asks. A request that was answered from the response cache is marked as shared, too, with
-the request that ran; it was never started itself.
+Most requests run alone in their execution, and that one call counts both. Requests that share an
+execution are marked `shared`, and the Execution that ran them counts it with add_shared_execution.
+So the integers of lone and shared requests are kept apart, and added up only when somebody asks. A
+request answered from the response cache is marked `shared`, too; it was never started itself.
 
-A duration falls into the histogram bucket of its bit length: bucket n holds what is shorter than
-2^n ns.
+A duration is counted in the histogram bucket of its bit length: bucket n holds those from 2^(n-1)
+to below 2^n ns.
 
 Everything here runs on the event loop, so nothing is locked.
 """
@@ -35,26 +33,26 @@ from inferd.observe.statistics import (
 )
 
 BUCKETS = 65
-"""One for each bit length of a duration in ns; 2^64 ns are 584 years."""
+"""One for each bit length of a duration in ns, up to 2^64 ns (584 years)."""
 
 MAX_RESPONSE_ROWS = 1000
-"""Answers of a stream beyond so many are counted together with the last of them."""
+"""The most rows for answers of a stream; later answers are counted in the last row."""
 
 MAX_BATCH_ROWS = 1000
-"""Batch sizes beyond so many different ones are counted together, in the row of size 0."""
+"""The most rows for different batch sizes; further sizes share the row of size 0."""
 
 REJECTED, CANCELED, BACKEND, OTHER = FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
-"""Why requests fail: they waited too long, their client gave up, the model failed, or else."""
+"""Why requests fail: too long in the queue, cancelled by the client, model failure, other."""
 
 Outcome = Literal["success", "fail", "empty_response", "cancel"]
 Row = TypeVar("Row")
 
 
 class Timed(Protocol):
-    """What is counted of a request: its batch size, and its times, 0 where it did not get to.
+    """The parts of a request that are counted: its batch size and its times.
 
-    Times are on the clock of time.perf_counter_ns. `shared`: others were in the same execution, or
-    an earlier one's answer was kept.
+    Times are read from time.perf_counter_ns, and 0 if the request did not get that far. `shared`:
+    the execution is counted separately, or the answer came from the response cache.
     """
 
     batch_size: int
@@ -68,7 +66,7 @@ class Timed(Protocol):
 
 
 class Phases:
-    """How often something ran, and the sums of its phases; the first and last are of requests."""
+    """A count of runs and the sum of each phase; shared executions have no queue or handover."""
 
     __slots__ = ("count", "handover_ns", "infer_ns", "input_ns", "output_ns", "queue_ns")
 
@@ -82,7 +80,7 @@ class Phases:
 
 
 class Histogram:
-    """Counts values: counts[i] are those up to bounds[i] and above the bound before."""
+    """Counts values: counts[i] has those above bounds[i - 1], up to and including bounds[i]."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
@@ -90,14 +88,14 @@ class Histogram:
         self.sum = 0.0
 
     def add(self, value: float) -> None:
-        """Count one more."""
+        """Count `value`."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Counts:
-    """The integers of one model version; `clock` is the one its requests' times are on.
+    """The integers of one model version; `clock` is the one that its requests' times come from.
 
     `alone` and `shared` are executions by batch size, `shared_requests` the requests in the shared
     ones, by theirs. Their `handover_ns` is the time the event loop took to get the answers of
@@ -134,7 +132,7 @@ class Counts:
     # --- counting ---
 
     def add_success(self, request: Timed) -> None:
-        """Settle a request that was answered, and its execution when it was alone in it."""
+        """Count a request that was answered, and its execution unless that was shared."""
         started_ns = request.started_ns
         computing_ns = request.computing_ns or started_ns
         ended_ns = request.ended_ns
@@ -177,7 +175,7 @@ class Counts:
         self.cache_miss.add(took_ns)
 
     def add_failure(self, request: Timed, error: BaseException) -> None:
-        """Settle a request that ended with `error`, and its execution when it was alone in it."""
+        """Count a request that ended with `error`, and its execution unless that was shared."""
         began_ns = request.queued_ns or request.started_ns
         if not began_ns:
             self.refused_count += isinstance(error, Unavailable)
@@ -188,7 +186,7 @@ class Counts:
             self._add_execution(self.failed, request, request.batch_size)
 
     def add_outcome(self, request: Timed, failure: BaseException | None) -> None:
-        """Settle a request whose answers have come; `failure` is one of them that was an error."""
+        """Count a request whose answers are complete; `failure` is the error among them, if any."""
         if failure is None:
             self.add_success(request)
         else:
@@ -197,10 +195,10 @@ class Counts:
     def add_shared_execution(
         self, ran: Timed, served: Sequence[Timed], *, failed: bool = False
     ) -> None:
-        """Count one execution for several requests, and give all those its times.
+        """Count one execution of several requests, and copy its times to all of them.
 
-        `ran` is what the Execution was given: a request made of `served`, or the first of them.
-        Call it before their answers are handed out.
+        `ran` is the request that the Execution ran: one joined from `served`, or the first of them.
+        To be called before the answers are handed out.
         """
         batch_size = 0
         for request in served:
@@ -226,7 +224,7 @@ class Counts:
         phases.output_ns += ended_ns - computed_ns
 
     def add_response(self, index: int, outcome: Outcome, infer_ns: int, output_ns: int) -> None:
-        """Count what became of answer `index` (from 0) of a decoupled model's stream."""
+        """Count the outcome of answer `index` (from 0) of a decoupled model's stream."""
         index = min(index, MAX_RESPONSE_ROWS - 1)
         while len(self.responses) <= index:
             self.responses.append(ResponseStatistics())
@@ -237,16 +235,16 @@ class Counts:
         ended.add(infer_ns + output_ns)
 
     def _new_row(self, rows: dict[int, Phases], batch_size: int) -> Phases:
-        """Return the row for a size that has none; size 0, for all others, when there are many."""
+        """Return a new row for a batch size, or row 0 if there are MAX_BATCH_ROWS already."""
         phases = _row(rows, batch_size, Phases)
         if batch_size not in rows:
             self.other_inference_count += batch_size
         return phases
 
-    # --- telling ---
+    # --- reporting ---
 
     def statistics(self, name: str, version: str) -> ModelStatistics:
-        """Return all of it in the words of the Statistics extension."""
+        """Return everything in the form of the Statistics extension."""
         counted = [*self.alone.items(), *self.shared_requests.items()]
         executions = [*self.alone.values(), *self.shared.values(), *self.failed.values()]
         return ModelStatistics(
@@ -270,9 +268,9 @@ class Counts:
         )
 
     def by_batch_size(self) -> dict[int, InferStatistics]:
-        """Return what became of requests by their batch size; 0 stands for all beyond many.
+        """Return the request statistics by batch size; 0 stands for all sizes without a row.
 
-        Cache misses have no size, and are left out.
+        Cache misses have no batch size, and are left out.
         """
         kinds = (self.alone, self.shared_requests, self.failures, self.cache_hits)
         sizes = {size for rows in kinds for size in rows}
@@ -312,10 +310,10 @@ class Counts:
         )
 
     def histograms(self) -> list[tuple[list[int], int]]:
-        """Return the buckets, and the sum in ns, of: request, queue, input, infer, output."""
+        """Return the buckets and the sum in ns of request, queue, input, infer and output."""
         stats = self.statistics("", "").inference_stats
         queue = self.queue_histogram.copy()
-        queue[0] += stats.queue.count - sum(queue)  # those that had no queue
+        queue[0] += stats.queue.count - sum(queue)  # those that were not queued
         return [
             (self.request_histogram.copy(), stats.success.ns),
             (queue, stats.queue.ns),
@@ -330,7 +328,7 @@ class Counts:
 
 
 class AnswerCount:
-    """Counts the answers of one request to a decoupled model, as they come and go."""
+    """Counts the answers of one request to a decoupled model, as they arrive and are taken."""
 
     def __init__(self, counts: Counts, request: Timed) -> None:
         self._counts = counts
@@ -341,21 +339,21 @@ class AnswerCount:
         self._went_ns = 0
 
     def come(self) -> None:
-        """Note that an answer is there."""
+        """Note that an answer has arrived."""
         self._came_ns = self._clock()
         if self._index == 0 and (histogram := self._counts.first_responses):
             began_ns = self._request.queued_ns or self._request.started_ns
             histogram.add((self._came_ns - began_ns) / 1e6)
 
     def gone(self, *, is_empty: bool, error: BaseException | None = None) -> None:
-        """Note that it was taken: its reader asks for the next one. It may have been an `error`."""
+        """Note that the reader took the answer, or its `error`, and asks for the next one."""
         if error is not None:
             self.fail(error)
         else:
             self._add("empty_response" if is_empty else "success")
 
     def fail(self, error: BaseException) -> None:
-        """Note that `error` came in the place of the next answer, or of the one that is there."""
+        """Note that `error` came instead of the next answer, or of the one not yet taken."""
         if self._request.started_ns:
             self._add("cancel" if _is_cancel(error) else "fail")
 
@@ -370,7 +368,7 @@ class AnswerCount:
 
 
 def _row(rows: dict[int, Row], batch_size: int, make: Callable[[], Row]) -> Row:
-    """Return the row for `batch_size`, which is made if there are not too many."""
+    """Return the row for `batch_size`, made if need be; row 0 once there are too many."""
     if batch_size not in rows and len(rows) >= MAX_BATCH_ROWS:
         batch_size = 0
     return rows.setdefault(batch_size, make())
@@ -385,7 +383,7 @@ def _total(durations: Iterable[Duration]) -> Duration:
 
 
 def _durations(all_phases: Sequence[Phases]) -> tuple[Duration, Duration, Duration]:
-    """Return the input, infer and output phases added up."""
+    """Return the sums of the input, infer and output phases."""
     count = sum(phases.count for phases in all_phases)
     return (
         Duration(count, sum(phases.input_ns for phases in all_phases)),

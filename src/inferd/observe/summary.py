@@ -1,8 +1,8 @@
 """Summary: quantiles of the durations of the last minute, from plain integers.
 
-A duration is counted in one of 16 buckets for each power of two, so a quantile is off by 3 % at
-most. Looking keeps a copy of the counts from time to time; the quantiles are those of what came
-since the copy that is a minute old. Nobody looks, nothing is copied.
+Each power of two has 16 buckets, so a quantile is off by at most 3 %. Asking for quantiles keeps a
+copy of the counts from time to time, and returns those of the durations since the copy that is a
+minute old. If nobody asks, nothing is copied.
 """
 
 import time
@@ -16,17 +16,17 @@ from operator import sub
 from inferd.observe.stats import Counts, Timed
 
 WINDOW_S = 60.0
-"""Quantiles look back so far, and up to STEP_S further; Triton's window."""
+"""How far quantiles look back, as in Triton; more by up to the time between two copies."""
 
 STEP_S = 12.0
-"""The counts are copied at most so often."""
+"""The least time between two copies of the counts."""
 
 _BITS = 4
 _BUCKETS = (65 - _BITS) << _BITS
 
 
 class Summary:
-    """Counts durations; `clock` is in seconds, and only looked at when quantiles are asked for."""
+    """Counts durations; `clock` is in seconds, and read only when quantiles are asked for."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,19 +34,19 @@ class Summary:
         self._copies = deque([(clock(), self._counts.copy())])
 
     def add(self, ns: int) -> None:
-        """Count one more."""
+        """Count a duration."""
         shift = max(0, ns.bit_length() - _BITS - 1)
         self._counts[(shift << _BITS) + (ns >> shift)] += 1
 
     def quantiles(self, levels: Sequence[float]) -> list[float]:
-        """Return the durations, in ns, below which these shares lie; NaN when there were none."""
+        """Return the quantiles at these levels, in ns; NaN when there were no durations."""
         before = self._before(self._clock())
         seen = list(accumulate(map(sub, self._counts, before)))
         total = seen[-1]
         return [_middle(bisect_left(seen, level * total)) if total else nan for level in levels]
 
     def _before(self, now_s: float) -> list[int]:
-        """Return the counts of a minute ago, or the oldest there are."""
+        """Return the counts of a minute ago, or the oldest kept."""
         copies = self._copies
         if now_s - copies[-1][0] >= STEP_S:
             copies.append((now_s, self._counts.copy()))
@@ -56,9 +56,9 @@ class Summary:
 
 
 class SummaryCounts(Counts):
-    """Counts with `summaries` of all durations, too, in the order of Counts.histograms.
+    """Counts that also keep `summaries` of all durations, in the order of Counts.histograms.
 
-    `cache_summaries` are those of hits and of misses. Each request costs a few µs more.
+    `cache_summaries` are those of hits and misses. This costs a few µs per request.
     """
 
     def __init__(self) -> None:
@@ -97,6 +97,6 @@ class SummaryCounts(Counts):
 
 
 def _middle(bucket: int) -> float:
-    """Return the duration in the middle of a bucket."""
+    """Return the duration, in ns, in the middle of a bucket."""
     shift = max(0, (bucket >> _BITS) - 1)
     return float((bucket - (shift << _BITS)) << shift) + ((1 << shift) - 1) / 2

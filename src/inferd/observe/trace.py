@@ -1,4 +1,4 @@
-"""Trace: what is noted of one traced request, and the names Triton gives its moments."""
+"""Trace: the record of one traced request, and Triton's names for its timestamps."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -28,26 +28,26 @@ MAX_TENSOR_BYTES = 1 << 20
 """A larger tensor is traced without its data."""
 
 MAX_TRACE_BYTES = 1 << 22
-"""When a trace with its children holds so much, further tensors are traced without their data."""
+"""Limit of a trace and its children; tensors beyond it are traced without their data."""
 
 MAX_TENSORS = 1000
-"""Of one trace; more are left out."""
+"""Limit per trace; further ones are left out."""
 
 MAX_STAMPS = 10_000
-"""Of one trace, which has several for each answer of a stream; more are left out."""
+"""Limit per trace, which may be that of a stream of answers; further ones are left out."""
 
 MAX_CHILDREN = 1000
-"""Of one trace, their own children included; further ones are left out."""
+"""Limit per trace, children of children included; further ones are left out."""
 
 MAX_TEXT = 1000
 """Names and ids that clients chose are cut to this length."""
 
-_OWN_BYTES = 1000  # of a trace without anything, about
+_OWN_BYTES = 1000  # about what an empty trace takes
 _STAMP_BYTES = 100
 
 
 class TracedTensor(NamedTuple):
-    """A copy of a tensor at one point of its request's way; without its data if it is large."""
+    """A copy of a tensor at one stage of its request; without its data if it is large."""
 
     activity: str
     tensor: Tensor
@@ -55,7 +55,7 @@ class TracedTensor(NamedTuple):
 
 
 class Budget:
-    """What a trace and its children hold together; `numbers` are the ids of further ones."""
+    """What a trace and its children hold together; `numbers` yields ids for new children."""
 
     __slots__ = ("child_count", "numbers", "size_bytes")
 
@@ -66,12 +66,12 @@ class Budget:
 
 
 class Trace:
-    """The moments, and if wanted the tensors, of one request; `id` counts the traces of a server.
+    """The timestamps, and if wanted the tensors, of one request; `id` is unique in the server.
 
-    Moments are on the clock of time.perf_counter_ns. `version` is "" until one has been chosen.
-    `parent` is the client's span the request belongs to. `children` are the traces of the requests
-    that were made to answer this one, with which it shares `budget`. `error` is why the request
-    failed, in the word of errors.Code, "" if it did not.
+    Timestamps come from time.perf_counter_ns. `version` is "" until one has been chosen.
+    `parent` is the client's span that the request belongs to. `children` are the traces of requests
+    made to answer this one; they share its `budget`. `error` is the errors.Code of the request's
+    failure, "" if it has not failed.
     """
 
     __slots__ = (
@@ -111,11 +111,11 @@ class Trace:
 
     @property
     def size_bytes(self) -> int:
-        """What the trace holds, with all that share its budget."""
+        """The memory of the trace and of all that share its budget, about."""
         return self._budget.size_bytes
 
     def child(self, model: str) -> "Trace | None":
-        """Begin the trace of a request to `model` made for this one; None if there are many."""
+        """Begin the trace of a request to `model` made for this one; None if there are too many."""
         budget = self._budget
         if budget.child_count >= MAX_CHILDREN:
             return None
@@ -125,13 +125,13 @@ class Trace:
         return child
 
     def stamp(self, name: str, ns: int = 0) -> None:
-        """Note that the request was at `name`, now or at `ns`."""
+        """Record the timestamp `name`, as now or `ns`."""
         if TIMESTAMPS in self.settings.levels and len(self.stamps) < MAX_STAMPS:
             self.stamps.append((name, ns or perf_counter_ns()))
             self._budget.size_bytes += _STAMP_BYTES
 
     def fail(self, error: BaseException) -> None:
-        """Note that the request ended with `error`."""
+        """Record that the request ended with `error`."""
         if isinstance(error, InferdError):
             self.error = error.code.value
         elif isinstance(error, Exception):
@@ -141,11 +141,11 @@ class Trace:
 
     @property
     def wants_tensors(self) -> bool:
-        """Whether tensors are to be noted."""
+        """Whether tensors are to be recorded."""
         return TENSORS in self.settings.levels
 
     def note_tensors(self, activity: str, tensors: list[Tensor]) -> None:
-        """Note copies of `tensors`: what they view may change before it is written."""
+        """Record copies of `tensors`: their memory may change before the trace is written."""
         for tensor in tensors[: MAX_TENSORS - len(self.tensors)]:
             size = tensor.size_bytes
             has_data = (
@@ -157,6 +157,6 @@ class Trace:
             self._budget.size_bytes += len(data)
 
     def repeat_tensors(self, of: str, activity: str) -> None:
-        """Note that the tensors of one activity were the same at another."""
+        """Record the tensors of the activity `of` again, as those of `activity`."""
         again = [one._replace(activity=activity) for one in self.tensors if one.activity == of]
         self.tensors += again

@@ -1,7 +1,7 @@
 """Trace files: traces in Triton's JSON form, written by a thread of their own.
 
-A file is a JSON array that is whole whenever nobody is writing to it: what comes is put before its
-last bracket. So nothing has to be kept in memory until the server ends.
+A file is a complete JSON array whenever nobody is writing to it: new traces go before its closing
+bracket. So nothing has to be kept in memory until the server ends.
 """
 
 import json
@@ -26,9 +26,9 @@ from inferd.tensor.tensor import Tensor
 
 
 class TraceWriter:
-    """Writes finished traces to the files their settings name.
+    """Writes finished traces to the files that their settings name.
 
-    `own_file` is the operator's; all others were named by clients, and are opened with care.
+    `own_file` is named by the operator; clients named all others, which are opened with more care.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class TraceWriter:
 
 
 class TraceFile:
-    """One trace file, or a row of numbered ones.
+    """One trace file, or a series of numbered ones.
 
-    What was there before is replaced in a file the operator named, and respected in others.
+    An existing file is overwritten if the operator named it, and never if a client did.
     """
 
     def __init__(self, path: Path, *, is_named_by_client: bool) -> None:
@@ -77,10 +77,10 @@ class TraceFile:
         self._is_named_by_client = is_named_by_client
         self._is_begun = False
         self._number = 0
-        self._count = 0  # of the traces in the file with the present number
+        self._count = 0  # traces in the numbered file being written
 
     def write(self, traces: Sequence[Trace]) -> None:
-        """Write `traces`, which have this file's path in their settings. Raises OSError."""
+        """Write `traces`, whose settings name this file. Raises OSError."""
         texts = [(trace.settings.log_frequency, encode_trace(trace)) for trace in traces]
         for frequency, some in groupby(texts, lambda pair: pair[0]):
             of_frequency = [text for _, text in some]
@@ -114,7 +114,7 @@ class TraceFile:
 
 
 def _put_before_the_bracket(descriptor: int, text: bytes) -> None:
-    """Make `[a]` into `[a,text]`; if that fails half way the file is as it was."""
+    """Turn `[a]` into `[a,text]`; if writing fails, restore the file."""
     end = os.fstat(descriptor).st_size
     if end == 0:
         _write_all(descriptor, b"[%b]" % text, 0)
@@ -138,9 +138,9 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def encode_trace(trace: Trace) -> bytes:
-    """Return the objects of one trace and its children, separated by commas.
+    """Return the JSON objects of a trace and its children, separated by commas.
 
-    (Triton, JSON Trace Output.)
+    The format is that of Triton's JSON Trace Output.
     """
     return b",".join(json.dumps(one, separators=(",", ":")).encode() for one in _objects(trace))
 
@@ -172,11 +172,11 @@ def _told(one: TracedTensor) -> dict[str, str]:
 
 
 def _data_text(tensor: Tensor) -> str:
-    """Return the elements, separated by commas; BYTES as text, without separators of their own."""
+    """Return the elements, separated by commas; those of BYTES tensors as text, unquoted."""
     if tensor.datatype is DataType.BYTES:
         try:
             return ",".join(one.decode(errors="backslashreplace") for one in tensor.strings())
-        except InvalidRequest:  # a model may give lengths that are wrong
+        except InvalidRequest:  # a model may return wrong lengths
             return ""
     array = tensor.numpy().reshape(prod(tensor.shape))
     if tensor.datatype in (DataType.FP16, DataType.BF16):

@@ -1,8 +1,8 @@
-"""Tracer: which requests are traced, by settings that change while the server runs.
+"""Tracer: decides which requests are traced, by settings that clients can change at run time.
 
-There are global settings and, for models that were given some, their own. A field nobody has set
-for a model is the global one, and a global field nobody has set is what the server started with
-(Trace extension).
+There are global settings and, for models that were given any, their own. A field not set for a
+model has the global value, and a global field not set has the value the server started with (Trace
+extension).
 """
 
 import asyncio
@@ -22,27 +22,27 @@ from inferd.observe.trace import Budget, Trace
 log = logging.getLogger("inferd.trace")
 
 GLOBAL = ""
-"""Stands for the name of the model whose settings are those of all others."""
+"""Stands in place of a model's name for the global settings."""
 
 
 class Sink(Protocol):
     """Where finished traces go."""
 
     def open(self) -> None:
-        """Get ready. Raises InvalidConfig when that cannot be."""
+        """Get ready to write. Raises InvalidConfig when that is impossible."""
         ...
 
     def take(self, trace: Trace) -> None:
-        """Keep a finished trace, or drop it when too many wait; called on the event loop."""
+        """Queue a finished trace, or drop it if too many wait. Called on the event loop."""
         ...
 
     def close(self, timeout_s: float) -> None:
-        """Write what is left, and after `timeout_s` seconds give up; called in a thread."""
+        """Write what is left, but give up after `timeout_s` seconds. Called in a thread."""
         ...
 
 
 class _Sampling:
-    """The settings of one model, or the global ones, and how far their rate and count have come."""
+    """The settings of one model, or the global ones, with the state of their rate and count."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self.settings = settings
@@ -50,9 +50,9 @@ class _Sampling:
         self.left_count = settings.count
 
     def under(self, settings: TraceSettings, changed: Set[str]) -> "_Sampling":
-        """Return how it goes on under `settings`; what is `changed` of rate and count begins anew.
+        """Return its successor under `settings`; rate and count start over if they are `changed`.
 
-        A count that is used up stays so until somebody gives another.
+        A used-up count stays used up until a client sets it again.
         """
         after = _Sampling(settings)
         if "rate" not in changed:
@@ -71,7 +71,7 @@ class _Sampling:
         return settings.file is not None and settings.rate > 0 and self.left_count != 0
 
     def takes(self) -> bool:
-        """Tell whether the next request is one to be traced, and count it."""
+        """Count a request, and tell whether it is to be traced."""
         if not self.settings.rate or not self.left_count:
             return False
         self.seen_count += 1
@@ -83,10 +83,10 @@ class _Sampling:
 
 
 class Tracer:
-    """Chooses the requests that are traced, and gives their traces to `sink`.
+    """Chooses the requests to trace, and passes their traces to `sink`.
 
-    `is_on` is all that a request pays for while nothing is traced. `follows_clients`: what clients
-    say of their own traces matters. `folder` is where clients may put trace files.
+    While nothing is traced, a request pays only for the check of `is_on`. `follows_clients`: the
+    trace context that clients send is used. `folder` is where clients may put trace files.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Tracer:
         self._sink = sink
         self._folder = folder or AllowedFolder(None, "--trace-directory")
         self._start = settings
-        self._given: dict[str, dict[str, Any]] = {}  # the fields somebody has set, by model
+        self._given: dict[str, dict[str, Any]] = {}  # the fields clients have set, by model
         self._samplings = {GLOBAL: _Sampling(settings)}
         self._numbers = count(1)
         self._look()
@@ -106,9 +106,10 @@ class Tracer:
     # --- requests ---
 
     def begin(self, model: str, parent: Parent | None = None) -> Trace | None:
-        """Return the trace of a request that is to be traced, None for the others.
+        """Return a new trace for a request to `model`, None if it is not to be traced.
 
-        What a client records is traced whatever rate and count are (mode opentelemetry).
+        If the client records its own span (`parent.is_sampled`, mode opentelemetry), the request is
+        traced whatever rate and count are.
         """
         sampling = self._samplings.get(model) or self._samplings[GLOBAL]
         settings = sampling.settings
@@ -121,20 +122,20 @@ class Tracer:
         return Trace(next(self._numbers), model, settings, parent, Budget(self._numbers))
 
     def finish(self, trace: Trace) -> None:
-        """Give a trace away that is complete."""
+        """Pass a complete trace to the sink."""
         self._sink.take(trace)
 
     # --- settings ---
 
     def settings(self, model: str = GLOBAL) -> TraceSettings:
-        """Return the settings for `model`; `count` is how many traces are still to be made."""
+        """Return the settings for `model`; `count` is the number of traces left to make."""
         sampling = self._samplings.get(model) or self._samplings[GLOBAL]
         return replace(sampling.settings, count=sampling.left_count)
 
     def change(self, change: TraceChange, model: str = GLOBAL) -> None:
-        """Change settings of `model`, or the global ones: all that `change` names or none.
+        """Change the settings of `model`, or the global ones: all that `change` names, or none.
 
-        Raises InvalidRequest for values that make no sense, Unsupported for what clients may not
+        Raises InvalidRequest for invalid values, Unsupported for settings that clients may not
         change.
         """
         new = {
@@ -169,14 +170,14 @@ class Tracer:
             raise Unsupported(msg)
 
     def _file_named(self, name: str, model: str) -> Path | None:
-        """Return the file a client means; names it may have read before mean the same files."""
+        """Return the file that `name` means: one that the settings have shown, or a new one."""
         for settings in (self.settings(model), self.settings(), self._start):
             if name == (settings.file.name if settings.file else ""):
                 return settings.file
         return self._folder.place("trace_file", name, must_be_new=True)
 
     def _apply(self, given: dict[str, dict[str, Any]], model: str, changed: Set[str]) -> None:
-        """Take over what is `given`, of which the fields `changed` of `model` are new."""
+        """Apply the settings `given`; of `model`, the fields in `changed` are new."""
         base = replace(self._start, **given.get(GLOBAL, {}))
         before = self._samplings
         everywhere = before[GLOBAL].under(base, changed if model == GLOBAL else frozenset())
@@ -201,11 +202,11 @@ class Tracer:
     # --- life ---
 
     def open(self) -> None:
-        """Get ready to write traces. Raises InvalidConfig when that cannot be."""
+        """Get ready to write traces. Raises InvalidConfig when that is impossible."""
         self._sink.open()
 
     async def close(self, timeout_s: float) -> None:
-        """Trace nothing more, and write what is left; after `timeout_s` seconds give up."""
+        """Stop tracing and write what is left, but give up after `timeout_s` seconds."""
         self._samplings = {GLOBAL: _Sampling(replace(self._start, levels=()))}
         self._look()
         await asyncio.get_running_loop().run_in_executor(None, self._sink.close, timeout_s)
@@ -219,9 +220,9 @@ def _check(settings: TraceSettings) -> None:
 
 
 def _levels_named(names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the levels of these names, None for no change.
+    """Return the levels called `names`, None for no change.
 
-    Unknown names are passed over, as Triton does. Raises InvalidRequest for OFF beside another.
+    Unknown names are ignored, as in Triton. Raises InvalidRequest for OFF along with others.
     """
     if OFF in names and len(names) > 1:
         msg = f"trace_level is {OFF} and {len(names) - 1} more, expected {OFF} alone or levels"

@@ -1,7 +1,7 @@
-"""Repository agents: what a configuration has done with a model's files before they are loaded.
+"""Repository agents: what a configuration has done to a model's files before they are loaded.
 
-Triton's are libraries, called by name. The one that is known here is its checksum: the files are
-what the configuration says they are.
+Triton's agents are libraries, called by name. The only one known here is its checksum agent, which
+compares the files with digests in the configuration.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from inferd.errors import InvalidConfig
 _ALGORITHMS = {"MD5": "md5", "SHA256": "sha256"}
 
 _COMPARED_AT_ONCE = 4
-"""So many files of one model are compared with their digests side by side."""
+"""How many files of a model are compared with their digests in parallel."""
 
 
 def run_agents(folder: Path, config: ModelConfig) -> None:
-    """Have the agents of a model look at its `folder`, in their order.
+    """Run the agents of a model on its `folder`, in order.
 
-    Raises InvalidConfig for an agent that is not known, and for what one does not let pass.
+    Raises InvalidConfig for an unknown agent, and when an agent rejects the files.
     """
     for agent in config.model_repository_agents:
         run = _AGENTS.get(agent.name)
@@ -36,7 +36,7 @@ def run_agents(folder: Path, config: ModelConfig) -> None:
 
 
 def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:
-    """Compare the files with their digests, some side by side; the first that is wrong is told."""
+    """Compare the files with their digests, in parallel; raise for the first that is wrong."""
 
     def check(given: tuple[str, str]) -> None:
         _check_sum(folder, *given, place)
@@ -47,13 +47,13 @@ def _check_sums(folder: Path, agent: RepositoryAgent, place: str) -> None:
 
 
 def _check_sum(folder: Path, key: str, expected: str, place: str) -> None:
-    """Compare the file of `key`, "MD5:<path in the model's folder>", with the digest `expected`."""
+    """Compare the file in `key`, "MD5:<path in the model's folder>", with the digest `expected`."""
     algorithm, _, name = key.partition(":")
     if algorithm not in _ALGORITHMS or not name or not is_inside(name):
         kinds = " or ".join(f"{one}:FILE" for one in _ALGORITHMS)
         msg = f"{place}: parameter '{key}', expected {kinds}, FILE in the model's folder"
         raise InvalidConfig(msg)
-    if not (folder / name).is_file():  # opening a pipe would wait for who writes it
+    if not (folder / name).is_file():  # opening a pipe would block until somebody writes
         msg = f"{place}: there is no file '{name}' in the model's folder"
         raise InvalidConfig(msg)
     try:
@@ -68,7 +68,7 @@ def _check_sum(folder: Path, key: str, expected: str, place: str) -> None:
 
 
 def _digest_of(algorithm: str) -> "Callable[[], hashlib._Hash]":
-    # Not a matter of security, says MD5 to systems that forbid it there.
+    # Not for security: systems that forbid MD5 there allow it this way.
     return lambda: hashlib.new(_ALGORITHMS[algorithm], usedforsecurity=False)
 
 

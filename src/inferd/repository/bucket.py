@@ -1,4 +1,4 @@
-"""One place in a cloud: which objects lie there, and their bytes, through obstore."""
+"""One location in a cloud: lists its objects and fetches them, through obstore."""
 
 import logging
 from collections.abc import Mapping
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("inferd.repository")
 
 CONNECT_S, READ_S, OBJECT_S = 5, 30, 3600
-"""How long a connection, the next bytes, and one whole object are waited for."""
+"""Timeouts for a connection, for the next bytes, and for one whole object."""
 
 RETRIES, RETRY_S = 3, 60
 MAX_OBJECTS = 100_000
-"""A repository that has more is none: reading the list would take minutes, and memory."""
+"""A location with more is no repository: listing it would take minutes, and memory."""
 
 MAX_REASON = 200
-"""Of what a provider says of a failure so many characters are told."""
+"""How many characters of a provider's error message are passed on."""
 
 _CHUNK_BYTES = 8 << 20
 
 
 class Object(NamedTuple):
-    """One object; `path` is relative to the place, with slashes."""
+    """One object; `path` is relative to the location, with slashes."""
 
     path: str
     size: int
@@ -41,7 +41,7 @@ class Bucket:
     """Reads the objects below one URL."""
 
     def __init__(self, url: CloudUrl, environ: Mapping[str, str]) -> None:
-        """Raises InvalidConfig when obstore is missing, or has no use for what is set."""
+        """Raises InvalidConfig when obstore is missing or rejects the settings."""
         self._url = url
         try:
             import obstore
@@ -57,7 +57,7 @@ class Bucket:
             raise InvalidConfig(msg) from error
 
     def objects(self) -> list[Object]:
-        """Return all objects there. Raises NotLoadable."""
+        """Return all objects. Raises NotLoadable."""
         found: list[Object] = []
         try:
             for chunk in self._obstore.list(self._store, chunk_size=1000):
@@ -71,9 +71,9 @@ class Bucket:
         return found
 
     def fetch(self, one: Object, file: Path) -> None:
-        """Write the bytes of an object, as it was when it was listed, to `file`.
+        """Write the object `one`, as it was when listed, to `file`.
 
-        Raises NotLoadable when it has changed since, or is not to be had, and OSError.
+        Raises NotLoadable when it has changed since or cannot be read, and OSError.
         """
         try:
             options: Any = {"if_match": one.tag} if one.tag else {}
@@ -103,7 +103,7 @@ _REASONS = {
 
 
 def _told(error: Exception) -> str:
-    """Return the provider's words, less the request and the document that came with them."""
+    """Return the provider's message, without the request and the document around it."""
     line = str(error).partition("\n")[0]
     return line.rpartition(" - ")[2].partition(": <")[0][:MAX_REASON]
 
@@ -115,7 +115,7 @@ def _open(url: CloudUrl, settings: dict[str, str]) -> "ObjectStore":
         "connect_timeout": f"{CONNECT_S}s",
         "read_timeout": f"{READ_S}s",
         "timeout": f"{OBJECT_S}s",
-        "allow_http": True,  # only where a URL that somebody has set says so
+        "allow_http": True,  # only used if a configured URL says http
     }
     retry: Any = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
     config: Any = {**settings, **({"endpoint": url.endpoint} if url.endpoint else {})}

@@ -1,4 +1,4 @@
-"""URLs of repositories in the cloud, as --model-repository takes them from Triton's users."""
+"""URLs of repositories in the cloud, as --model-repository takes them, in Triton's syntax."""
 
 import re
 from typing import NamedTuple
@@ -6,16 +6,16 @@ from typing import NamedTuple
 from inferd.errors import InvalidConfig
 
 SCHEMES = {"s3": "Amazon S3", "gs": "Google Cloud Storage", "as": "Azure Blob Storage"}
-"""What URLs begin with, and whose storage that is."""
+"""The schemes of URLs, and the storage each stands for."""
 
 _URL = re.compile(r"(s3|gs|as)://(.*)", re.DOTALL)
 _ENDPOINT = re.compile(r"(https?://)?([^/]+:\d+|(?<=://)[^/]+)(?:/(.*))?", re.DOTALL)
 
 
 class CloudUrl(NamedTuple):
-    """Where a repository lies: below `prefix` ("" is all) of a bucket, or container.
+    """Where a repository lies: below `prefix` ("" for all) in a bucket or container.
 
-    `endpoint` is the server's own URL where it is not the provider's; `account` is Azure's.
+    `endpoint` is the URL of the storage server if it is not the provider's; `account` is Azure's.
     """
 
     text: str
@@ -27,7 +27,7 @@ class CloudUrl(NamedTuple):
 
 
 def cloud_url(text: str) -> CloudUrl | None:
-    """Return what `text` means, None for what is a path on this machine.
+    """Return the URL in `text`, None if it is a path on this machine.
 
     s3://BUCKET/PATH, s3://HOST:PORT/BUCKET/PATH (http), s3://https://HOST:PORT/BUCKET/PATH,
     gs://BUCKET/PATH, as://ACCOUNT/CONTAINER/PATH. Raises InvalidConfig when a part is missing.

@@ -1,4 +1,4 @@
-"""Files that a model's configuration names, labels and data: all of them lie in its folder."""
+"""Reads files that a model's configuration names, such as labels and data, from its folder."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ from inferd.errors import InvalidConfig
 
 
 def read_inside(folder: Path, filename: str, place: str, max_bytes: int) -> bytes:
-    """Return the first `max_bytes` of the file that `place`, a field of a model, calls `filename`.
+    """Return the first `max_bytes` of the file `filename`, which the field `place` names.
 
-    Raises InvalidConfig for one that is missing, not inside `folder`, or cannot be read.
+    Raises InvalidConfig if it is missing, not inside `folder`, or cannot be read.
     """
     file = folder / filename
     if not _is_file(file):
@@ -26,7 +26,7 @@ def read_inside(folder: Path, filename: str, place: str, max_bytes: int) -> byte
 
 
 def _is_file(path: Path) -> bool:
-    """Tell whether there is such a file, not a pipe, say, whose opening waits for a writer."""
+    """Tell whether `path` is a regular file, not a pipe, say, which would block when opened."""
     try:
         return path.is_file()
     except (OSError, ValueError):  # a name no file can have

@@ -1,4 +1,4 @@
-"""Credentials of clouds, from where Triton's users keep them, in the words obstore has for them."""
+"""Cloud credentials: read from where Triton's users keep them, under obstore's names."""
 
 import configparser
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from inferd.errors import InvalidConfig
 from inferd.repository.cloud_url import CloudUrl
 
 CREDENTIAL_FILE = "TRITON_CLOUD_CREDENTIAL_PATH"
-"""The variable that names a JSON file with the credentials of several places."""
+"""The variable that names a JSON file with credentials, by scheme and beginning of the URL."""
 
 _PLACES = dict[str, dict[str, str | dict[str, str]]]
 _GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -31,15 +31,15 @@ _WORDS_OF_PROFILE = {
 
 
 class _Google(msgspec.Struct):
-    """What Google's files say of themselves."""
+    """The part of Google's credential files that is read here."""
 
     type: str
 
 
 def credentials(url: CloudUrl, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that `url` is opened with, beside what obstore takes from AWS_* and such.
+    """Return the settings to open `url` with, on top of those obstore takes from AWS_* and such.
 
-    Raises InvalidConfig for a credential file that cannot be used; no text tells what is in it.
+    Raises InvalidConfig for an unusable credential file; the message reveals nothing of it.
     """
     own = _of_file(url, environ)
     if url.scheme == "gs":
@@ -54,7 +54,7 @@ def credentials(url: CloudUrl, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_file(url: CloudUrl, environ: Mapping[str, str]) -> str | dict[str, str] | None:
-    """Return what the credential file has for the longest beginning of `url`."""
+    """Return the entry of the credential file whose key is the longest prefix of `url`."""
     path = environ.get(CREDENTIAL_FILE)
     if not path:
         return None
@@ -74,7 +74,7 @@ def _of_file(url: CloudUrl, environ: Mapping[str, str]) -> str | dict[str, str] 
 
 
 def _google(file: str) -> dict[str, str]:
-    """Return the file by the kind of account it is of; that of an emulator is a service's, too."""
+    """Return the setting for a credential `file`, by its account type; emulators use services'."""
     if not file:
         return {}
     try:
@@ -96,7 +96,7 @@ def _has_no_key(environ: Mapping[str, str]) -> bool:
 
 
 def _of_profile(profile: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what AWS's own two files have for a profile."""
+    """Return the settings that AWS's own two files have for a profile."""
     profile = profile or environ.get("AWS_PROFILE", "default")
     home = Path(environ.get("HOME", "~")).expanduser() / ".aws"
     files = configparser.ConfigParser(interpolation=None)

@@ -1,4 +1,4 @@
-"""Digests: what the files of a model version contain, whatever their times are."""
+"""Digests of the contents of a model version's files, whatever their modification times."""
 
 import hashlib
 from errno import EINVAL
@@ -9,10 +9,10 @@ from inferd.repository.tree import entries_of, walk
 
 
 def content_digest(folder: Path, version: int, file: Path | None = None) -> bytes:
-    """Return a SHA-256 of the names and bytes of all files that `version` may hang on.
+    """Return the SHA-256 of the names and contents of all files that `version` may depend on.
 
-    Those are the files of its version folder, and of the model's `folder` all that belong to no
-    other version; or the one bare model `file`. Reads all of it. Raises OSError, for pipes too.
+    These are all files in the model's `folder` that belong to no other version, or the bare model
+    `file`. Reads all of them. Raises OSError, also if one is not a regular file.
     """
     if file is not None:
         root = file if file.is_dir() else file.parent
@@ -22,7 +22,7 @@ def content_digest(folder: Path, version: int, file: Path | None = None) -> byte
         paths = [entry.path for entry in walk(folder) if _belongs(entry.path, version)]
     digest = hashlib.sha256()
     for path in paths:
-        if not (root / path).is_file():  # opening a pipe waits for a writer
+        if not (root / path).is_file():  # opening a pipe would block until somebody writes
             raise OSError(EINVAL, "not all are plain files", path)
         with (root / path).open("rb") as source:
             content = hashlib.file_digest(source, "sha256").digest()

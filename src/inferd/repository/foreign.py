@@ -1,12 +1,12 @@
 """Model folders of other servers: MLServer's model-settings.json, and MLflow's MLmodel.
 
-A folder with nothing but a model's file is one where variables say what settings would, which is
-how KServe starts MLServer.
+A folder with nothing but a model file is one, too, if environment variables take the place of the
+settings: that is how KServe starts MLServer.
 
-They have no version folders, so what lies there is version 1, or the one that MLServer's settings
-say, if that is a number. Their files say which runtime a model is for and which file it is; a
-config.pbtxt beside them adds what they cannot say. No code of either project is needed, and none of
-the Python code they may name is run.
+Such folders have no version folders, so the model is version 1, or the version in MLServer's
+settings if that is a number. Their files name the runtime and the model file; a config.pbtxt beside
+them adds what they cannot express. No code of either project is needed, and Python code that they
+may name is never run.
 """
 
 import os
@@ -29,17 +29,17 @@ SETTINGS_FILE = "model-settings.json"
 MLFLOW_FILE = "MLmodel"
 
 IMPLEMENTATION_VARIABLE = "MLSERVER_MODEL_IMPLEMENTATION"
-"""The environment variable that says the implementation for settings that say none."""
+"""The environment variable that names the implementation if the settings do not."""
 
 NAME_VARIABLE, URI_VARIABLE = "MLSERVER_MODEL_NAME", "MLSERVER_MODEL_URI"
 VERSION_VARIABLE, EXTRA_VARIABLE = "MLSERVER_MODEL_VERSION", "MLSERVER_MODEL_EXTRA"
-"""Those that say the rest where a folder has no settings at all."""
+"""The variables for the rest, if a folder has no settings at all."""
 
 MAX_BYTES = 1 << 20
 """A larger file is refused unread."""
 
 MAX_DEPTH = 4
-"""So many folders below one that is no model may hold MLServer's settings."""
+"""How many levels below a folder that is no model are searched for MLServer's settings."""
 
 _RUNTIMES = {
     "mlserver_sklearn": ("sklearn", ("model.skops", "model.joblib", "model.pickle", "model.pkl")),
@@ -47,10 +47,10 @@ _RUNTIMES = {
     "mlserver_lightgbm": ("lightgbm", ("model.txt", "model.bst")),
     "mlserver_mlflow": ("mlflow", ("",)),
 }
-"""MLServer's packages -> our backend, and the files it looks for when no uri is given."""
+"""MLServer's packages -> our backend, and the files to look for when no uri is given."""
 
 _TABULAR = ("sklearn", "xgboost", "lightgbm")
-"""Backends whose models take rows of numbers, which those servers hand over as they come."""
+"""Backends whose models take rows of numbers, which those servers pass on as they come."""
 
 _FLAVORS = {
     "onnx": ("onnxruntime", ("data",)),
@@ -59,7 +59,7 @@ _FLAVORS = {
     "tensorflow": ("tensorflow", ("saved_model_dir",)),
     "sklearn": ("sklearn", ("pickled_model", "model_path", "data")),
 }
-"""MLflow's flavors -> our backend, and the keys that may name the file; the first that is there."""
+"""MLflow's flavors -> our backend, and the keys that may name the file; the first found counts."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
@@ -77,9 +77,9 @@ def is_foreign(folder: Path) -> bool:
 
 
 def foreign_name(folder: Path) -> str:
-    """Return the name that MLServer's settings in `folder` give their model, "" if they give none.
+    """Return the model's name in MLServer's settings in `folder`, "" if they give none.
 
-    Settings that cannot be read give none: `read_foreign` says what is wrong. Raises OSError.
+    Unreadable settings give none: `read_foreign` reports what is wrong. Raises OSError.
     """
     try:
         settings = orjson.loads(_content(folder / SETTINGS_FILE))
@@ -90,12 +90,12 @@ def foreign_name(folder: Path) -> str:
 
 
 def nested_foreign(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
-    """Return the folders below `folder` that hold MLServer's settings, which looks for them so.
+    """Return the folders below `folder` that hold MLServer's settings, as MLServer finds them.
 
-    Nothing is looked for in models, nor below them, nor where links lead. Raises OSError.
+    Models are not searched, nor are links followed. Raises OSError.
     """
     found: list[Path] = []
-    with os.scandir(folder) as entries:  # there may be very many files, none of which is looked at
+    with os.scandir(folder) as entries:  # no stat of files: there may be very many
         names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
     if any(map(is_version, names)):
         return found
@@ -108,9 +108,9 @@ def nested_foreign(folder: Path, depth: int = MAX_DEPTH) -> list[Path]:
 
 
 def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, int]:
-    """Return `config` with what the folder's files tell, the model file and its version.
+    """Return `config` completed from the folder's files, the model file and its version.
 
-    What `config` says already stays. Raises InvalidConfig, Unsupported for other runtimes.
+    What `config` already says stays. Raises InvalidConfig, and Unsupported for other runtimes.
     """
     version = 1
     if (folder / SETTINGS_FILE).is_file():
@@ -141,7 +141,7 @@ def read_foreign(folder: Path, config: ModelConfig) -> tuple[ModelConfig, Path, 
 
 
 def _defaults(backend: str) -> dict[str, str]:
-    """Return what the models of a backend take, and give, that they do with those servers."""
+    """Return the parameters by which models of `backend` take and return what they do there."""
     taken = {ANY_INPUT_NAME: "true"}
     if backend in _TABULAR:
         taken[TABLE] = "true"
@@ -225,7 +225,7 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
     if backend in _TABULAR:
         inputs, extra = _tabular(inputs, extra)
     if backend == "sklearn":
-        outputs = ()  # what they are is for the estimator to say
+        outputs = ()  # the estimator determines them
     config = ModelConfig(
         str(settings.get("name") or ""),
         backend=backend,
@@ -236,16 +236,16 @@ def _settings(folder: Path, settings: dict[str, Any]) -> tuple[ModelConfig, str]
         parameters=_version_name(settings) | extra,
     )
     if most == 0 and (config.input or config.output):
-        config = replace(config, max_batch_size=1)  # its shapes count the batch dim
+        config = replace(config, max_batch_size=1)  # shapes in its settings include the batch dim
     return config, filename
 
 
 def _tabular(
     inputs: tuple[ModelInput, ...], extra: dict[str, str]
 ) -> tuple[tuple[ModelInput, ...], dict[str, str]]:
-    """Return what settings say of a model of rows: MLServer only shows it, and checks nothing.
+    """Return the inputs and parameters of a model of rows; MLServer does not check its settings.
 
-    Several inputs are the columns of a table; the datatype of one is whatever its file takes.
+    Several inputs are the columns of a table. A single numeric one becomes FP32, whatever its type.
     """
     if len(inputs) > 1:
         names = orjson.dumps([one.name for one in inputs]).decode()
@@ -256,13 +256,13 @@ def _tabular(
 
 
 def _version(settings: dict[str, Any]) -> int:
-    """Return the version that clients of MLServer ask for, 1 where it is no number."""
+    """Return the version that clients of MLServer ask for, 1 if it is no number."""
     said = _said_version(settings)
     return int(said) if _NUMBER.fullmatch(said) else 1
 
 
 def _version_name(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the parameter that says what those clients call a version that is no number."""
+    """Return the parameter with those clients' name for the version, if it is no number."""
     said = _said_version(settings)
     return {VERSION_NAME: said} if said and not _NUMBER.fullmatch(said) else {}
 
@@ -282,7 +282,7 @@ def _local(folder: Path, uri: str) -> str:
 
 
 def _tensor(described: dict[str, Any]) -> tuple[str, Any, tuple[int, ...]]:
-    """Return name, datatype and dims without the batch."""
+    """Return the name, the datatype, and the dims without the batch dim."""
     name, datatype = str(described["name"]), described["datatype"]
     if datatype not in DATATYPES:
         msg = f"tensor '{name}' has the datatype '{datatype}', known are {', '.join(DATATYPES)}"
@@ -320,9 +320,9 @@ def _read_mlflow(folder: Path) -> tuple[ModelConfig, str]:
 
 
 def _flavors(text: str) -> dict[str, dict[str, str]]:
-    """Return the flavors of an MLmodel file with their plain values.
+    """Return the flavors of an MLmodel file with their scalar values.
 
-    That is all of YAML that is read: two levels of `key: value` below `flavors:`.
+    Only this much YAML is understood: two levels of `key: value` below `flavors:`.
     """
     flavors: dict[str, dict[str, str]] = {}
     is_inside_flavors = False

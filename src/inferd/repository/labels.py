@@ -1,4 +1,4 @@
-"""Label files: what the indices of an output mean, one label a line (V2, Classification)."""
+"""Label files: the meanings of an output's indices, one label per line (V2, Classification)."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ from inferd.errors import InvalidConfig
 from inferd.repository.contents import read_inside
 
 MAX_LABEL_BYTES = 16 << 20
-"""A million labels, which is as many as can be asked for, are shorter than this."""
+"""Enough for a million labels, the most that can be asked for."""
 
 
 def read_labels(folder: Path, config: ModelConfig) -> dict[str, list[bytes]]:
-    """Return the labels of the outputs of the model in `folder` that have any, by output name.
+    """Return the labels of the model in `folder`, by output name, for outputs that have any.
 
     Raises InvalidConfig for a file that is missing, too large, or not inside the folder.
     """

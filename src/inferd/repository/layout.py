@@ -26,7 +26,7 @@ from inferd.errors import InferdError, InvalidConfig, InvalidRequest
 from inferd.repository.tree import NO_MODELS
 
 RESERVED_FOLDERS = ("warmup", "initial_state", "configs", *NO_MODELS)
-"""Folders beside the version folders that hold something else; so do hidden ones."""
+"""Folders of a model that hold no version; hidden folders hold none, either."""
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
 _SEPARATORS = frozenset("/\\\0")
@@ -34,14 +34,14 @@ _SHOWN = 200
 
 
 class FoundModel(msgspec.Struct, frozen=True):
-    """A model that lies on disk, as far as it can be known without loading it.
+    """A model on disk, as far as it is known without loading it.
 
-    `config` is normalised and checked but for inputs and outputs; when that failed it is None and
+    `config` is normalised and checked, except for inputs and outputs; if that failed it is None and
     `error` says why. `versions` are the numbers its version policy chooses, ascending. `ignored`
-    names folders that look like versions but are not, each with the reason. `file` is set for a
-    bare model file, which has no folder of its own: `folder` is then where it lies. `root` is the
-    repository it was found in, None for a model that was named by itself. `backend` is what runs a
-    model that a program handed over: it has no files.
+    names folders that are not versions, each with the reason. `file` is set for a bare model file,
+    which has no folder of its own: `folder` is then the one that holds it. `root` is the repository
+    it was found in, None for a model whose own path was given. `backend` runs a model that was
+    given as a Python object and has no files.
     """
 
     name: str
@@ -56,7 +56,7 @@ class FoundModel(msgspec.Struct, frozen=True):
 
 
 def check_model_name(name: str) -> None:
-    """Raise InvalidRequest unless `name`, as a client gave it, can be that of a model's folder."""
+    """Raise InvalidRequest unless `name`, sent by a client, can be the name of a model's folder."""
     if not name or name.startswith(".") or set(name) & _SEPARATORS or not name.isprintable():
         msg = (
             f"'{name[:_SHOWN]}' is no name of a model, expected that of a folder in the "
@@ -66,7 +66,7 @@ def check_model_name(name: str) -> None:
 
 
 def is_version(name: str) -> bool:
-    """Tell whether a folder called `name` holds a version."""
+    """Tell whether `name` is that of a version folder."""
     return _VERSION.fullmatch(name) is not None
 
 
@@ -74,7 +74,7 @@ def is_version(name: str) -> bool:
 
 
 def version_folders(folder: Path) -> tuple[dict[int, Path], tuple[str, ...]]:
-    """Return the version folders of a model by ascending number, and what was ignored and why."""
+    """Return a model's version folders by ascending number, and what was ignored, with reasons."""
     found: dict[int, Path] = {}
     ignored = []
     for child in sorted(folder.iterdir()):
@@ -102,7 +102,7 @@ def choose_versions(policy: VersionPolicy | None, available: Iterable[int]) -> t
     return tuple(versions[-policy.latest :] if policy.latest else ())
 
 
-# --- what the files tell ---
+# --- what the files say ---
 
 
 def derived(
@@ -123,7 +123,7 @@ def derived(
         )
     backend = config.backend
     if backend or config.platform:
-        # Only TensorFlow needs to know more than the file: a SavedModel is a folder.
+        # _filled also sets TensorFlow's platform: its SavedModel is a folder, not a file.
         found = _found_in(version_folder, config, platforms_of(backend))
         return _filled(config, found) if found else config
     found = _found_in(version_folder, config, PLATFORMS)
@@ -177,7 +177,7 @@ def files_of(
     config: ModelConfig,
     is_wanted: Callable[[], bool] = always,
 ) -> ModelFiles:
-    """Return where `version` of `model`, configured as `config`, lies, for a load that `is_wanted`.
+    """Return the paths of `version` of `model` under `config`; `is_wanted` is that of the load.
 
     Raises InvalidConfig when the model file is missing or lies outside the version folder.
     """
@@ -203,11 +203,11 @@ def files_of(
 
 
 def placements(config: ModelConfig, gpu_count: int) -> tuple[list[Placement], list[str]]:
-    """Return where each instance of a normalised `config` runs, and what is not as it asks.
+    """Return where each instance of a normalised `config` runs, and warnings where it deviates.
 
     A group for GPUs runs on the CPU when `gpu_count` is 0: many configurations are written on
     machines with GPUs. Passive groups get no requests, so they get no instances. Raises
-    InvalidConfig for a GPU that is not there while others are, or when no instance is left.
+    InvalidConfig for a missing GPU on a machine that has others, or when no instance is left.
     """
     placed: list[Placement] = []
     warnings: list[str] = []

@@ -1,4 +1,4 @@
-"""One model in a local folder, or a bare model file, read as far as that goes without loading."""
+"""Reads one model in a local folder, or a bare model file, without loading it."""
 
 import re
 from collections.abc import Iterable
@@ -21,16 +21,16 @@ from inferd.repository.layout import (
 )
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
-"""A larger config.pbtxt is refused unread: no configuration comes near it."""
+"""A larger config.pbtxt is refused unread: no real one comes near this size."""
 
 MAX_APP_BYTES = 16 * 1024 * 1024
-"""A larger Python file is none that somebody wrote: it is not looked at as an app file."""
+"""How much of a Python file is searched for TRITON_CLASS: nobody writes a larger one."""
 
 TRITON_CLASS = b"TritonPythonModel"
-"""A Python file that has this word is a model by itself, and no app file that defines models."""
+"""A Python file with this word is a model itself, not an app file that defines models."""
 
 OVERRIDE = "config"
-"""What complaints call a configuration that was sent with a load."""
+"""What error messages call a configuration that was sent with a load request."""
 
 
 def find_model(
@@ -42,13 +42,12 @@ def find_model(
     gpu_count: int = 0,
     strict: bool = False,
 ) -> FoundModel:
-    """Return the model whose folder is `folder`; one that is broken carries its error.
+    """Return the model in `folder`; a broken one carries its error.
 
-    In a repository a model is called as its folder is. Elsewhere `name` says what it is called;
-    "" leaves that to its configuration. `override` stands in for what config.pbtxt says.
-    `config_name` chooses configs/<name>.pbtxt where there is one. A folder of another server, which
-    has no versions, is read as that server would. With `strict` a model must have
-    a config.pbtxt.
+    In a repository a model has its folder's name. Elsewhere it is called `name`; "" takes the name
+    from its configuration. `override` replaces config.pbtxt. `config_name` chooses
+    configs/<name>.pbtxt if it exists. A folder of another server, which has no versions, is read as
+    that server would. With `strict` a model must have a config.pbtxt.
     """
     wanted, name = name, name or folder_name(folder)
     ignored: tuple[str, ...] = ()
@@ -77,7 +76,7 @@ def find_model(
         if not versions:
             raise NoVersion(_no_version(name, available))
     except OSError as error:
-        # The system's own text: the path in str(error) is nothing a client should see.
+        # strerror, not str(error): clients should not see the path.
         failure = InvalidConfig(f"model '{name}' cannot be read: {error.strerror}")
         return FoundModel(name, folder, error=failure, ignored=ignored)
     except InferdError as error:
@@ -88,7 +87,7 @@ def find_model(
 def renamed_model(
     folder: Path, name: str, config_name: str = "", *, gpu_count: int = 0, strict: bool = False
 ) -> FoundModel:
-    """Return the model in `folder`, to be called `name` whatever its files say; see find_model."""
+    """Return the model in `folder`, named `name` whatever its files say; see find_model."""
     try:
         _, config = _read_config(folder, config_name, strict=strict)
     except OSError as error:
@@ -103,11 +102,11 @@ def renamed_model(
 def single_model(
     path: Path, *, override: ModelConfig | None = None, gpu_count: int = 0
 ) -> FoundModel:
-    """Return the model that the bare file (or SavedModel folder) `path` is, as its version 1.
+    """Return the bare model file (or SavedModel folder) `path` as version 1 of a model.
 
-    It is called as the file is; 'model' is no name, so then as the folder around it that is not
-    a version folder. `override` is its configuration. Raises InvalidConfig when that is wrong, the
-    file is not there or its ending tells no platform.
+    The model has the name of the file, or, if that is just 'model', of the nearest folder above
+    that is not a version folder. `override` is its configuration. Raises InvalidConfig when that is
+    wrong, the file does not exist or its ending belongs to no platform.
     """
     path = path.absolute()
     platform = platform_of_file(path.name)
@@ -129,7 +128,7 @@ def single_model(
 
 
 def is_model(folder: Path) -> bool:
-    """Tell whether `folder` is a model's own, not a repository; models may be called by numbers."""
+    """Tell whether `folder` is a model, not a repository; numbers may be names of models, too."""
     if (folder / CONFIG_FILE).is_file():
         return True
     if is_foreign(folder):
@@ -147,7 +146,7 @@ def is_app(path: Path) -> bool:
 
 
 def folder_name(folder: Path) -> str:
-    """Return the name of `folder` as text, whatever bytes it is made of."""
+    """Return the name of `folder`, with bytes that are not UTF-8 escaped."""
     return folder.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
@@ -155,12 +154,12 @@ def folder_name(folder: Path) -> str:
 
 
 def _read_config(folder: Path, config_name: str, *, strict: bool) -> tuple[str, ModelConfig]:
-    """Return the name of the configuration file of a model and what it says."""
+    """Return the name of a model's configuration file, and the configuration."""
     named = f"configs/{config_name}.pbtxt"
     file = named if config_name and (folder / named).is_file() else CONFIG_FILE
     place = f"{folder.name}/{file}"
     if (folder / file).exists() and not (folder / file).is_file():
-        msg = f"{place} is not a file"  # opening a pipe would wait for who writes it
+        msg = f"{place} is not a file"  # opening a pipe would block until somebody writes
         raise InvalidConfig(msg)
     try:
         with (folder / file).open("rb") as source:

@@ -1,8 +1,8 @@
-"""A repository in the cloud, as it is needed of it, in a folder here.
+"""Mirror: keeps the needed part of a repository in the cloud in a local folder.
 
-Every reader of repositories goes on reading files. A model's objects are fetched when the model is
-read, and only those that are others than the ones here; each lies in its place whole or not at all,
-so that what serves keeps the file it has open.
+So all readers of repositories can read files. A model's objects are fetched when the model is read,
+and only those that differ from the local ones. Each file is replaced atomically, so that a model
+being served keeps the file it has open.
 """
 
 import os
@@ -26,16 +26,16 @@ FOLDERS = {
     "gs": "TRITON_GCS_MOUNT_DIRECTORY",
     "as": "TRITON_AZURE_MOUNT_DIRECTORY",
 }
-"""The variables that name the folder in which models are kept, by what a URL begins with."""
+"""The variables that name the folder in which models are kept, by the scheme of the URL."""
 
 _PART = ".inferd-part"
-"""The ending of what is being fetched; a name that begins with a dot counts for nothing."""
+"""The suffix of files being fetched; readers ignore them, as their names begin with a dot."""
 
 
 def folder_for(url: CloudUrl, environ: Mapping[str, str]) -> Path:
-    """Make a folder for a mirror of `url`: where Triton's variables say, or a temporary one.
+    """Create a folder for a mirror of `url`, where Triton's variables say or a temporary one.
 
-    Raises InvalidConfig when there can be none.
+    Raises InvalidConfig when it cannot be created.
     """
     where = environ.get(FOLDERS[url.scheme])
     try:
@@ -46,7 +46,7 @@ def folder_for(url: CloudUrl, environ: Mapping[str, str]) -> Path:
 
 
 class Mirror:
-    """Keeps `folder` like what lies in `bucket`, model by model. For threads, several at a time."""
+    """Keeps `folder` in step with `bucket`, model by model. For use in several threads at once."""
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Mirror:
         self._turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def look(self) -> None:
-        """Have a folder for each model that is there now, and none of another.
+        """List the bucket: make a folder for each model in it, and delete all others.
 
         Raises NotLoadable when the cloud does not answer; then nothing has changed.
         """
@@ -75,9 +75,9 @@ class Mirror:
                 self._here.pop(gone, None)
 
     def fetch(self, model: str) -> None:
-        """Have the files of `model` here as they were at the last look.
+        """Bring the local files of `model` to the state of the last look.
 
-        Raises NotLoadable when that cannot be; those that came are kept for the next time.
+        Raises NotLoadable when that fails; files already fetched are kept for the next time.
         """
         with self._lock:
             turn = self._turns[model]
@@ -99,7 +99,7 @@ class Mirror:
                 raise NotLoadable(msg) from error
 
     def close(self) -> None:
-        """Delete all that was fetched."""
+        """Delete everything fetched."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _fetch(self, found: Object, file: Path) -> None:
@@ -107,7 +107,7 @@ class Mirror:
         part = file.with_name(f".{file.name}{_PART}")
         try:
             self._bucket.fetch(found, part)
-            # The times of objects are whole seconds: another content must show all the same.
+            # Objects' times are whole seconds: a hash of the tag tells changed contents apart.
             time_ns = found.modified_ns + zlib.crc32(found.tag.encode()) % 1_000_000
             os.utime(part, ns=(time_ns, time_ns))
             part.replace(file)
@@ -116,7 +116,7 @@ class Mirror:
 
 
 def _remove(file: Path, root: Path) -> None:
-    """Delete a file, and the folders around it, below `root`, that are empty now."""
+    """Delete a file, and its parent folders below `root` that are then empty."""
     file.unlink(missing_ok=True)
     with suppress(OSError):  # something else lies there
         while (file := file.parent) != root:
@@ -124,12 +124,12 @@ def _remove(file: Path, root: Path) -> None:
 
 
 def _is_sound(path: str) -> bool:
-    """Tell whether an object's name is a path below a folder, wherever it is read."""
+    """Tell whether an object's name is a path below a folder, on any platform."""
     return is_inside(path) and "\0" not in path and str(PurePosixPath(path)) == path
 
 
 def _is_folder(path: str, found: Object, around: Iterable[str]) -> bool:
-    """Tell whether an empty object stands for a folder, which clouds do not have."""
+    """Tell whether an empty object stands for a folder, since clouds have none."""
     return found.size == 0 and (
         is_version(path) or any(other.startswith(f"{path}/") for other in around)
     )

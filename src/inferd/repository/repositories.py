@@ -1,4 +1,4 @@
-"""Repositories: the paths a server was given, and the models that lie there at the moment."""
+"""Repositories: the paths a server was given, and the models that are there at present."""
 
 import os
 from collections import defaultdict
@@ -23,11 +23,11 @@ from inferd.repository.mirror import Mirror, folder_for
 from inferd.repository.tree import NO_MODELS
 
 _READ_AT_ONCE = 4
-"""So many models are read, fetched or compared with their checksums side by side."""
+"""How many models are read, fetched or compared with their checksums in parallel."""
 
 
 class Place(NamedTuple):
-    """Where a model lies: its folder, or the bare file; `root` is the repository around it."""
+    """Where a model lies: its folder or bare file; `root` is the repository it belongs to."""
 
     name: str
     path: Path
@@ -36,12 +36,12 @@ class Place(NamedTuple):
 
 
 class Repositories:
-    """Finds models by name. Everything here reads disks or clouds: it is for a thread.
+    """Finds models by name. All methods read disks or clouds: call them in a thread.
 
-    A path may be a repository, the folder of one model, or a bare model file. Which it is is found
-    out once: a file that turns up in a repository later does not make a model of the whole. A
-    repository in a cloud is a folder here that holds what has been needed of it.
-    `config_name` and `strict` are those of `find_model`.
+    A path may be a repository, the folder of one model, or a bare model file. That is decided once:
+    a file that appears in a repository later does not turn it into a model. A repository in a cloud
+    is mirrored in a local folder, as far as it is needed. `config_name` and `strict` are those of
+    `find_model`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Repositories:
         gpu_count: int = 0,
         strict: bool = False,
     ) -> None:
-        """Raises InvalidConfig for a path that is no folder and no model, and NotLoadable."""
+        """Raises InvalidConfig for a path that is neither a folder nor a model, and NotLoadable."""
         self._config_name = config_name
         self._gpu_count = gpu_count
         self._strict = strict
@@ -70,7 +70,7 @@ class Repositories:
             raise
 
     def places(self) -> dict[str, list[Place]]:
-        """Return where each model lies now, by its name, names in order.
+        """Return where each model lies now, by name, in the order of names.
 
         Raises NotLoadable when a repository cannot be read.
         """
@@ -81,7 +81,7 @@ class Repositories:
             try:
                 if root in self._mirrors:
                     self._mirrors[root].look()
-                    # Its files are here when they are needed: only the names of folders are known.
+                    # Files are fetched when needed: until then, only folder names are known.
                     here = [Place(folder_name(one), one, root) for one in _model_folders(root)]
                 else:
                     here = list(_places_in(root))
@@ -93,9 +93,9 @@ class Repositories:
         return dict(sorted(found.items()))
 
     def find_all(self) -> list[FoundModel]:
-        """Return every model, by name; one that is broken carries its error.
+        """Return every model, in the order of names; a broken one carries its error.
 
-        A name that is found twice is not served. Raises NotLoadable as `places` does.
+        A name that is found twice is an error, too. Raises NotLoadable as `places` does.
         """
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
             return list(pool.map(self._read, self.places().values()))
@@ -103,19 +103,19 @@ class Repositories:
     def find(self, name: str, override: ModelConfig | None = None) -> FoundModel | None:
         """Return the model called `name`, None when there is none. Raises as `places` does.
 
-        The name is looked up among those that are there, and never made part of a path.
-        `override` stands in for what config.pbtxt says.
+        The name is looked up among the models found, and never made part of a path. `override`
+        replaces config.pbtxt.
         """
         places = self.places().get(name)
         return self._read(places, override) if places else None
 
     def fetch(self, place: Place) -> None:
-        """Have the files of the model at `place` here. Raises NotLoadable."""
+        """Fetch the files of the model at `place`, if it is in a cloud. Raises NotLoadable."""
         if place.root in self._mirrors:
             self._mirrors[place.root].fetch(place.name)
 
     def close(self) -> None:
-        """Delete what was fetched from clouds."""
+        """Delete the files fetched from clouds."""
         for mirror in self._mirrors.values():
             mirror.close()
 
@@ -170,7 +170,7 @@ class Repositories:
 
 
 def model_in(folder: Path) -> Path:
-    """Return the folder of the one model in `folder`: that itself, or the one folder below.
+    """Return the folder of the one model in `folder`: itself, or the only folder in it.
 
     Raises NotLoadable when there are several or none, and OSError.
     """
@@ -184,18 +184,18 @@ def model_in(folder: Path) -> Path:
 
 
 def _places_in(repository: Path) -> Iterator[Place]:
-    """Yield where the models of a repository lie: in its folders, or MLServer's further below."""
+    """Yield the places of a repository's models: its folders, or MLServer's nested deeper."""
     for folder in _model_folders(repository):
         models = [folder]
         if not (folder / CONFIG_FILE).exists() and not is_foreign(folder):
-            with suppress(OSError):  # one that cannot be read is told of when it is
+            with suppress(OSError):  # an unreadable folder is reported when it is read
                 models = nested_foreign(folder) or models
         for model in models:
             yield Place(_foreign_name(model) or folder_name(model), model, repository)
 
 
 def _foreign_name(folder: Path) -> str:
-    """Return what MLServer would call the model in `folder`, "" where that is for the folder."""
+    """Return MLServer's name for the model in `folder`, "" if the folder's name is to be used."""
     try:
         name = foreign_name(folder)
         check_model_name(name)

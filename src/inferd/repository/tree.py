@@ -1,4 +1,4 @@
-"""The files below a model's folder: which there are, and whether links among them lead out."""
+"""The files below a model's folder: lists them, and finds links that lead out of the repository."""
 
 import os
 import stat
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_DEPTH = 32
-"""Folders nested more deeply are not looked into."""
+"""Folders nested more deeply are not searched."""
 
 NO_MODELS = ("__pycache__", "lost+found")
-"""Folders that Python, and the file systems of volumes, leave anywhere; so are hidden ones."""
+"""Folders that Python and file systems create anywhere; like hidden ones, they hold no models."""
 
 _TEMPORARY = ("~", ".pyc", ".swp")
 
 
 class Entry(NamedTuple):
-    """One file; `path` is relative to the folder the walk began in, with slashes."""
+    """One file; `path` is relative to the folder where the walk began, with slashes."""
 
     path: str
     size: int
@@ -25,16 +25,16 @@ class Entry(NamedTuple):
 
 
 def walk(folder: Path) -> Iterator[Entry]:
-    """Yield the files below `folder`, those links lead to among them, in the order of their names.
+    """Yield the files below `folder`, following links, in the order of their names.
 
-    What Python and editors leave behind is passed over: caches, hidden files, backups. So is what
-    vanishes meanwhile, and a folder that holds itself.
+    Files that Python and editors leave behind are skipped: caches, hidden files, backups. So are
+    files that vanish meanwhile, and folders that contain themselves through a link.
     """
     yield from _walk(folder, "", ())
 
 
 def entries_of(file: Path) -> Iterator[Entry]:
-    """Yield what a model file, or a folder in its place, consists of."""
+    """Yield the entry of a model file, or those of a folder in its place."""
     if file.is_dir():
         yield from walk(file)
     else:
@@ -44,14 +44,14 @@ def entries_of(file: Path) -> Iterator[Entry]:
 
 
 def is_noise(name: str) -> bool:
-    """Tell whether a file or folder called `name` says nothing about the model."""
+    """Tell whether a file or folder called `name` does not belong to the model."""
     return name.startswith((".", "#")) or name in NO_MODELS or name.endswith(_TEMPORARY)
 
 
 def link_out(folder: Path, root: Path) -> str | None:
-    """Return the first link at or below `folder` that leads out of `root`, None without one.
+    """Return the first link at or below `folder` that leads out of `root`, None if there is none.
 
-    The path is relative to `root`, in which `folder` lies.
+    The path is relative to `root`, which contains `folder`.
     """
     end = os.path.realpath(root)
     for path in _everything(folder):
@@ -75,7 +75,7 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
 
 
 def _everything(path: Path, depth: int = 0) -> Iterator[Path]:
-    """Yield `path` and all below it, hidden ones too; no link but `path` itself is followed."""
+    """Yield `path` and all below it, hidden files too; only `path` itself is followed as a link."""
     yield path
     if depth < MAX_DEPTH and path.is_dir() and (depth == 0 or not path.is_symlink()):
         for name in _names(path):

@@ -1,4 +1,4 @@
-"""Uploads: model files that clients sent, in temporary folders, all of them within one limit."""
+"""Uploads: model files sent by clients, kept in temporary folders, with one limit for all."""
 
 import shutil
 import tempfile
@@ -10,19 +10,19 @@ from inferd.config.checks import is_inside
 from inferd.errors import InvalidRequest, NotLoadable
 
 MAX_DEPTH = 16
-"""Sent files may lie so many folders deep."""
+"""How many parts the path of an uploaded file may have."""
 
 MAX_FILES = 100_000
-"""So many files there may be of all uploads together: empty ones take room, too."""
+"""How many files all uploads together may have: empty files take space, too."""
 
 MAX_PATH_BYTES = 1024
-"""So long a path may be."""
+"""How long a path may be."""
 
 Files = Mapping[str, bytes | memoryview]
 
 
 class Upload:
-    """The files of one load in a `folder` of their own, until nobody holds them any more."""
+    """The files of one load request in a `folder` of their own, kept while somebody holds them."""
 
     def __init__(self, uploads: "Uploads", folder: Path, size_bytes: int, file_count: int) -> None:
         self.folder = folder
@@ -32,22 +32,22 @@ class Upload:
         self._holders_count = 0
 
     def hold(self) -> None:
-        """Keep the files until `release` was called as often as this."""
+        """Keep the files until `release` has been called as often as `hold`."""
         self._holders_count += 1
 
     def release(self) -> bool:
-        """Return whether nobody holds the files now, so that `discard` is to be called."""
+        """Drop one hold; return whether it was the last, so that `discard` is to be called."""
         self._holders_count -= 1
         return self._holders_count <= 0
 
     def discard(self) -> None:
-        """Delete the files. For a thread."""
+        """Delete the files. To be called in a thread."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._uploads.forget(self)
 
 
 class Uploads:
-    """Takes files as long as all together have `max_bytes` at most."""
+    """Stores uploaded files, as long as all together have at most `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -57,10 +57,10 @@ class Uploads:
         self._lock = threading.Lock()
 
     def store(self, files: Files) -> Upload:
-        """Write `files`, contents by path, into a new folder. For a thread.
+        """Write `files`, contents by path, into a new folder. To be called in a thread.
 
-        Raises InvalidRequest for a path that is no path inside the model's folder, and for more
-        bytes or files than there is room for; NotLoadable when they cannot be written.
+        Raises InvalidRequest for a path that leads out of the model's folder, and for more bytes or
+        files than there is room for; NotLoadable when they cannot be written.
         """
         count = len(files)
         if count > MAX_FILES:
@@ -88,13 +88,13 @@ class Uploads:
         return upload
 
     def forget(self, upload: Upload) -> None:
-        """Take note that the files of `upload` are deleted."""
+        """Free the room of `upload`, whose files are deleted."""
         if upload in self._stored:
             self._stored.discard(upload)
             self._take(-upload.size_bytes, -upload.file_count)
 
     def close(self) -> None:
-        """Delete all that is left. For a thread."""
+        """Delete all uploads that are left. To be called in a thread."""
         for upload in list(self._stored):
             upload.discard()
 
@@ -125,7 +125,7 @@ def _not_stored(error: OSError) -> NotLoadable:
 
 
 def _path(name: str) -> PurePosixPath:
-    """Return the path a file is sent for, relative to the model's folder."""
+    """Return the path of an uploaded file, relative to the model's folder."""
     if len(name.encode(errors="replace")) > MAX_PATH_BYTES:
         msg = f"Invalid file path: 'file:{name[:200]}...' is longer than {MAX_PATH_BYTES} bytes"
         raise InvalidRequest(msg)

@@ -1,4 +1,4 @@
-"""Warm-up samples: the requests a configuration has every instance answer before it is ready."""
+"""Warm-up samples: requests that every instance of a model runs before the model is ready."""
 
 from collections.abc import Sequence
 from math import prod
@@ -17,13 +17,13 @@ from inferd.tensor.strings import check_strings
 from inferd.tensor.tensor import Tensor
 
 FOLDER = "warmup"
-"""Where in the model's folder the data files lie."""
+"""The folder for data files within the model's folder."""
 
 MAX_BATCH = 10_000
-"""A sample may have so many requests; more is a slip."""
+"""The most requests a sample may have; more is a mistake."""
 
 MAX_TEXT_BYTES = 64 << 20
-"""A data file of strings may be so large; others are as large as the tensor."""
+"""How much of a data file of strings is read; of others, as much as the tensor needs."""
 
 
 class Sample(msgspec.Struct):
@@ -37,8 +37,8 @@ class Sample(msgspec.Struct):
 def warmup_samples(folder: Path, config: ModelConfig) -> list[Sample]:
     """Return the samples of the model in `folder`, in order.
 
-    One without a batch size means nothing, as in Triton. Raises InvalidConfig for a sample that
-    does not say what its inputs hold, or whose data file does not.
+    A sample without a batch size is ignored, as in Triton. Raises InvalidConfig for a sample whose
+    inputs or data files are missing or do not fit.
     """
     return [_sample(folder, config, one) for one in config.model_warmup if one.batch_size > 0]
 
@@ -90,7 +90,7 @@ def _tensor(folder: Path, config: ModelConfig, place: str, name: str, given: War
 def _check_declared(
     config: ModelConfig, place: str, name: str, datatype: DataType, dims: Sequence[int]
 ) -> None:
-    """Check a sample's input against the model's; those of schedulers are not among them."""
+    """Check a sample's input against the model's, which do not include those of schedulers."""
     declared = next((tensor for tensor in config.input if tensor.name == name), None)
     if declared is None:
         return
@@ -107,7 +107,7 @@ def _check_declared(
 
 
 def _random_data(datatype: DataType, shape: Sequence[int]) -> Any:
-    """Return small random numbers, the same each time; BF16 are bits, so they get small ones."""
+    """Return small random numbers, the same each time; BF16 gets small bit patterns."""
     random = np.random.default_rng(0)
     if datatype.numpy.kind == "f":
         return random.random(tuple(shape)).astype(datatype.numpy)

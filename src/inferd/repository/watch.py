@@ -1,6 +1,6 @@
-"""Watch: which models look other than at the last look.
+"""Watch: finds the models whose files have changed since the last look.
 
-A model looks the same while its files have the same names, sizes and times. Looking for the newest
+A model is unchanged while its files have the same names, sizes and modification times. The newest
 time alone would miss a file that was replaced by an older one. The times of folders say nothing:
 Python and editors leave caches and backups there, which are passed over. Only which version folders
 there are counts, for those of ensembles are empty.
@@ -23,9 +23,9 @@ _CONFIGS = "configs/"
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """How a model's files looked: a digest for each version folder, by its name.
+    """Digests of the names, sizes and times of a model's files: one per version folder, by name.
 
-    `config` is that of the configuration files, `shared` that of all others.
+    `config` covers the configuration files, `shared` all other files.
     """
 
     config: bytes
@@ -34,13 +34,13 @@ class Marks(msgspec.Struct, frozen=True):
 
 
 NO_MARKS = Marks(b"", b"", {})
-"""Of what is not looked at twice."""
+"""The marks of files that are not watched."""
 
 
 class Watch:
-    """Compares the models of `repositories` with what it saw before.
+    """Compares the models of `repositories` with what it saw at the last look.
 
-    `look` is for a thread, one at a time; `forget` may be called from another meanwhile.
+    `look` is called in a thread, one call at a time; others may call `forget` meanwhile.
     """
 
     def __init__(self, repositories: Repositories) -> None:
@@ -69,7 +69,7 @@ class Watch:
         try:
             for place in places:
                 self._repositories.fetch(place)
-        except NotLoadable:  # what serves goes on; a model that never came is told of as it loads
+        except NotLoadable:  # keep serving; if it was never fetched, its load will say why
             return self._seen.get(name, [NO_MARKS])
         marks = [marks_at(place) for place in places]
         if (code := self._code.get(name)) is not None:
@@ -77,9 +77,9 @@ class Watch:
         return marks
 
     def follow(self, name: str, code: Path | None) -> None:
-        """Have `look` tell of the model when files in the folder `code`, which runs it, change.
+        """Also watch `code`, the folder of the Python-based backend that runs the model, if any.
 
-        The first look after that tells of it, too.
+        The next look reports the model if the folder was not watched before.
         """
         if code is not None:
             self._code[name] = code
@@ -87,19 +87,19 @@ class Watch:
             self._code.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """Have the next look tell of the model again, also when it is gone."""
+        """Have the next look report the model again, even if it is gone or unchanged."""
         self._forgotten.add(name)
 
 
 def marks_at(place: Place) -> Marks:
-    """Return how the files of the model at `place` look."""
+    """Return the marks of the model at `place`."""
     if place.is_file:
         return marks_of(place.path.parent, place.path)
     return marks_of(place.path)
 
 
 def marks_of(folder: Path, file: Path | None = None) -> Marks:
-    """Return how the files of the model in `folder` look; it may be one bare `file` there."""
+    """Return the marks of the model in `folder`, or of the bare model `file` in it."""
     if file is not None:
         return Marks(b"", b"", {"1": _digest(entries_of(file))})
     config: list[Entry] = []

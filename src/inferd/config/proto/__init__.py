@@ -1,7 +1,7 @@
-"""The schema of ModelConfig: its descriptor set, and the private pools messages are built in.
+"""The schema of ModelConfig: its descriptor set, and the private pools for its messages.
 
 Other libraries in the process (tritonclient, say) register files and messages of the same names
-in protobuf's default pool. Nothing of ours goes there, so both live side by side in any order.
+in protobuf's default pool. inferd registers nothing there, so both coexist in any order.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 MODEL_CONFIG = "inference.ModelConfig"
-"""The full name of the message config.pbtxt holds."""
+"""The full name of the message that config.pbtxt holds."""
 
 _held: list[Any] = []
 """Descriptors and message classes of all pools.
 
-protobuf remembers them by address, without counting that as a use. One that nobody else uses may be
-found there by a thread while another one's garbage collection takes it to pieces, which ends the
-process. So all are in use for good.
+protobuf caches them by address without holding a reference. A thread could find an object there
+that garbage collection in another thread is about to free, which crashes the process. So all of
+them are kept alive for good.
 """
 
 
@@ -32,7 +32,7 @@ def config_descriptors() -> bytes:
 
 
 def load_pool(*descriptor_sets: bytes) -> DescriptorPool:
-    """Return a new pool with the files of `descriptor_sets`, imported files before importers."""
+    """Return a new pool with the files of `descriptor_sets`, which have imported files first."""
     pool = DescriptorPool()
     for descriptor_set in descriptor_sets:
         for file in FileDescriptorSet.FromString(descriptor_set).file:
@@ -42,7 +42,7 @@ def load_pool(*descriptor_sets: bytes) -> DescriptorPool:
 
 
 def _hold(messages: Mapping[str, Any]) -> None:
-    """Hold the descriptors of `messages` and of what is in them, and their classes."""
+    """Hold the descriptors of `messages` and of all they contain, and their classes."""
     for message in messages.values():
         enums = [field.enum_type for field in message.fields if field.enum_type is not None]
         _held.extend((message, GetMessageClass(message), *message.fields, *message.oneofs))
@@ -52,7 +52,7 @@ def _hold(messages: Mapping[str, Any]) -> None:
 
 @cache
 def config_pool() -> DescriptorPool:
-    """Return the pool that holds the ModelConfig family alone; built at the first call."""
+    """Return the pool with only the messages of ModelConfig; built at the first call."""
     return load_pool(config_descriptors())
 
 
