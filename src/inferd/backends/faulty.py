@@ -1,4 +1,4 @@
-"""FaultyBackend: models that break in every way a model can, to test the server around them."""
+"""FaultyBackend: models that break in every possible way, to test the server around them."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,22 +18,22 @@ Answers = list[InferResponse]
 class FaultyBackend:
     """Runs models whose parameter `fault` says how they break; there is no model file.
 
-    load: the instance cannot be opened. raise: an execution raises an exception that is none of
-    ours. raise_error, return_error: it raises or returns an InferdError whose code is the
-    parameter `code`, one of Code's names, INTERNAL when absent. too_few, too_many: an answer is
-    missing, or one too many. wrong_shape, wrong_datatype, wrong_name, missing_output: the first
-    output is so. hang: the execution ends when the instance's `released` is set, or at close.
+    load: the instance cannot be opened. raise: an execution raises a foreign exception.
+    raise_error, return_error: it raises or returns an InferdError whose code is the parameter
+    `code`, one of Code's names, INTERNAL by default. too_few, too_many: there is one answer too few
+    or too many. wrong_shape, wrong_datatype, wrong_name, missing_output: of the first output.
+    hang: the execution ends when the instance's `released` is set, or at close.
 
-    A request's own parameters `fault` and `code` come before those of the configuration; none, or
-    an empty one, is no fault: every output is zeros (empty strings), 1 for a variable dim. A
-    decoupled model gives one sound answer first, then breaks.
+    A request's own parameters `fault` and `code` override those of the configuration; a missing or
+    empty one is no fault: every output is zeros (empty strings), with 1 for a variable dim. A
+    decoupled model sends one sound answer first, then breaks.
     """
 
     bounded = False
     concurrent = True
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete; no tensors become INPUT0 and OUTPUT0, both FP32 [-1]."""
+        """See Backend.complete; the default tensors are INPUT0 and OUTPUT0, both FP32 [-1]."""
         del files
         if not config.input and not config.output:
             config = replace(
@@ -46,7 +46,7 @@ class FaultyBackend:
     def open(
         self, files: ModelFiles, config: ModelConfig, placement: Placement
     ) -> "FaultyInstance":
-        """See Backend.open. Raises BackendFailed for the fault `load`, else InvalidConfig."""
+        """See Backend.open. Raises BackendFailed for `load`, InvalidConfig for bad parameters."""
         del placement
         fault = config.parameters.get("fault", "")
         if fault == "load":
@@ -57,7 +57,7 @@ class FaultyBackend:
 
 
 class FaultyInstance:
-    """One faulty model. Setting `released` lets go of executions that hang, and future ones."""
+    """One faulty model. Setting `released` ends hanging executions, now and in future."""
 
     bounded = False
 
@@ -83,7 +83,7 @@ class FaultyInstance:
         _code(config.parameters)
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """See Instance.execute; the first request's fault counts for all of `requests`."""
+        """See Instance.execute; the first request's fault applies to all of `requests`."""
         asked = self._config.parameters | requests[0].parameters
         fault = str(asked.get("fault", ""))
         if fault in ("raise_error", "return_error"):
@@ -98,7 +98,7 @@ class FaultyInstance:
         return self._faults[fault]([self._sound(request) for request in requests])
 
     def close(self) -> None:
-        """Let go of executions that hang."""
+        """End hanging executions."""
         self.released.set()
 
     def _sound(self, request: InferRequest) -> InferResponse:
@@ -135,7 +135,7 @@ def _code(parameters: Parameters | dict[str, str]) -> Code:
 
 def _zeros(output: ModelOutput, batch: tuple[int, ...]) -> Tensor:
     shape = batch + tuple(1 if dim == -1 else dim for dim in output.dims)
-    element_bytes = output.datatype.size_bytes or 4  # an empty string is its length
+    element_bytes = output.datatype.size_bytes or 4  # an empty string is just its length
     return Tensor(output.name, output.datatype, shape, bytes(prod(shape) * element_bytes))
 
 

@@ -1,4 +1,4 @@
-"""IdentityBackend: each output is the input it belongs to, byte for byte, for tests and benches."""
+"""IdentityBackend: each output repeats its input byte for byte, for tests and benchmarks."""
 
 import threading
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from inferd.tensor.tensor import Tensor
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class IdentityBackend:
-    """Runs models that give back what they get; there is no model file.
+    """Runs models that return their inputs; there is no model file.
 
-    An output called OUTPUT<x> takes input INPUT<x> where the model has both, otherwise the n-th
-    output takes the n-th input. Parameters: `execute_delay_ms` waits that long in each execution,
-    `creation_delay_sec` when an instance is opened.
+    Outputs OUTPUT<x> repeat inputs INPUT<x> if all tensors are named so, otherwise the n-th output
+    repeats the n-th input. Parameters: `execute_delay_ms` is a delay in each execution,
+    `creation_delay_sec` one when an instance is opened.
     """
 
     bounded = True
     concurrent = True
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete; nothing is to be learnt from a file."""
+        """See Backend.complete; there is no file to complete from."""
         del files
         _pairs(config)
         return config
@@ -33,7 +33,7 @@ class IdentityBackend:
     def open(
         self, files: ModelFiles, config: ModelConfig, placement: Placement
     ) -> "IdentityInstance":
-        """See Backend.open. Raises InvalidConfig when inputs and outputs do not pair up."""
+        """See Backend.open. Raises InvalidConfig if inputs and outputs do not pair up."""
         del placement
         pairs = _pairs(config)
         delay_s = number(config, "execute_delay_ms", threading.TIMEOUT_MAX) / 1000
@@ -44,7 +44,7 @@ class IdentityBackend:
 class IdentityInstance:
     """One identity model: the answer holds the very buffers of the request.
 
-    `bounded` is false for one that waits: on the event loop it would hold everybody up.
+    `bounded` is False for one with a delay, which would block the event loop.
     """
 
     def __init__(self, outputs_by_input: dict[str, str], version: int, delay_s: float) -> None:
@@ -55,7 +55,7 @@ class IdentityInstance:
         self._closed = threading.Event()
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """See Instance.execute. One delay for all of `requests`. Raises Unavailable when closed."""
+        """See Instance.execute. One delay for all `requests`. Raises Unavailable when closed."""
         if self._delay_s and self._closed.wait(self._delay_s):
             msg = "the model was unloaded while it waited"
             raise Unavailable(msg)
@@ -71,7 +71,7 @@ class IdentityInstance:
         ]
 
     def close(self) -> None:
-        """Wake whoever waits."""
+        """End every wait."""
         self._closed.set()
 
 

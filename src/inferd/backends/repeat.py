@@ -1,4 +1,4 @@
-"""RepeatBackend: a decoupled model that answers once for each element it gets, for tests."""
+"""RepeatBackend: a decoupled model that answers once for each input element, for tests."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,11 +36,11 @@ class RepeatBackend:
 
     Inputs: IN, INT32 [n]: what to answer. DELAY, UINT32 [n]: milliseconds before each answer.
     WAIT, UINT32 [1]: milliseconds the instance stays busy after the last answer. Outputs of the
-    n-th answer: OUT, INT32 [1]: the n-th element. IDX, UINT32 [1]: n, from 0. No element gives no
-    answer. None is marked as the last: as with Triton's, that there are no more is told afterwards.
+    n-th answer: OUT, INT32 [1]: the n-th element. IDX, UINT32 [1]: n, from 0. Without elements
+    there are no answers. No answer is marked as final: as in Triton, the end follows separately.
 
-    With `iterative_sequence` each answer is a round of its own, and the model, which then need not
-    be decoupled, knows how far it is by a state: INT32 [1]. One that is not answers in the last.
+    With `iterative_sequence` each answer is a round of its own, and a state, INT32 [1], counts the
+    rounds. The model need not be decoupled then; if it is not, it answers in the last round.
     """
 
     bounded = False
@@ -57,7 +57,7 @@ class RepeatBackend:
     def open(
         self, files: ModelFiles, config: ModelConfig, placement: Placement
     ) -> "RepeatInstance":
-        """See Backend.open. Raises InvalidConfig when the tensors are not those of the class."""
+        """See Backend.open. Raises InvalidConfig for tensors other than those above."""
         del placement
         _check(config)
         return RepeatInstance(config, files.version)
@@ -93,7 +93,7 @@ class RepeatInstance:
             self._wait(int(inputs["WAIT"][0]))
 
     def close(self) -> None:
-        """End every wait; what still runs fails as Unavailable."""
+        """End every wait; running requests fail as Unavailable."""
         self._closed.set()
 
     def _answer(self, request: InferRequest) -> InferResponse | InferdError:
@@ -109,7 +109,7 @@ class RepeatInstance:
         )
 
     def _round(self, request: InferRequest, state: SequenceState) -> InferResponse | InferdError:
-        """Answer the next element; an execution that is not the last wants another round."""
+        """Answer the next element; ask for another round unless it is the last."""
         inputs = {tensor.name: tensor.numpy() for tensor in request.inputs}
         elements, index = inputs["IN"], int(inputs[state.input_name][0])
         kept = Tensor(state.output_name, DataType.INT32, (1,), np.array([index + 1], np.int32))
@@ -157,7 +157,7 @@ def _outputs(elements: Any, index: int) -> list[Tensor]:
 
 
 def _round_state(config: ModelConfig) -> SequenceState | None:
-    """Return the state that counts rounds, None for a model without. Raises InvalidConfig."""
+    """Return the state that counts rounds, None if there are no rounds. Raises InvalidConfig."""
     sequence = config.sequence_batching
     if sequence is None or not sequence.iterative_sequence:
         return None

@@ -21,13 +21,13 @@ _MOST = 2**31 - 1  # of nanoseconds, and of answers
 class SquareBackend:
     """Runs models shaped like Triton's square backend; there is no model file.
 
-    Input IN, INT32 [1]: how many answers. Output OUT, INT32 [1]: the same number, in each of them.
-    None is marked as the last: as with Triton's, that there are no more is told afterwards. Several
-    rows of a batch are refused.
+    Input IN, INT32 [1]: the number of answers. Output OUT, INT32 [1]: that number, in each answer.
+    No answer is marked as final: as in Triton, the end follows separately. Batches of several rows
+    are refused.
 
-    Parameters of the configuration, whole numbers, 0 if left out: CUSTOM_INFER_DELAY_NS and
-    CUSTOM_OUTPUT_DELAY_NS, nanoseconds before the first answer and before each; of the answers
-    CUSTOM_EMPTY_COUNT at the end have no output, and CUSTOM_FAIL_COUNT before these are errors.
+    Parameters of the configuration, whole numbers, 0 by default: CUSTOM_INFER_DELAY_NS and
+    CUSTOM_OUTPUT_DELAY_NS, nanoseconds before the first answer and before each; the last
+    CUSTOM_EMPTY_COUNT answers have no output, and the CUSTOM_FAIL_COUNT before these are errors.
     """
 
     bounded = False
@@ -44,7 +44,7 @@ class SquareBackend:
     def open(
         self, files: ModelFiles, config: ModelConfig, placement: Placement
     ) -> "SquareInstance":
-        """See Backend.open. Raises InvalidConfig when the tensors are not those of the class."""
+        """See Backend.open. Raises InvalidConfig for tensors other than those above."""
         del placement
         _check(config)
         return SquareInstance(config, files.version)
@@ -65,7 +65,7 @@ class SquareInstance:
         self._closed = threading.Event()
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """See Instance.execute; any other count of answers than one needs `stream`."""
+        """See Instance.execute; any number of answers other than one needs `stream`."""
         return [self._answer(request) for request in requests]
 
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
@@ -79,7 +79,7 @@ class SquareInstance:
             yield self._nth(request, outputs, left)
 
     def close(self) -> None:
-        """End every wait; what still runs fails as Unavailable."""
+        """End every wait; running requests fail as Unavailable."""
         self._closed.set()
 
     def _answer_count(self, request: InferRequest) -> int:
@@ -90,7 +90,7 @@ class SquareInstance:
         return max(0, int(given.numpy().item()))
 
     def _nth(self, request: InferRequest, outputs: list[Tensor], left: int) -> InferResponse:
-        """Return an answer after which `left - 1` more follow."""
+        """Return an answer that `left - 1` more follow."""
         answer = InferResponse(request.model, self._version, request.id, outputs, final=False)
         if left <= self._empty_count:
             answer.outputs = []

@@ -1,1 +1,1 @@
-"""Python-based backends that inferd has itself: a folder with a model.py for each."""
+"""Python-based backends that come with inferd: a folder with a model.py for each."""

@@ -1,4 +1,4 @@
-"""Annotations: from the type of a parameter or of what is returned to a Port."""
+"""Annotations: from the type of a parameter or return value to a Port."""
 
 import inspect
 import types
@@ -32,9 +32,9 @@ _NONE_TYPE = type(None)
 
 
 def port_of(name: str, annotation: object, place: str, *, batched: bool = False) -> Port:
-    """Return the port that `annotation` describes; `place` begins every complaint.
+    """Return the port that `annotation` describes; `place` begins every error text.
 
-    Raises InvalidConfig, which says how it is to be written.
+    Raises InvalidConfig, which says how to write the annotation.
     """
     annotation, spec = _spec_in(_bare(annotation), place)
     annotation = _bare(annotation)
@@ -56,7 +56,7 @@ def port_of(name: str, annotation: object, place: str, *, batched: bool = False)
 
 
 def unaliased(annotation: Any) -> Any:
-    """Return the type that an alias (PEP 695) stands for; NDArray is one, from numpy 2.5 on."""
+    """Return the type behind a PEP 695 alias; NDArray is one from numpy 2.5 on."""
     while True:
         origin = get_origin(annotation)
         if hasattr(origin, "__value__"):
@@ -103,7 +103,7 @@ def _scalar_port(name: str, kind: type, spec: Spec, place: str, *, batched: bool
 
 
 def _list_port(name: str, kind: type, depth: int, spec: Spec, place: str, *, batched: bool) -> Port:
-    """Return the port of a list, or of lists in lists, `depth` in all."""
+    """Return the port of a list, or of lists nested `depth` deep."""
     shape = (-1,) * depth if spec.shape is None else _shape(spec.shape, place)
     if len(shape) != depth or (batched and shape[0] != -1):
         wanted = "one dim" if depth == 1 else f"{depth} dims"
@@ -144,7 +144,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _element_of(annotation: Any) -> tuple[int, Any]:
-    """Return how many lists in each other an annotation is, and of what."""
+    """Return how many nested lists an annotation has, and the type of their elements."""
     depth = 0
     while get_origin(annotation) in _LISTS:
         [annotation] = get_args(annotation)
@@ -158,7 +158,7 @@ def _is_plain(annotation: Any) -> bool:
 
 
 def _is_numpys(kind: Any) -> bool:
-    """Tell whether it is np.float32 or the like, and no np.floating."""
+    """Return whether `kind` is a concrete type such as np.float32, not np.floating."""
     return isinstance(kind, type) and issubclass(kind, np.generic) and not kind.__subclasses__()
 
 
@@ -167,7 +167,7 @@ def _is_array(annotation: Any) -> bool:
 
 
 def _of_ndarray(annotation: Any, place: str) -> tuple[tuple[int, ...] | None, DataType | None]:
-    """Return what np.ndarray[shape, dtype] says; None for what it leaves open."""
+    """Return the shape and datatype of np.ndarray[shape, dtype]; None for each left open."""
     arguments = get_args(annotation)
     if not arguments:
         return None, None
@@ -191,7 +191,7 @@ def _of_ndarray(annotation: Any, place: str) -> tuple[tuple[int, ...] | None, Da
 
 
 def _static_shape(shape: Any) -> tuple[int, ...] | None:
-    """Return the shape that tuple[int, Literal[4]] means, None where it is open."""
+    """Return the shape that tuple[int, Literal[4]] means, None if it is open."""
     sizes = get_args(shape)
     if not sizes or Ellipsis in sizes:
         return None

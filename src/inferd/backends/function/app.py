@@ -13,10 +13,10 @@ from inferd.errors import InvalidConfig
 
 
 def read_app(path: Path) -> list[GivenModel]:
-    """Run the file and return the models that stand in it, in their order.
+    """Run the file and return the models it defines, in order.
 
-    Its folder is where it imports from first, as when Python runs it. Raises InvalidConfig with
-    file and line when it fails, or has no model.
+    Its folder comes first in sys.path, as when Python runs it. Raises InvalidConfig with file and
+    line if it fails, or if it defines no model.
     """
     path = path.absolute()
     folder = str(path.parent)
@@ -29,7 +29,7 @@ def read_app(path: Path) -> list[GivenModel]:
         msg = f"'{path.name}' is no Python file"
         raise InvalidConfig(msg)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and annotations look their module up there
+    sys.modules[name] = module  # dataclasses and annotations look up their module there
     try:
         spec.loader.exec_module(module)
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""FunctionBackend: runs a Python function, in threads, or on an event loop of its own."""
+"""FunctionBackend: runs a Python function, in threads or on an event loop of its own."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +13,10 @@ from inferd.errors import InvalidConfig
 
 
 class FunctionBackend:
-    """Runs one function, or a class of which each instance gets an object of its own.
+    """Runs one function, or a class.
 
-    `target` is called for each instance where it is a class. There is no model file.
+    If `target` is a class, it is called for each instance, which gets its own object. There is no
+    model file.
     """
 
     bounded = False
@@ -65,7 +66,7 @@ class FunctionBackend:
         )
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Instance:
-        """See Backend.open. Raises what the class raises whose object is made."""
+        """See Backend.open. Raises what the class raises when it is called."""
         del placement
         signature, function, close = self._signature, self._target, None
         if isinstance(function, type):
@@ -82,7 +83,7 @@ def _plain(one: ModelInput | ModelOutput) -> tuple[object, ...]:
 
 
 def _hidden(config: ModelConfig) -> set[str]:
-    """Return the names of what sequence_batching gives and takes: clients do not see these."""
+    """Return the names of the tensors of sequence_batching, which clients do not see."""
     sequence = config.sequence_batching
     if sequence is None:
         return set()

@@ -1,6 +1,6 @@
 """Instances of asynchronous functions, each with an event loop in a thread of its own.
 
-So what blocks by mistake holds up its own model and not the server.
+So a function that blocks by mistake holds up its own model, not the server.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from inferd.errors import BackendFailed, Cancelled, InferdError, foreign_text
 log = logging.getLogger("inferd.backends")
 
 AHEAD = 2
-"""So many answers a generator may be ahead of who takes them."""
+"""How many answers a generator may be ahead of its consumer."""
 
 _LAST_WAIT_S = 5.0
-"""So long what runs on a loop may take to end when it is cancelled."""
+"""How long the tasks on a loop may take to end once cancelled."""
 
 Item = InferResponse | BaseException | None
 """An answer, an error, or the end."""
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's, whose hand-over between threads is cheaper, where there is uvloop."""
+    """Return a uvloop event loop if available: its hand-over between threads is cheaper."""
     try:
         import uvloop
     except ImportError:  # Windows
@@ -37,7 +37,7 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class AsyncFunctionInstance(FunctionInstance):
-    """An asynchronous function; many of its requests may be under way. See ConcurrentInstance."""
+    """An asynchronous function that runs many requests at once. See ConcurrentInstance."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
@@ -47,7 +47,7 @@ class AsyncFunctionInstance(FunctionInstance):
         self._thread.start()
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """See Instance.execute; this thread waits for all of `requests`, which run at once."""
+        """See Instance.execute; this thread waits for all of `requests`, which run concurrently."""
         futures = [self.submit(request) for request in requests]
         return [future.result() for future in futures]
 
@@ -76,15 +76,15 @@ class AsyncFunctionInstance(FunctionInstance):
                 raise
             msg = f"model '{self._call.model}' cancelled the request"
             raise Cancelled(msg) from error
-        # A task must not raise these: its loop would end, or who waits take itself for ended.
+        # A task must not raise these: they would end its loop, or its waiter.
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             msg = f"model '{self._call.model}' failed: {foreign_text(error)}"
             raise BackendFailed(msg) from error
 
     def close(self) -> None:
-        """Cancel what runs, and end the loop; one that hangs is left behind."""
+        """Cancel what runs, and end the loop; a loop that hangs is left behind."""
         self._is_closed = True
-        with suppress(RuntimeError):  # it has ended already
+        with suppress(RuntimeError):  # it has already ended
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_LAST_WAIT_S)
         super().close()
@@ -96,7 +96,7 @@ class AsyncFunctionInstance(FunctionInstance):
             while not self._is_closed:
                 try:
                     loop.run_forever()
-                except (SystemExit, KeyboardInterrupt):  # of a task that the model has made
+                except (SystemExit, KeyboardInterrupt):  # from a task created by the model
                     log.exception("model '%s'", self._call.model)
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
@@ -117,7 +117,7 @@ class AsyncStreamInstance(AsyncFunctionInstance):
             async for value in values:
                 yield self._call.answer(request, value, final=False)
         finally:
-            if hasattr(values, "aclose"):  # at once, and not when the garbage collector comes
+            if hasattr(values, "aclose"):  # now, rather than at garbage collection
                 await values.aclose()
 
     async def answer(self, request: InferRequest) -> InferResponse:
@@ -169,7 +169,7 @@ class AnswerFlow:
                 async for answer in answers:
                     await self._room.acquire()
                     put(answer)
-        except BaseException as error:  # noqa: BLE001  whoever waits gets it
+        except BaseException as error:  # noqa: BLE001  the consumer gets it
             put(error)
         else:
             put(None)

@@ -1,4 +1,4 @@
-"""Instances of functions: one that answers once, and one that gives any number of answers."""
+"""Instances of functions that return one answer, or yield any number of them."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +13,11 @@ from inferd.tensor.tensor import Tensor
 log = logging.getLogger("inferd.backends")
 
 _CLOSE_S = 1.0
-"""So long an object may take to close; it goes on in a thread of its own."""
+"""How long to wait for an object to close; beyond that it goes on in its own thread."""
 
 
 class Call:
-    """A function, and how a request is put to it. `close` frees the object whose method it is."""
+    """A function, and how to call it with a request. `close` closes the object it belongs to."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class Call:
         self._close = close
 
     def begin(self, request: InferRequest) -> Any:
-        """Call the function and return what it returns. Raises InvalidRequest, or what it does."""
+        """Call the function and return its result. Raises InvalidRequest, or what it raises."""
         arguments, named = self._signature.arguments(request)
         return self._function(*arguments, **named)
 
     def answer(self, request: InferRequest, value: object, *, final: bool = True) -> InferResponse:
-        """Return the answer that `value` is. Raises BackendFailed."""
+        """Return `value` as an answer. Raises BackendFailed."""
         tensors = self._signature.tensors(value, self.model)
         if self._is_batched:
             self._check_rows(tensors, request.batch_size)
         return InferResponse(request.model, self._version, request.id, tensors, final=final)
 
     def one_of(self, answers: Sequence[InferResponse]) -> InferResponse:
-        """Return the only one of `answers`, as the last. Raises BackendFailed."""
+        """Return the only one of `answers`, marked as final. Raises BackendFailed."""
         if len(answers) != 1:
             msg = f"model '{self.model}' gave {len(answers)} answers, expected one"
             raise BackendFailed(msg)
@@ -55,7 +55,7 @@ class Call:
         return answers[0]
 
     def close(self) -> None:
-        """Have the object close; one that hangs is left behind."""
+        """Close the object; one that hangs is left behind."""
         if self._close is not None:
             thread = Thread(target=self._close_object, name=f"inferd-{self.model}", daemon=True)
             thread.start()
@@ -65,7 +65,7 @@ class Call:
         try:
             assert self._close is not None
             self._close()
-        except Exception:  # whatever it is, the server goes on
+        except Exception:  # whatever it raises, the server goes on
             log.exception("model '%s' does not close", self.model)
 
     def _check_rows(self, tensors: Sequence[Tensor], rows: int) -> None:
@@ -79,7 +79,7 @@ class Call:
 
 
 class FunctionInstance:
-    """A function that gives one answer. Each request is a call: batches are joined before."""
+    """A function that returns one answer. Each request is one call: batches arrive joined."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -95,10 +95,10 @@ class FunctionInstance:
 
 
 class StreamInstance(FunctionInstance):
-    """A generator function: each request is answered with all that it yields."""
+    """A generator function: each request is answered with all values that it yields."""
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
-        """See Instance.execute; a request with another number of answers needs `stream`."""
+        """See Instance.execute; any number of answers other than one needs `stream`."""
         return [self._call.one_of(list(self.stream(request))) for request in requests]
 
     def stream(self, request: InferRequest) -> Iterator[InferResponse]:
@@ -108,5 +108,5 @@ class StreamInstance(FunctionInstance):
             for value in values:
                 yield self._call.answer(request, value, final=False)
         finally:
-            if hasattr(values, "close"):  # at once, and not when the garbage collector comes
+            if hasattr(values, "close"):  # now, rather than at garbage collection
                 values.close()

@@ -1,4 +1,4 @@
-"""Model: a function, or an object or class that can be called, as a model of the server."""
+"""Model: a function, callable object or class as a model of the server."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ from inferd.core.interfaces import GivenModel
 from inferd.errors import InvalidConfig
 
 DEFAULT_MAX_BATCH_SIZE = 64
-"""What a batched model takes at once unless it says otherwise."""
+"""The default max_batch_size of a batched model."""
 
 _OURS = {
     "name": "name=",
@@ -30,27 +30,28 @@ _OURS = {
     "default_model_filename": "",
     "model_transaction_policy": "a generator function",
 }
-"""What a configuration cannot say of a function, and what says it instead."""
+"""Configuration fields that a function's options must not set, and what to use instead."""
 
 _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
 
 class Model(Generic[_Arguments, _Returned]):
-    """A model whose inputs and outputs are told by the annotations of what is wrapped.
+    """A model whose inputs and outputs come from the annotations of its target.
 
     `target` is a function, an object with `__call__`, or a class of such objects: each instance of
-    the model then has an object of its own, and closes it when there is a method `close`. It may be
-    asynchronous (requests run at once, on an event loop that is not the server's), and a generator
-    (a decoupled model: any number of answers).
+    the model then has its own object, and closes it if it has a method `close`. The target may be
+    asynchronous (requests run concurrently, on an event loop other than the server's), and a
+    generator (a decoupled model: any number of answers).
 
-    `name` is what clients call it; without it, what the target is called. A `batched` one gets and
-    gives arrays whose first dim is the batch, and lists with an element for each item of it.
-    `instances` is how many may run at once, each in its thread. `inputs` and `outputs`, Specs by
-    name, stand in for annotations. Anything else is said as in config.pbtxt, its messages as
-    dictionaries: `max_batch_size=8, dynamic_batching={"max_queue_delay_microseconds": 100}`.
+    `name` is the model's name for clients; by default the target's. A `batched` model takes and
+    returns arrays whose first dim is the batch, and lists with one element per item. `instances`
+    is how many may run at once, each in its own thread. `inputs` and `outputs`, Specs by name,
+    replace annotations. Other options are fields of config.pbtxt, with messages as dictionaries:
+    `max_batch_size=8, dynamic_batching={"max_queue_delay_microseconds": 100}`.
 
-    Raises InvalidConfig, which says what is missing and how to write it. Called, it calls `target`.
+    Raises InvalidConfig, which says what is missing and how to write it. Calling the Model calls
+    `target`.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class Model(Generic[_Arguments, _Returned]):
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
-        """Call the function itself, past the server."""
+        """Call the function itself, bypassing the server."""
         return self.target(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """Return what it is, for notebooks."""
+        """Return a short description, for notebooks."""
         return f"<inferd.Model {self.name!r}>"
 
 
@@ -105,19 +106,19 @@ def model(
 
 
 def model(target: Any = None, /, **options: Any) -> Any:
-    """Make a Model of the function or class below: `@model`, or `@model(batched=True, ...)`."""
+    """Make a Model of the decorated function or class: `@model` or `@model(batched=True, ...)`."""
     if target is None:
         return functools.partial(Model, **options)
     return Model(target, **options)
 
 
 def given_model(target: Callable[..., Any]) -> GivenModel:
-    """Return what the server takes of a Model, or of what one can be made. Raises InvalidConfig."""
+    """Return the GivenModel of a Model, or of a target for one. Raises InvalidConfig."""
     return (target if isinstance(target, Model) else Model(target)).given
 
 
 def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what will be called; of a class that is a method, bound to no object yet."""
+    """Return the function to be called; for a class, its `__call__`, bound to the class itself."""
     if isinstance(target, type):
         call = inspect.getattr_static(target, "__call__", None)
         if not inspect.isfunction(call):
@@ -138,7 +139,7 @@ def _function_of(target: Callable[..., Any]) -> Callable[..., Any]:
 def _check_no_arguments(target: type) -> None:
     try:
         inspect.signature(target).bind()
-    except ValueError:  # its signature is not known: it will be seen when it is called
+    except ValueError:  # its signature is unknown: calling it will tell
         return
     except TypeError as error:
         msg = (
@@ -172,17 +173,17 @@ def _place_of(function: Callable[..., Any], name: str) -> str:
 
 
 def _folder_of(function: Callable[..., Any]) -> Path:
-    """Return the folder of the function's file, or where the process is, for files it names."""
+    """Return the folder for files that the configuration names: the function's, or else the cwd."""
     code = _code_of(function)
     file = Path(code.co_filename) if code else Path()
     return file.parent if code and file.is_file() else Path.cwd()
 
 
 def _read_config(options: Mapping[str, object], place: str) -> ModelConfig:
-    """Return what the options of a Model say of its configuration. Raises InvalidConfig."""
+    """Return the configuration given by the options of a Model. Raises InvalidConfig."""
     if not options:
         return ModelConfig("")
-    from inferd.config.pbtxt import parse_json  # protobuf is late: most models say nothing
+    from inferd.config.pbtxt import parse_json  # imported late: most models need no protobuf
 
     for option in options:
         if option in _OURS:

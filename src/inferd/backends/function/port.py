@@ -1,4 +1,4 @@
-"""Port: one input or output of a function, and its way between a tensor and a Python value."""
+"""Port: one input or output of a function, converted between tensor and Python value."""
 
 from typing import Any, Literal
 
@@ -12,14 +12,14 @@ from inferd.tensor.tensor import Tensor
 Form = Literal["array", "list", "scalar"]
 
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2}
-"""Kinds of numbers; one of a lower rank may become one of a higher, or of its own."""
+"""Kinds of numbers; each may be converted to one of the same or a higher rank."""
 
 
 class Port(msgspec.Struct, frozen=True):
     """An input or output as the function sees it.
 
-    `shape` is that of its array, the batch included where there is one. A `list` has a dim for
-    each list in it, a `scalar` none. `kind` is the Python type of their elements, or numpy's.
+    `shape` is the shape of its array, including any batch dim. A `list` has one dim per nesting
+    level, a `scalar` none. `kind` is the Python or numpy type of their elements.
     """
 
     name: str
@@ -32,11 +32,11 @@ class Port(msgspec.Struct, frozen=True):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The dims in the configuration: without the batch; a model's tensor has at least one."""
+        """The dims in the configuration: without the batch, and at least one."""
         return self.shape[self.is_batched :] or (1,)
 
     def value(self, tensor: Tensor) -> Any:
-        """Return what the function gets: where that is an array, a read-only view of `tensor`.
+        """Return the value for the function: if an array, a read-only view of `tensor`.
 
         Raises InvalidRequest for text that is not UTF-8.
         """
@@ -50,11 +50,11 @@ class Port(msgspec.Struct, frozen=True):
         return array
 
     def tensor(self, value: object, model: str) -> Tensor:
-        """Return what the function gave as a tensor. Raises BackendFailed, which names it."""
+        """Return the function's `value` as a tensor. Raises BackendFailed, naming the output."""
         try:
             array = self._array(value)
             if self.is_batched and array.ndim == 1 and len(self.shape) == 2:
-                array = array.reshape(-1, 1)  # one element for each item of the batch
+                array = array.reshape(-1, 1)  # one element per item of the batch
             if not array.size and isinstance(value, list | tuple):
                 array = self._deepened(array)
             if not self._fits(array.shape):
@@ -65,7 +65,7 @@ class Port(msgspec.Struct, frozen=True):
             return Tensor.from_numpy(self.name, array, self.datatype)
         except BackendFailed as error:
             reason = error.message
-        except Exception as error:  # noqa: BLE001  what numpy, or the value itself, makes of it
+        except Exception as error:  # noqa: BLE001  whatever numpy, or the value itself, raises
             reason = f"cannot be {self.datatype.value}: {foreign_text(error)}"
         msg = f"model '{model}': output '{self.name}' {reason}"
         raise BackendFailed(msg)
@@ -90,9 +90,9 @@ class Port(msgspec.Struct, frozen=True):
         return nested
 
     def _deepened(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return what was made of lists without elements with all its dims.
+        """Return an array of lists without elements, with all its dims.
 
-        Lists that are not there have no length: their dims are as declared, 0 where that is open.
+        Missing inner lists have no length: their dims are as declared, 0 if variable.
         """
         rest = self.shape[array.ndim :]
         return array.reshape(*array.shape, *[max(size, 0) for size in rest])
@@ -118,7 +118,7 @@ class Port(msgspec.Struct, frozen=True):
         return np.asarray(value, target)
 
     def _numbers(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return an array that has its own dtype: what differs is told, not rounded."""
+        """Return an array with its own dtype; a mismatch is an error, not rounded."""
         target = self.datatype.numpy
         if self.datatype is DataType.BF16 and array.dtype.name in ("bfloat16", "uint16"):
             return np.ascontiguousarray(array).view(target)

@@ -1,4 +1,4 @@
-"""Signature: what a function takes and gives, told by its parameters and annotations."""
+"""Signature: a function's inputs and outputs, from its parameters and annotations."""
 
 import dataclasses
 import functools
@@ -33,11 +33,11 @@ Ports = Mapping[str, Spec] | None
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What a function takes and gives.
+    """The inputs and outputs of a function.
 
-    `inputs` are by the name of the parameter, or in order where it `is_positional`. `outputs` are
-    by the names that the function has for them; one that `is_tuple` gives them as a tuple, even
-    if there is one. `streams`: it gives any number of answers.
+    `inputs` are by parameter name, or passed in order if `is_positional`. `outputs` are by the
+    function's own names; with `is_tuple` it returns them as a tuple, even a single one. `streams`:
+    it yields any number of answers.
     """
 
     inputs: dict[str, Port]
@@ -48,7 +48,7 @@ class Signature(msgspec.Struct, frozen=True):
     is_async: bool = False
 
     def arguments(self, request: InferRequest) -> tuple[list[Any], dict[str, Any]]:
-        """Return what the function is called with. Raises InvalidRequest."""
+        """Return the function's positional and keyword arguments. Raises InvalidRequest."""
         tensors = {tensor.name: tensor for tensor in request.inputs}
         values = {
             parameter: port.value(tensors[port.name])
@@ -58,7 +58,7 @@ class Signature(msgspec.Struct, frozen=True):
         return (list(values.values()), {}) if self.is_positional else ([], values)
 
     def tensors(self, value: object, model: str) -> list[Tensor]:
-        """Return the outputs that the function gave as `value`.
+        """Return the outputs in the function's result `value`.
 
         Raises BackendFailed, which names `model` and the output.
         """
@@ -108,9 +108,9 @@ def read_signature(
     inputs: Ports = None,
     outputs: Ports = None,
 ) -> Signature:
-    """Return what `function` takes and gives; `place` begins every complaint.
+    """Return the signature of `function`; `place` begins every error text.
 
-    `inputs` and `outputs` stand in for annotations. Raises InvalidConfig.
+    `inputs` and `outputs` replace annotations. Raises InvalidConfig.
     """
     hints = _hints(function, place, is_needed=inputs is None or outputs is None)
     kind = _Kind(function, unaliased(hints.get("return")))
@@ -129,14 +129,14 @@ def read_signature(
 
 
 class _Kind:
-    """Which of the four kinds a function is, and what type it gives at a time."""
+    """Which of the four kinds a function is, and the type of each value it returns or yields."""
 
     def __init__(self, function: Callable[..., object], returned: object) -> None:
         code = _unwrapped(function)
         is_coroutine = inspect.iscoroutinefunction(code)
         is_generator = inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code)
         origin = None if is_coroutine else get_origin(returned)
-        if is_generator and origin in (Iterable, AsyncIterable):  # what it is, said loosely
+        if is_generator and origin in (Iterable, AsyncIterable):  # a looser annotation
             origin = Iterator if origin is Iterable else AsyncIterator
         self.streams = is_generator or origin in (*_STREAMS, *_ASYNC_STREAMS)
         self.is_async = is_coroutine or inspect.isasyncgenfunction(code) or origin in _ASYNC_STREAMS
@@ -146,7 +146,7 @@ class _Kind:
 
 
 class _Reader:
-    """Makes ports of parameters and of what is returned."""
+    """Makes ports from parameters and return annotations."""
 
     def __init__(self, place: str, batched: bool) -> None:  # noqa: FBT001
         self._place = place
@@ -218,7 +218,7 @@ class _Reader:
         return msgspec.structs.replace(port, optional=is_optional)
 
     def _is_taken(self, parameter: inspect.Parameter) -> bool:
-        """Tell whether clients send it; what else can be left out is. Raises InvalidConfig."""
+        """Return whether clients send the parameter; others need defaults. Raises InvalidConfig."""
         if parameter.kind in _NAMED:
             return True
         has_default = parameter.default is not inspect.Parameter.empty
@@ -235,7 +235,7 @@ class _Reader:
 
 
 def _fields(returned: object) -> dict[str, Any]:
-    """Return the fields of a TypedDict, NamedTuple or dataclass, none for other types."""
+    """Return the fields of a TypedDict, NamedTuple or dataclass, {} for other types."""
     if not isinstance(returned, type):
         return {}
     is_named = typing.is_typeddict(returned) or hasattr(returned, "_fields")
@@ -249,7 +249,7 @@ def _parameters(
 ) -> Mapping[str, inspect.Parameter]:
     try:
         found = inspect.signature(function).parameters
-    except (TypeError, ValueError) as error:  # of some functions in C nobody knows
+    except (TypeError, ValueError) as error:  # some functions in C have none
         if not is_needed:
             return {}
         msg = f"{place} does not tell its parameters; name them with inputs= and outputs="
@@ -272,7 +272,7 @@ def _hints(function: Callable[..., object], place: str, *, is_needed: bool) -> d
 
 
 def _unwrapped(function: Any) -> Any:
-    """Return the function itself: that of an object that is called, or of a partial one."""
+    """Return the function itself, behind any partial or callable object."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or inspect.isclass(function):

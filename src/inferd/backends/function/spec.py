@@ -1,4 +1,4 @@
-"""Spec: what a type cannot say of an input or output: its datatype, shape, and name on the wire."""
+"""Spec: datatype, shape and wire name of an input or output, beyond what a type can express."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Stands in an annotation: `Annotated[np.ndarray, Spec("FP32", [-1, 4])]`.
+    """Part of an annotation: `Annotated[np.ndarray, Spec("FP32", [-1, 4])]`.
 
-    `datatype` is a name of the protocol (FP32, INT64, BYTES, ...). `shape` is that of the array the
-    function gets or gives, -1 for a dim that varies; of a batched model its first dim is the batch,
-    -1. `name` is what clients call the tensor. What is left out is told by the type beside it.
+    `datatype` is a name of the protocol (FP32, INT64, BYTES, ...). `shape` is the shape of the
+    array that the function takes or returns, -1 for a variable dim; in a batched model the first
+    dim is the batch, -1. `name` is the tensor's name for clients. Anything left out comes from the
+    annotated type.
     """
 
     datatype: str = ""
@@ -18,6 +19,6 @@ class Spec:
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Make it hashable, as annotations in `... | None` must be."""
+        """Make the Spec hashable, as annotations in `... | None` must be."""
         if isinstance(self.shape, list):
             object.__setattr__(self, "shape", tuple(self.shape))

@@ -1,4 +1,4 @@
-"""LitertBackend: TensorFlow Lite files (.tflite) through LiteRT."""
+"""LitertBackend: runs TensorFlow Lite files (.tflite) in LiteRT."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ SERVING = "serving_default"
 
 
 class LitertBackend:
-    """Runs .tflite files. Each thread has an interpreter of its own over the file's one mapping."""
+    """Runs .tflite files. Each thread takes its own interpreter, over one mapping of the file."""
 
     bounded = True
     concurrent = True
@@ -52,7 +52,7 @@ class LitertBackend:
         return completed
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
-        """See Backend.open. Raises InvalidConfig, or BackendFailed when it cannot be loaded."""
+        """See Backend.open. Raises InvalidConfig, or BackendFailed if it cannot be loaded."""
         del placement  # LiteRT's Python package runs on the CPU
         first = self._interpreter(files, config)
         check_config(config, first.signature)
@@ -75,24 +75,24 @@ class LitertBackend:
 
 
 class Interpreter:
-    """One interpreter, and the places of its tensors by name.
+    """One interpreter, and the indices of its tensors by name.
 
-    The names are those of the file's signature, else of its tensors. `graph` is the number of the
-    graph that the signature is of.
+    The names are those of the file's signature, or else of its tensors. `graph` is the number of
+    the signature's graph.
     """
 
     def __init__(self, made: Any, config: ModelConfig, what: str) -> None:
         self.made = made
-        self.shapes: dict[str, tuple[int, ...]] = {}  # what inputs have been resized to
+        self.shapes: dict[str, tuple[int, ...]] = {}  # to which inputs have been resized
         inputs, outputs, self.graph = _details(made, config, what)
         self.inputs = {name: int(detail["index"]) for name, detail in inputs.items()}
         self.outputs = {name: int(detail["index"]) for name, detail in outputs.items()}
         self.signature = Signature(_declared(inputs), {}, _declared(outputs))
 
     def resize(self, feed: dict[str, Array]) -> None:
-        """Make room for `feed`. Raises RuntimeError or ValueError for what the model cannot be.
+        """Resize the inputs for `feed`. Raises RuntimeError or ValueError for impossible shapes.
 
-        Raises InvalidRequest for tensors without elements: there are operators that read some.
+        Raises InvalidRequest for empty tensors: some operators read elements regardless.
         """
         raw, graph = self.made._interpreter, self.graph
         for name, array in feed.items():
@@ -109,19 +109,19 @@ class Interpreter:
 
 
 def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
-    """Return how one request runs."""
+    """Return the function that runs one request."""
     texts = frozenset(t.name for t in config.output if t.datatype is DataType.BYTES)
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        interpreter = pool.take()  # not given back when it fails
+        interpreter = pool.take()  # not given back on failure
         inputs, outputs, shapes = interpreter.inputs, interpreter.outputs, interpreter.shapes
         try:
             for name, array in feed.items():
                 if shapes.get(name) != array.shape:
                     interpreter.resize(feed)
                     break
-            # The calls below the public ones, which wrap each in another and look for views of
-            # the interpreter's memory: there are none.
+            # These private calls skip the public wrappers, which check for views of the
+            # interpreter's memory: there are none.
             raw, graph = interpreter.made._interpreter, interpreter.graph
             for name, array in feed.items():
                 raw.SetTensor(inputs[name], array, graph)
@@ -143,7 +143,7 @@ def litert_run(pool: Pool[Interpreter], config: ModelConfig) -> Run:
 def _details(
     made: Any, config: ModelConfig, what: str
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], int]:
-    """Return inputs and outputs by name, and the number of the graph they are of."""
+    """Return inputs and outputs by name, and the number of their graph."""
     known = list(made.get_signature_list())
     wanted = config.parameters.get("TF_SIGNATURE_DEF", "")
     if wanted and wanted not in known:

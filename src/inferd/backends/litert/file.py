@@ -1,8 +1,8 @@
-"""What LiteRT does not look at in a .tflite file: numbers that point to nothing.
+"""Checks of a .tflite file that LiteRT does not make: for indices that point to nothing.
 
-LiteRT checks that the file is a flatbuffer, whose offsets stay inside. That an operator's tensors,
-a tensor's bytes or a signature's tensors are there it takes on trust, and reads other memory if
-they are not. (FlatBuffers internals; the TensorFlow Lite schema, whose field numbers these are.)
+LiteRT checks that the file is a flatbuffer whose offsets stay inside. But it trusts that an
+operator's tensors, a tensor's bytes and a signature's tensors exist, and reads out of bounds if
+they do not. (FlatBuffers internals; field numbers are those of the TensorFlow Lite schema.)
 """
 
 import struct
@@ -13,7 +13,7 @@ from inferd.backends.litert.table import Table, TooMuch, root
 from inferd.errors import InvalidConfig
 
 MAGIC = b"TFL3"
-"""Stands at byte 4 of every such file."""
+"""At byte 4 of every such file."""
 
 _CODES, _SUBGRAPHS, _BUFFERS, _SIGNATURES = 1, 2, 4, 7  # of a Model
 _TENSORS, _INPUTS, _OUTPUTS, _OPERATORS = 0, 1, 2, 3  # of a SubGraph
@@ -27,22 +27,22 @@ _SIGNATURE_SUBGRAPH = 4
 _TENSOR_INDEX = 1  # of a TensorMap
 
 MAX_ITEMS = 1 << 22
-"""So many tables and numbers are looked at: those of a file may all be the same few bytes."""
+"""The most tables and numbers that are read: a small file may repeat the same bytes many times."""
 
-_NONE = -1  # an input that an operator does without
-_OLD_KIND, _KIND = 0, 3  # of an OperatorCode; the larger counts
+_NONE = -1  # an omitted optional input
+_OLD_KIND, _KIND = 0, 3  # of an OperatorCode; the larger one counts
 
 _FEW = {3: 2, 4: 2, 9: 2, 27: 4, 67: 3, 132: 2, 141: 3}
-"""Kinds of operators with a bias, convolutions mostly, and from which input on they do without."""
+"""Operators with a bias, mostly convolutions -> the index of their first optional input."""
 
 _MANY = {16: 1, 32: 1, 44: 1, 46: 1, 52: 1}
-"""Recurrent kinds, and custom ones: all but the first input may be missing."""
+"""Recurrent and custom operators: all but the first input may be missing."""
 
 _OPTIONAL_FROM = _FEW | _MANY
 
 
 def check_file(content: bytes, what: str) -> None:
-    """Check that every number in `content` points to something. Raises InvalidConfig."""
+    """Check that every index in `content` points to something. Raises InvalidConfig."""
     if content[4:8] != MAGIC:
         msg = f"{what} is no TensorFlow Lite file"
         raise InvalidConfig(msg)
@@ -73,7 +73,7 @@ def _complaint(model: Table) -> str:
 
 
 def _entry_complaint(model: Table, graphs: list["_Graph"]) -> str:
-    """Return what is wrong with what clients can call, "" for nothing."""
+    """Return what is wrong with the graphs and signatures that clients can call, or ""."""
     entries = {0}
     for signature in model.tables(_SIGNATURES):
         number = signature.number(_SIGNATURE_SUBGRAPH)
@@ -91,7 +91,7 @@ def _entry_complaint(model: Table, graphs: list["_Graph"]) -> str:
 
 
 def _parts(operator: Table) -> int:
-    """Return how many parts an operator that splits is to make, 0 where it does not say."""
+    """Return the number of parts that a split operator should make, 0 if it does not say."""
     options = operator.table(_OPTIONS)
     if options is None or operator.byte(_KIND_OF_OPTIONS) != _SPLIT_OPTIONS:
         return 0
@@ -103,14 +103,14 @@ class _Wrong(Exception):
 
 
 class _Graph:
-    """A graph whose tensors and operators are found to be sound. Raises _Wrong."""
+    """A graph whose tensors and operators have been checked. Raises _Wrong."""
 
     def __init__(self, graph: Table, kinds: list[int], filled: list[bool]) -> None:
         inputs, outputs = graph.numbers(_INPUTS), graph.numbers(_OUTPUTS)
         self.inputs, self.outputs = frozenset(inputs), frozenset(outputs)
         self._kinds = kinds
-        self._known = set(inputs)  # that hold something when the next operator runs
-        self._given: set[int] = set()  # by an operator
+        self._known = set(inputs)  # tensors that hold data when the next operator runs
+        self._given: set[int] = set()  # outputs of operators
         self._tensors: list[Tensor] = []
         for place, tensor in enumerate(graph.tables(_TENSORS)):
             self._add(place, tensor, filled)
@@ -123,7 +123,7 @@ class _Graph:
                 raise _Wrong(msg)
 
     def entry_complaint(self) -> str:
-        """Return why clients could not use this graph, "" if they can."""
+        """Return why clients cannot use this graph, "" if they can."""
         for number in sorted(self.inputs | self.outputs):
             if self._tensors[number].type in HANDLES:
                 return f"tensor {number}, an input or output, has no numbers"
@@ -153,7 +153,7 @@ class _Graph:
                 raise _Wrong(msg)
 
     def _follow(self, what: str, operator: Table) -> None:
-        """Check an operator, and note what it gives."""
+        """Check an operator, and note its outputs."""
         code = operator.number(_CODE)
         if code >= len(self._kinds):
             msg = f"{what} is of kind {code} of {len(self._kinds)}"

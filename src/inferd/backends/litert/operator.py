@@ -1,6 +1,6 @@
-"""What single operators of a .tflite file need, and LiteRT or its XNNPACK trusts them to have.
+"""Requirements of single operators in a .tflite file that LiteRT or its XNNPACK does not check.
 
-Numbers of operators and of tensors' types are those of the TensorFlow Lite schema.
+Numbers of operators and of tensor types are those of the TensorFlow Lite schema.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 _FLOAT32, _INT32, _UINT8, _INT64, _INT16, _INT8, _RESOURCE, _VARIANT = 0, 2, 3, 4, 7, 9, 13, 14
 
 HANDLES = (_RESOURCE, _VARIANT)
-"""Types whose tensors hold no numbers, so that no client can have or give one."""
+"""Types whose tensors hold no numbers, so that clients can neither send nor receive them."""
 
 _QUANTIZED = (_UINT8, _INT16, _INT8)
 
@@ -25,7 +25,7 @@ _COUNTS: dict[int, tuple[int, int | None]] = {
     158: (1, 1),  # SIGN
     207: (2, 1),  # STABLEHLO_SHIFT_LEFT
 }
-"""How many tensors these take, and give."""
+"""Operator -> its number of inputs, and of outputs if fixed."""
 
 _PLAIN = (_FLOAT32, _INT32, _UINT8, _INT64, _INT16, _INT8)
 
@@ -36,7 +36,7 @@ _TYPES: dict[int, tuple[int, ...]] = {
     143: (_RESOURCE,),
     144: (_RESOURCE,),
 }
-"""Of what types the first tensor may be that these take."""
+"""Operator -> the types that its first input may have."""
 
 _STRIDED, _SPLIT, _SET_DIAG, _MATMUL, _SHIFT = 45, 49, 115, 126, 207
 _PAIRS = (_SET_DIAG, _MATMUL, _SHIFT)
@@ -44,17 +44,17 @@ _PAIRS = (_SET_DIAG, _MATMUL, _SHIFT)
 _SUMS = (0, 41)
 _COMPARISONS = (58, 61, 62, 63, 71, 72)
 _SCALED = (*_SUMS, *_COMPARISONS, 73, 75, 76)
-"""Kinds that count with the scales of tensors of small integers: sums, comparisons, roots, logs."""
+"""Operators that compute with the scales of quantized tensors: sums, comparisons, roots, logs."""
 
 _FINEST = 2.0**-14
-"""A sum's scale is no smaller than that of what is added, times this."""
+"""The output scale of a sum must be at least its largest input scale, times this."""
 
 _WITH_DIMS = (25, 39, 50)
-"""SOFTMAX, TRANSPOSE, LOG_SOFTMAX: these look at dims that a tensor without any has not."""
+"""SOFTMAX, TRANSPOSE, LOG_SOFTMAX: these read dims, which a scalar does not have."""
 
 
 class Tensor(NamedTuple):
-    """A tensor; the shape of a firm one, an input or a constant, is no guess."""
+    """A tensor; if `is_firm`, it is an input or a constant, whose shape is reliable."""
 
     type: int
     shape: tuple[int, ...]
@@ -67,7 +67,7 @@ def operator_complaint(
 ) -> str:
     """Return what is wrong with an operator, "" for nothing.
 
-    `parts` is what its options say that it is to split in.
+    `parts` is the number of parts in the options of a split.
     """
     needed, given = _COUNTS.get(kind, (len(takes), None))
     if len(takes) != needed or given not in (None, len(gives)):
@@ -90,7 +90,7 @@ def operator_complaint(
 
 
 def _are_a_pair(kind: int, first: Tensor | None, second: Tensor | None) -> bool:
-    """Tell whether types and shapes go together of the two tensors that an operator takes."""
+    """Return whether the types and shapes of an operator's two inputs are compatible."""
     if first is None or second is None:
         return False
     is_mixed = kind == _MATMUL and (first.type, second.type) == (_FLOAT32, _INT8)

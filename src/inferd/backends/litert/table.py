@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 
 class TooMuch(Exception):
-    """There is more to look at than may be read."""
+    """There are more items than may be read."""
 
 
 class Table:
-    """A table of a flatbuffer at `place`. Reading outside of the file raises struct.error.
+    """A table of a flatbuffer at `place`. Reads outside the file raise struct.error or IndexError.
 
-    `left` is how many items may still be read, of all tables of the file together.
+    `left` holds how many items may still be read, in all tables of the file together.
     """
 
     def __init__(self, content: bytes, place: int, left: list[int]) -> None:
@@ -25,12 +25,12 @@ class Table:
         self._size = struct.unpack_from("<H", content, fields)[0]
 
     def number(self, field: int) -> int:
-        """Return an unsigned number, 0 where it is left out."""
+        """Return an unsigned number, 0 if absent."""
         at = self._at(field)
         return _unsigned(self._content, at) if at else 0
 
     def byte(self, field: int) -> int:
-        """Return a number of one byte, 0 where it is left out."""
+        """Return a one-byte number, 0 if absent."""
         at = self._at(field)
         return self._content[at] if at else 0
 
@@ -49,7 +49,7 @@ class Table:
         return numbers
 
     def table(self, field: int) -> "Table | None":
-        """Return the table of a field, None where it is left out."""
+        """Return the table of a field, None if absent."""
         at = self._at(field)
         return Table(self._content, at + _unsigned(self._content, at), self._left) if at else None
 
@@ -61,7 +61,7 @@ class Table:
             yield Table(self._content, place + _unsigned(self._content, place), self._left)
 
     def count(self, field: int) -> int:
-        """Return how many items a vector says it has."""
+        """Return how many items a vector claims to have."""
         return self._vector(field)[1]
 
     def _spend(self, count: int) -> None:
@@ -85,7 +85,7 @@ class Table:
 
 
 def root(content: bytes) -> int:
-    """Return where the first table begins. Raises struct.error."""
+    """Return the place of the root table. Raises struct.error."""
     return _unsigned(content, 0)
 
 

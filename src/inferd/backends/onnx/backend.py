@@ -1,4 +1,4 @@
-"""OnnxBackend: ONNX files through ONNX Runtime."""
+"""OnnxBackend: runs ONNX files in ONNX Runtime."""
 
 import threading
 from collections import deque
@@ -23,10 +23,9 @@ _EXTERNAL = "session.model_external_initializers_file_folder_path"
 
 
 class OnnxBackend:
-    """Runs ONNX models, shares one session among the instances of a version on one device.
+    """Runs ONNX models; the instances of a version on one device share one session.
 
-    `default_max_batch_size` is what a model that can batch gets when no configuration says
-    otherwise.
+    `default_max_batch_size` is for models that can batch and whose configuration does not set it.
     """
 
     bounded = True
@@ -36,7 +35,7 @@ class OnnxBackend:
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
         self._loaded: WeakValueDictionary[Any, Loaded] = WeakValueDictionary()
-        # What `complete` loaded waits here for `open`; few, so a load given up holds little.
+        # Keeps what `complete` loaded for `open`; few, so that an abandoned load holds little.
         self._completed: deque[Loaded] = deque(maxlen=4)
         self._lock = threading.Lock()
 
@@ -56,7 +55,7 @@ class OnnxBackend:
         return completed
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> OnnxInstance:
-        """See Backend.open. Raises InvalidConfig, or BackendFailed when the file cannot run."""
+        """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""
         loaded = self._load(files, config, placement)
         check_config(config, loaded.signature)
         with self._lock:
@@ -67,7 +66,7 @@ class OnnxBackend:
     def _load(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> Loaded:
         available = onnxruntime().get_available_providers()
         chosen = providers(config, placement, available)
-        parameters = {k: v for k, v in config.parameters.items() if k != TABLE}  # of requests alone
+        parameters = {k: v for k, v in config.parameters.items() if k != TABLE}  # for requests only
         libraries = find_libraries(files, config)
         key = repr(
             (
@@ -90,11 +89,11 @@ class OnnxBackend:
         return loaded
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
-        """Return what two loads have in common that may share a session."""
+        """Return a key that is equal for loads that may share a session."""
         return fingerprint(_model_file(files))
 
     def _model(self, files: ModelFiles, config: ModelConfig) -> str | bytes:
-        """Return the ONNX model: its path, or, if it is made of another, the model itself."""
+        """Return the ONNX model: its path, or its bytes if it is rewritten or converted."""
         file = _model_file(files)
         return guarded(file) or str(file)
 
@@ -110,7 +109,7 @@ def _session(
         folder = files.file if files.file.is_dir() else files.file.parent
         options.add_session_config_entry(_EXTERNAL, str(folder))
     try:
-        # Without its fallback: a provider that fails is to be known, not printed and replaced.
+        # Without its fallback: a provider's failure must be an error, not printed and replaced.
         return onnxruntime().InferenceSession(model, options, providers=chosen, enable_fallback=0)
     except failures()[1] as error:
         msg = f"model '{config.name}': ONNX Runtime cannot load it: {words(error, files)}"
@@ -118,7 +117,7 @@ def _session(
 
 
 def _model_file(files: ModelFiles) -> Path:
-    """Return the ONNX file itself; a folder holds it as model.onnx, beside its external data."""
+    """Return the ONNX file itself: in a folder it is model.onnx, beside its external data."""
     file = files.file
     if file.is_dir():
         candidates = [file / "model.onnx", *sorted(file.glob("*.onnx"))]
@@ -130,7 +129,7 @@ def _model_file(files: ModelFiles) -> Path:
 
 
 def fingerprint(file: Path) -> list[tuple[str, int, int]]:
-    """Return name, time and size of every file beside `file`, external data among them.
+    """Return name, mtime and size of every file beside `file`, including external data.
 
     A model replaced on disk must not get the session of its predecessor.
     """

@@ -1,13 +1,13 @@
-"""Memory that stays bound: small requests that are alike run without values made for each.
+"""Bound memory: small requests that are alike run without creating values for each.
 
-For every run ONNX Runtime makes its values of a dictionary of arrays, and arrays of its values:
-half of what a tiny model costs. A binding keeps values over memory of ours, into which a request's
-bytes are copied and from which its outputs are. What is alike has the same shapes, so that memory
-fits, unless the model's own shapes hang on what it computes: then ONNX Runtime refuses to write
-there, the request runs as others do, and its likeness is never bound again. The same goes for
-requests whose first run in such memory gives something else than the run before.
+For every run ONNX Runtime converts a dictionary of arrays to its values, and its values back to
+arrays: half the cost of a tiny model. A binding keeps values over memory of ours, into which a
+request's inputs are copied and out of which its outputs are copied. Requests of one likeness have
+the same shapes, so the memory fits, unless output shapes depend on computed values: then ONNX
+Runtime refuses to write there, the request runs unbound, and its likeness is never bound again.
+The same goes for a likeness whose first bound run gives other results than the run before.
 
-A binding serves one run at a time: who takes one gives it back, and who finds none runs without.
+A binding serves one run at a time: a request takes it and gives it back, or else runs unbound.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ from inferd.tensor.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 MOST_BYTES = 4096
-"""Of inputs and outputs together; what is larger costs more to copy than to make a value of."""
+"""Of inputs and outputs together; beyond this, copying costs more than creating a value."""
 
 FIRST_RUNS = 4
-"""So many requests of a likeness run before one is bound."""
+"""How many requests of a likeness run before it is bound."""
 
 MOST_LIKENESSES = 64
 
@@ -44,10 +44,10 @@ def bound_run(session: Any) -> Callable[[Any, Any], None]:
 
 
 def _bound_call(session: Any, binding: Any) -> tuple[Callable[[Any, Any], None], Any]:
-    """Return what runs `session` bound, and what is to be given to it for `binding`.
+    """Return the method that runs `session` bound, and its argument for `binding`.
 
-    The public method costs twenty times as much as what it calls; it is the fallback, should that
-    ever go.
+    The public method costs twenty times as much as the private one that it calls; it is the
+    fallback should that disappear.
     """
     run = getattr(getattr(session, "_sess", None), "run_with_iobinding", None)
     if run is None:
@@ -82,7 +82,7 @@ class Bound:
     def run(self, tensors: list[Tensor], options: Any) -> list[bytes]:
         """Run the model on `tensors`, in the order they were bound; return its outputs' bytes.
 
-        Raises ValueError for tensors that do not fit, and as the session does.
+        Raises ValueError for tensors that do not fit, and whatever the session raises.
         """
         inputs = self._inputs
         if len(tensors) != len(inputs):
@@ -95,27 +95,27 @@ class Bound:
 
 
 class Bindings:
-    """The bindings to one session, by the likeness of requests."""
+    """The bindings of one session, by the likeness of requests."""
 
     def __init__(self, session: Any, config: ModelConfig) -> None:
         self._session = session
         datatypes = [t.datatype for t in config.input] + [t.datatype for t in config.output]
-        # Text has no memory to be bound, BF16 goes other ways, and so does what is on a GPU.
+        # Text has no memory to bind; BF16 and GPUs take other paths.
         is_usual = DataType.BYTES not in datatypes and DataType.BF16 not in datatypes
         self._may_bind = is_usual and session.get_providers() == _CPU
         self._free: dict[object, Bound] = {}
-        self._runs: dict[object, int] = {}  # of those that are not bound, or _NEVER
+        self._runs: dict[object, int] = {}  # unbound runs by likeness, or _NEVER
 
     def take(self, likeness: object) -> Bound | None:
-        """Return what is bound for requests of that likeness, for one of them; None for nothing."""
+        """Take the binding for a request of that likeness; return None if there is none."""
         return self._free.pop(likeness, None)
 
     def give_back(self, likeness: object, bound: Bound) -> None:
-        """Let the next request have `bound`."""
+        """Make `bound` available to the next request."""
         self._free[likeness] = bound
 
     def forbid(self, likeness: object) -> None:
-        """Bind nothing for such requests any more."""
+        """Never bind this likeness again."""
         self._runs[likeness] = _NEVER
 
     def note_run(
@@ -126,7 +126,7 @@ class Bindings:
         arrays: Sequence[Array],
         options: Any,
     ) -> None:
-        """Take note that a request was run unbound, with these outputs; the next may be bound."""
+        """Note that a request ran unbound, with these outputs; the next one may be bound."""
         count = self._runs.get(likeness, 0)
         if count == _NEVER or not self._may_bind:
             return
@@ -143,7 +143,7 @@ class Bindings:
         try:
             bound = Bound(self._session, feed, names, arrays)
             again = bound.run(tensors, options)
-        except Exception:  # noqa: BLE001  the request has its answer, this was only a trial
+        except Exception:  # noqa: BLE001  only a trial: the request already has its answer
             return
         if all(a.tobytes() == b for a, b in zip(arrays, again, strict=True)):
             self.give_back(likeness, bound)

@@ -1,4 +1,4 @@
-"""Caffe2Backend: `model.netdef` and `init_model.netdef`, converted to ONNX when they load."""
+"""Caffe2Backend: `model.netdef` and `init_model.netdef`, converted to ONNX at load."""
 
 from inferd.backends.onnx.converted import ConvertedBackend, input_ports, read_bytes
 from inferd.config.model import ModelConfig
@@ -7,7 +7,7 @@ from inferd.convert.caffe2.network import Network
 from inferd.core.interfaces import ModelFiles
 
 INIT_PREFIX = "init_"
-"""The file of weights has the name of the model file, with this before it."""
+"""The prefix of the weights file's name, before the name of the model file."""
 
 _MAX_BYTES = (1 << 31) - 1
 

@@ -1,4 +1,4 @@
-"""ConvertedBackend: models of other formats, rewritten as ONNX models when they load."""
+"""ConvertedBackend: models of other formats, converted to ONNX at load."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,10 +23,10 @@ _CONTROL_TYPES = {
 
 
 class ConvertedBackend(OnnxBackend):
-    """What backends have in common that convert: the configuration is part of the model.
+    """Base of the backends that convert: the configuration is part of the model.
 
-    Most formats do not tell types and dims of inputs, so that they come from it. Some tell what the
-    columns of their rows are called.
+    Most formats do not declare the types and dims of inputs, which then come from the
+    configuration. Some name the columns of their rows.
     """
 
     def __init__(self, default_max_batch_size: int = 4) -> None:
@@ -38,11 +38,11 @@ class ConvertedBackend(OnnxBackend):
         return self._with_columns(files, super().complete(files, config))
 
     def _note_columns(self, files: ModelFiles, names: list[str]) -> None:
-        """Remember what the columns of a model's rows are called, [] for nothing in particular."""
+        """Remember the names of the columns of a model's rows, [] if they have none."""
         self._columns[files.file] = names
 
     def _with_columns(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """Return `config` with the columns that a table has, where nobody has said so yet."""
+        """Return `config` with the column names of a table, unless it already lists them."""
         names = self._columns.get(files.file)
         if not names or config.parameters.get(TABLE) != "true":
             return config
@@ -66,7 +66,7 @@ class ConvertedBackend(OnnxBackend):
 
 
 def read_bytes(files: ModelFiles, file: Path, limit: int) -> bytes:
-    """Return what `file` holds. Raises InvalidConfig when it is missing or above `limit` bytes."""
+    """Return the bytes of `file`. Raises InvalidConfig if it is missing or exceeds `limit`."""
     name = file.relative_to(files.folder)
     if not file.is_file():
         msg = f"there is no file '{name}', which belongs to the model"
@@ -79,9 +79,9 @@ def read_bytes(files: ModelFiles, file: Path, limit: int) -> bytes:
 
 
 def input_ports(config: ModelConfig, names: Iterable[str], told: Mapping[str, Port]) -> list[Port]:
-    """Return the inputs called `names`, as the configuration has them, or else as `told`.
+    """Return the inputs called `names`, from the configuration, or else from `told`.
 
-    Raises InvalidConfig when neither tells about one.
+    Raises InvalidConfig if neither has one of them.
     """
     configured = _configured(config)
     ports = []

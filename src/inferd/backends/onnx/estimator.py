@@ -1,4 +1,4 @@
-"""Estimator: a scikit-learn model from a file that may not run code, or is allowed to."""
+"""Estimator: loads a scikit-learn model; the file must not run code unless allowed to."""
 
 import re
 import time
@@ -16,24 +16,24 @@ from inferd.config.parameter import is_on
 from inferd.errors import BackendFailed, InvalidConfig, Unsupported, foreign_text
 
 ALLOW_PICKLE = "inferd_allow_pickle"
-"""The config parameter that lets a model file be a pickle, which can run any code."""
+"""The config parameter that allows a model file to be a pickle, which can run any code."""
 
 TRUSTED = "inferd_trusted_types"
-"""The config parameter that lists types, separated by commas, a skops file may have."""
+"""The config parameter with a comma-separated list of types that a skops file may have."""
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 
 _PACKAGES = ("sklearn", "joblib", "skops.io", "skl2onnx")
 
 _importing = Lock()
-"""What these packages import, import each other's modules, too: two threads that begin at two ends
-wait for each other, and Python gives one of them an error. There is one of each in a process."""
+"""Guards imports: the modules of these packages import each other, so two threads that start at
+different ends would deadlock, and Python raises an error in one. One lock for the process."""
 
 _MOST_TRIES = 10
 _PAUSE_S = 0.05
 _PARTIAL = "partially initialized module"
 
-# Types that hold numbers alone, which skops leaves for its callers to judge.
+# Types that hold only numbers, which skops leaves to its callers to judge.
 _HARMLESS = re.compile(
     r"sklearn\.(tree\._tree\.Tree|_loss\.(link|loss)\.\w+|"
     r"neural_network\._stochastic_optimizers\.\w+|"
@@ -50,7 +50,7 @@ def load_estimator(file: Path, config: ModelConfig) -> Any:
     what = f"'{file.name}'"
     if file.suffix in PICKLES:
         _check_allowed(config, what)
-    with _importing:  # a file names modules as well
+    with _importing:  # loading a file imports modules as well
         return _loaded(lambda: _read(file, config), what)
 
 
@@ -62,9 +62,9 @@ def _read(file: Path, config: ModelConfig) -> Any:
 
 
 def _untangled(load: Callable[[], Any]) -> Any:
-    """Return what `load` does; again where threads of others imported the same, and it lost.
+    """Return the result of `load`; retry if it lost an import race against another thread.
 
-    Python tells so by an error of its own, or has the module looked into before it is complete.
+    Python reports that with an error of its own, or exposes a partially initialized module.
     """
     for turn in range(_MOST_TRIES):
         try:
@@ -72,7 +72,7 @@ def _untangled(load: Callable[[], Any]) -> Any:
         except (RuntimeError, ImportError, AttributeError) as error:
             if type(error).__name__ != "_DeadlockError" and _PARTIAL not in str(error):
                 raise
-            time.sleep(turn * _PAUSE_S)  # the other has to come to its end
+            time.sleep(turn * _PAUSE_S)  # until the other import has finished
     return load()
 
 
@@ -113,12 +113,12 @@ def _trusted(io: ModuleType, file: Path, config: ModelConfig) -> list[str]:
 
 
 def feature_count(estimator: Any) -> int | None:
-    """Return how many columns the estimator takes, None when it does not tell."""
+    """Return how many columns the estimator takes, None if it does not say."""
     count = getattr(estimator, "n_features_in_", None)
     return int(count) if isinstance(count, int | np.integer) else None
 
 
 def column_names(estimator: Any) -> list[str]:
-    """Return what the columns of the table were called that it was fitted with, if they were."""
+    """Return the column names of the table it was fitted with, [] if it had none."""
     names = getattr(estimator, "feature_names_in_", None)
     return [] if names is None else [str(name) for name in names]

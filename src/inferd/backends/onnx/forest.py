@@ -1,4 +1,4 @@
-"""FilBackend: forests configured as for Triton's FIL backend, converted to ONNX when they load."""
+"""FilBackend: forests configured as for Triton's FIL backend, converted to ONNX at load."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,15 +30,15 @@ _FORMATS = {
     "lightgbm": _Format("model.txt", read_lightgbm),
     "treelite_checkpoint": _Format("checkpoint.tl", read_treelite),
 }
-"""`model_type` -> what the file is called unless the configuration names it, and its reader."""
+"""`model_type` -> the file's default name, and its reader."""
 
 
 class FilBackend(TreesBackend):
     """Runs forests of XGBoost, LightGBM and Treelite (scikit-learn, cuML) as Triton's FIL does.
 
-    Parameters: `model_type`, a key of _FORMATS; `is_classifier`, or `output_class` as it was
-    called, to answer with the number of the class; `predict_proba` to answer with probabilities;
-    `threshold`, above which a probability means class 1.
+    Parameters: `model_type`, a key of _FORMATS; `is_classifier`, formerly `output_class`, to
+    answer with class numbers; `predict_proba` to answer with probabilities; `threshold`, above
+    which a probability means class 1.
     """
 
     def _key(self, files: ModelFiles, config: ModelConfig) -> Any:
@@ -59,7 +59,7 @@ class FilBackend(TreesBackend):
 
 
 def _answer(config: ModelConfig) -> tuple[str, float]:
-    """Return what rows are answered with, and the threshold. Raises InvalidConfig."""
+    """Return the kind of answer to each row, and the threshold. Raises InvalidConfig."""
     threshold = number(config, "threshold", most=1.0, default=0.5)
     if is_on(config, "predict_proba"):
         is_pair = bool(config.output) and config.output[0].dims == (2,)
@@ -69,7 +69,7 @@ def _answer(config: ModelConfig) -> tuple[str, float]:
 
 
 def _with_file(files: ModelFiles, config: ModelConfig) -> ModelFiles:
-    """Return `files` with the model file: the configuration names it, or else `model_type`."""
+    """Return `files` with the model file, named by the configuration, or else by `model_type`."""
     is_named = Path(config.default_model_filename or ".") != Path()
     if is_named:
         return files

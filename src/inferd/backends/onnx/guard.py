@@ -1,9 +1,9 @@
-"""Guard: ONNX models rewritten where ONNX Runtime would read memory that is not there.
+"""Guard: rewrites ONNX models where ONNX Runtime would read memory out of bounds.
 
-Its InstanceNormalization does not look whether images have pixels: those of an empty tensor that
-comes from another operator end the process. So a model that has this operator gives it images of
-one dim instead, by way of a Reshape that fails if there is nothing to reshape; the numbers are the
-same. Field numbers are those of onnx.proto.
+Its InstanceNormalization does not check that images have pixels: an empty tensor from another
+operator crashes the process. So a model with this operator is changed to give it images of one
+dim, through a Reshape that fails if there is nothing to reshape; the results are the same. Field
+numbers are those of onnx.proto.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from inferd.tensor.dtype import DataType
 GUARDED = b"InstanceNormalization"
 
 MAX_DEPTH = 100
-"""So deep protobuf's own reader goes, too."""
+"""The nesting limit of graphs, the same as that of protobuf's own reader."""
 
 _GRAPH, _OPSET, _FUNCTION = 7, 8, 25  # of a ModelProto
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2  # of an OperatorSetIdProto
@@ -31,17 +31,17 @@ _SUBGRAPHS = (6, 11)  # of an AttributeProto
 _DEFAULT_DOMAINS = (b"", b"ai.onnx")
 
 _FIRST_OPSET = 7
-"""Of older ones ONNX Runtime has few operators, and not those that are put in."""
+"""ONNX Runtime has few operators of older opsets, and not those inserted here."""
 
 Rewrite = Callable[[int, memoryview], Chunks]
 
 
 def guarded(file: Path) -> bytes | None:
-    """Return the model in `file` with what it needs put in, None when that is nothing.
+    """Return the model in `file` with the guards inserted, None if it needs none.
 
     Models of an opset before 7 are left as they are.
 
-    Raises InvalidConfig for one that needs it and cannot be read.
+    Raises InvalidConfig for a model that needs guards and cannot be parsed.
     """
     if not file.stat().st_size:
         return None
@@ -60,7 +60,7 @@ def guarded(file: Path) -> bytes | None:
 
 
 def _opset(model: memoryview) -> int:
-    """Return the version of ONNX's own operators that a ModelProto asks for."""
+    """Return the opset version of ONNX's own operators that a ModelProto imports."""
     version = 0
     for number, kind, value in fields(model):
         if number == _OPSET and kind == BYTES:
@@ -71,7 +71,7 @@ def _opset(model: memoryview) -> int:
 
 
 def _rewritten(message: memoryview, rewrites: dict[int, Rewrite]) -> Chunks:
-    """Return `message` with the fields of these numbers as their functions give them."""
+    """Return `message` with the fields in `rewrites` replaced by their functions' results."""
     chunks: Chunks = []
     for number, kind, value in fields(message):
         rewrite = rewrites.get(number)
@@ -83,7 +83,7 @@ def _rewritten(message: memoryview, rewrites: dict[int, Rewrite]) -> Chunks:
 
 
 def _graph(depth: int) -> Rewrite:
-    """Return what rewrites a GraphProto or FunctionProto that `depth` others are around."""
+    """Return a Rewrite for a GraphProto or FunctionProto at nesting level `depth`."""
 
     def rewrite(number: int, graph: memoryview) -> Chunks:
         if depth >= MAX_DEPTH:
@@ -96,7 +96,7 @@ def _graph(depth: int) -> Rewrite:
 
 
 def _node(depth: int) -> Rewrite:
-    """Return what rewrites a NodeProto."""
+    """Return a Rewrite for a NodeProto."""
     subgraphs = dict.fromkeys(_SUBGRAPHS, _graph(depth + 1))
 
     def attribute(number: int, value: memoryview) -> Chunks:
@@ -115,21 +115,21 @@ def _node(depth: int) -> Rewrite:
 
 
 def _normalization(number: int, node: memoryview, x: str, y: str) -> Chunks:
-    """Return the nodes that stand for an InstanceNormalization of `x` that gives `y`."""
+    """Return the nodes that replace an InstanceNormalization from `x` to `y`."""
     part = f"{y}:".__add__
     real, whole = ({"to": onnx_type(one)} for one in (DataType.FP32, DataType.INT64))
-    # Few operators know integers in old opsets, and a shape made by Concat is not run as it stands.
+    # Few operators of old opsets take integers, and a shape made by Concat is not run as written.
     before = (
         Node("Flatten", (x,), (part("flat"),), {"axis": 2}),
         Node("Shape", (part("flat"),), (part("dims"),), {}),
         Node("Constant", (), (part("last"),), {"value": np.array([0, 0, 1])}),
         Node("Gather", (part("dims"), part("last")), (part("three"),), {}),
-        Node("Mul", (part("three"), part("last")), (part("count"),), {}),  # 0, 0, places
+        Node("Mul", (part("three"), part("last")), (part("count"),), {}),  # 0, 0, pixels
         Node("Sub", (part("last"), part("count")), (part("lack"),), {}),
         Node("Cast", (part("lack"),), (part("real"),), real),
         Node("Relu", (part("real"),), (part("lacks"),), {}),
         Node("Cast", (part("lacks"),), (part("whole"),), whole),
-        Node("Add", (part("count"), part("whole")), (part("line"),), {}),  # 0 is: as it is
+        Node("Add", (part("count"), part("whole")), (part("line"),), {}),  # 0 keeps a dim
         Node("Reshape", (x, part("line")), (part("x"),), {}),
     )
     after = (
@@ -143,7 +143,7 @@ def _normalization(number: int, node: memoryview, x: str, y: str) -> Chunks:
 
 
 def _first_renamed(name: str) -> Rewrite:
-    """Return what writes `name` in the place of the first, and leaves the others."""
+    """Return a Rewrite that replaces the first field by `name`, and keeps the others."""
     names = [name]
 
     def rewrite(number: int, value: memoryview) -> Chunks:

@@ -1,4 +1,4 @@
-"""OnnxInstance: requests through one ONNX Runtime session, with no copy that can be spared."""
+"""OnnxInstance: runs requests in one ONNX Runtime session, with as few copies as possible."""
 
 import ctypes
 import re
@@ -25,9 +25,9 @@ Run = Callable[[list[str], dict[str, Array], Any], Sequence[Array]]
 
 _ONNX_BFLOAT16 = 16  # TensorProto.DataType.BFLOAT16
 
-_array = np.ndarray  # numpy's names are looked up slowly, for it makes some of them when asked
+_array = np.ndarray  # an attribute of the numpy module is slow to look up: some are made lazily
 
-# Its code, put before every text, and where in its source it noticed.
+# ONNX Runtime's error code before every text, and places in its source.
 _NOISE = re.compile(
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : |\S*/onnxruntime/core/\S+:\d+ "
     r'| resolved path: "[^"]*"( allowed directory: "[^"]*")?'
@@ -37,14 +37,14 @@ _NOISE = re.compile(
 class OnnxInstance:
     """One instance of a model version, over a session it may share with others.
 
-    A session runs in any number of threads at once and holds all of its model's memory, so
+    A session runs in any number of threads at once and holds all of its model's memory. So
     instances of one version on one device are handles on the same session: a second one costs
-    nothing, and the number of instances is the number of executions that may run side by side.
+    nothing, and the number of instances limits the number of parallel executions.
     """
 
     bounded = True
 
-    __deletable__ = ("_bindings", "_places", "_run")  # compiled, no others are
+    __deletable__ = ("_bindings", "_places", "_run")  # in compiled code, others are not
 
     def __init__(self, loaded: Loaded, config: ModelConfig, version: int) -> None:
         signature = loaded.signature
@@ -76,12 +76,12 @@ class OnnxInstance:
         return [self._answer_plain(request) for request in requests]
 
     def close(self) -> None:
-        """Let go of the session; the last instance that does so frees it."""
+        """Release the session; the last instance to do so frees it."""
         self._loaded = None
         del self._run, self._places, self._bindings
 
     def _answer_plain(self, request: InferRequest) -> InferResponse | InferdError:
-        """Answer when every tensor's wire bytes are its array: this is the hot path."""
+        """Answer when every tensor's wire bytes are its array: the hot path."""
         likeness = request.likeness
         if likeness is not None and request.spans is None:
             bound = self._bindings.take(likeness)
@@ -111,7 +111,7 @@ class OnnxInstance:
         return self._plain_response(request, names, arrays)
 
     def _answer_bound(self, request: InferRequest, bound: Bound) -> InferResponse | None:
-        """Answer by way of memory that is bound; None when that does not do for this request."""
+        """Answer through bound memory; return None if that does not work for this request."""
         request.computing_ns = perf_counter_ns()
         try:
             given = bound.run(request.inputs, self._run_options)
@@ -120,7 +120,7 @@ class OnnxInstance:
         request.computed_ns = perf_counter_ns()
         datatypes, shapes = self._datatypes, bound.shapes
         outputs = []
-        for index, name in enumerate(bound.names):  # zip() is dearer
+        for index, name in enumerate(bound.names):  # zip() is slower
             outputs.append(Tensor(name, datatypes[name], shapes[index], given[index]))
         return InferResponse(request.model, self._version, request.id, outputs)
 
@@ -129,7 +129,7 @@ class OnnxInstance:
     ) -> InferResponse:
         datatypes = self._datatypes
         outputs = []
-        for index, name in enumerate(names):  # zip() is dearer
+        for index, name in enumerate(names):  # zip() is slower
             array = arrays[index]
             outputs.append(Tensor(name, datatypes[name], array.shape, array))
         return InferResponse(request.model, self._version, request.id, outputs)
@@ -139,7 +139,7 @@ class OnnxInstance:
         if request.outputs:
             names = [wanted.name for wanted in request.outputs]
         try:
-            # Control tensors are in no configuration; they are what they look like.
+            # Control tensors are not in the configuration; they are read as they are.
             readers = self._readers
             feed = {t.name: readers.get(t.name, Tensor.numpy)(t) for t in request.inputs}
             request.computing_ns = perf_counter_ns()
@@ -155,7 +155,7 @@ class OnnxInstance:
         return InferResponse(request.model, self._version, request.id, outputs)
 
     def _failure(self, error: Exception) -> InferdError:
-        """Return what the client is told of `error`: its own fault, or the model's."""
+        """Return the error for the client: its own fault, or the model's."""
         kind = InvalidRequest if isinstance(error, self._invalid) else BackendFailed
         failure = kind(f"model '{self._model}': {error_text(error)}")
         failure.__cause__ = error
@@ -163,7 +163,7 @@ class OnnxInstance:
 
 
 def failures() -> tuple[type[Exception], tuple[type[Exception], ...]]:
-    """Return ONNX Runtime's InvalidArgument, and all it raises when it loads or runs a model."""
+    """Return ONNX Runtime's InvalidArgument, and all exceptions it raises on load or run."""
     state = onnxruntime().capi.onnxruntime_pybind11_state
     own = tuple(
         kind
@@ -175,16 +175,16 @@ def failures() -> tuple[type[Exception], tuple[type[Exception], ...]]:
 
 
 def error_text(error: Exception) -> str:
-    """Return ONNX Runtime's words in one line, without codes, source files and others' paths."""
+    """Return ONNX Runtime's error text in one line, without codes, source files and paths."""
     return " ".join(_NOISE.sub("", str(error)).split())
 
 
 def _runner(session: Any, config: ModelConfig) -> Run:
     """Return the cheapest way to run `session`: (output names, feed, RunOptions) -> arrays.
 
-    The public `run` repeats checks the engine has made (names, above all) and costs half as much
-    again as the call below it; it is the fallback, should that one ever go. BF16 goes in and
-    comes out as uint16 bit patterns. Raises InvalidConfig for the one mixture that cannot run.
+    The public `run` repeats checks the engine has made (mainly of names) and costs half as much
+    again as the private call below it; it is the fallback should that disappear. BF16 inputs and
+    outputs are uint16 bit patterns. Raises InvalidConfig for BYTES inputs with BF16 outputs.
     """
     run: Run = getattr(getattr(session, "_sess", None), "run", session.run)
     brain = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
@@ -204,7 +204,7 @@ def _runner(session: Any, config: ModelConfig) -> Run:
 
 
 def _bound_run(session: Any, brain: frozenset[str]) -> Run:
-    """Return how to run a model with BF16 outputs, which come as values and are copied."""
+    """Return a Run for a model with BF16 outputs, which come as OrtValues and are copied."""
     wrap = onnxruntime().OrtValue.ortvalue_from_numpy_with_onnx_type
     run_it = bound_run(session)
 
@@ -229,13 +229,14 @@ def _array_of(value: Any) -> Array:
         return array
     shape = value.shape()
     bits = (ctypes.c_uint16 * prod(shape)).from_address(value.data_ptr())
-    return np.array(bits, np.uint16).reshape(shape)  # the value's memory goes with the value
+    return np.array(bits, np.uint16).reshape(shape)  # copied: the memory dies with the value
 
 
 def _scheduler_outputs(config: ModelConfig, signature: Signature) -> list[ModelOutput]:
-    """Return the outputs of the file that are computed only when a request names them.
+    """Return the outputs of the file that are computed only if a request names them.
 
-    A sequence scheduler asks for its states so; no configuration lists them as outputs.
+    A sequence scheduler requests its states this way; the configuration does not list them as
+    outputs.
     """
     configured = {output.name for output in config.output}
     return [
@@ -246,7 +247,7 @@ def _scheduler_outputs(config: ModelConfig, signature: Signature) -> list[ModelO
 
 
 def _reader(tensor: ModelInput, *, is_scalar: bool) -> Callable[[Tensor], Array]:
-    """Return how an input becomes the array the model takes."""
+    """Return a function from an input to the array that the model takes."""
     read = _read_text if tensor.datatype is DataType.BYTES else Tensor.numpy
     if is_scalar:
         return lambda given: read(given).reshape(())
@@ -257,9 +258,9 @@ def _reader(tensor: ModelInput, *, is_scalar: bool) -> Callable[[Tensor], Array]
 
 
 def _read_text(tensor: Tensor) -> Array:
-    """Return the elements as an object array of str: ONNX has text only, and only UTF-8.
+    """Return the elements as an object array of str: ONNX strings are UTF-8 text.
 
-    (Of bytes objects ONNX Runtime would take what repr() says.) Raises InvalidRequest.
+    (ONNX Runtime would take the repr() of bytes objects.) Raises InvalidRequest.
     """
     array = np.empty(prod(tensor.shape), dtype=object)
     for index, element in enumerate(tensor.strings()):
@@ -275,7 +276,7 @@ def _read_text(tensor: Tensor) -> Array:
 
 
 def _writer(tensor: ModelOutput, *, is_scalar: bool) -> Callable[[Array], Tensor]:
-    """Return how an array the model gave becomes an output."""
+    """Return a function from an array of the model to an output."""
     name, datatype, dims, target = tensor.name, tensor.datatype, tensor.dims, tensor.reshape
 
     def write(array: Array) -> Tensor:

@@ -1,7 +1,7 @@
-"""Libraries: compiled operators of a model's own, which its configuration names.
+"""Libraries: compiled custom operators of a model, named by its configuration.
 
-They lie in the model's folder, which the check of the configuration sees to: whoever sends one must
-not have the server load what lies elsewhere. Triton takes absolute paths as well.
+They must lie in the model's folder, which the configuration check enforces: a client that sends a
+configuration must not make the server load other files. Triton accepts absolute paths as well.
 """
 
 from pathlib import Path
@@ -14,11 +14,11 @@ from inferd.core.interfaces import ModelFiles
 from inferd.errors import BackendFailed, InvalidConfig, Unsupported
 
 ALLOW_NATIVE = "inferd_allow_native_code"
-"""The config parameter that lets a model bring compiled code."""
+"""The config parameter that allows a model to contain compiled code."""
 
 
 def find_libraries(files: ModelFiles, config: ModelConfig) -> list[Path]:
-    """Return the libraries of a model. Raises InvalidConfig for one that is not there.
+    """Return the libraries of a model. Raises InvalidConfig if one is missing.
 
     Raises Unsupported unless the configuration allows compiled code.
     """
@@ -42,7 +42,7 @@ def find_libraries(files: ModelFiles, config: ModelConfig) -> list[Path]:
 
 
 def register(options: Any, libraries: list[Path], files: ModelFiles, config: ModelConfig) -> None:
-    """Have the session of `options` know the operators of `libraries`. Raises BackendFailed."""
+    """Register the operators of `libraries` in session `options`. Raises BackendFailed."""
     for file in libraries:
         try:
             options.register_custom_ops_library(str(file.absolute()))
@@ -55,7 +55,7 @@ def register(options: Any, libraries: list[Path], files: ModelFiles, config: Mod
 
 
 def words(error: Exception, files: ModelFiles) -> str:
-    """Return what ONNX Runtime says, without the path to the model's folder."""
+    """Return ONNX Runtime's error text, without the path to the model's folder."""
     text = error_text(error)
     for folder in (files.folder, files.folder.absolute(), files.folder.resolve()):
         text = text.replace(f"{folder}/", "")

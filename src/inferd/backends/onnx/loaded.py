@@ -1,4 +1,4 @@
-"""Loaded: what the instances of one ONNX model share."""
+"""Loaded: the state that the instances of one ONNX model share."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Loaded:
-    """A session and its signature, alive as long as an instance, or a coming one, needs it."""
+    """A session and its signature, alive as long as a present or coming instance needs it."""
 
     def __init__(self, session: Any) -> None:
         self.session = session

@@ -1,6 +1,6 @@
-"""MxnetBackend: `model-symbol.json` and `model-0000.params`, converted to ONNX when they load.
+"""MxnetBackend: `model-symbol.json` and `model-0000.params`, converted to ONNX at load.
 
-What cannot be converted is run by MXNet's own library in a worker process, where it is installed.
+A model that cannot be converted is run by MXNet's own library, if installed, in a worker process.
 """
 
 import json
@@ -25,19 +25,19 @@ from inferd.errors import BackendFailed, InferdError, InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType
 
 NATIVE = "inferd_mxnet_native"
-"""The config parameter that has MXNet's own library run a model that could be converted."""
+"""The config parameter that has MXNet's own library run even a convertible model."""
 
 LIBRARY_SETTING = "library"
-"""The setting of --backend-config=mxnet,... that says where libmxnet.so is."""
+"""The setting of --backend-config=mxnet,... with the path of libmxnet.so."""
 
 INSTALL = "pip install --no-deps mxnet==1.9.1"
-"""What brings the library; its Python package is not imported, nor what that depends on."""
+"""How to install the library; neither its Python package nor its dependencies are imported."""
 
 _SYMBOL_ENDING = "-symbol.json"
 _MAX_SYMBOL_BYTES = 1 << 26
 _MAX_PARAMS_BYTES = (1 << 31) - 1
 
-# One thread per worker, and no engine of its own beside: requests run side by side in workers.
+# One thread per worker, and no asynchronous engine: requests run in parallel in several workers.
 _VARIABLES = {
     "MXNET_ENGINE_TYPE": "NaiveEngine",
     "OMP_NUM_THREADS": "1",
@@ -64,7 +64,7 @@ class MxnetBackend(ConvertedBackend):
         self._surroundings = surroundings
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. For the library the configuration has to say everything."""
+        """See Backend.complete. For MXNet's library, the configuration must be complete."""
         reason = _asked(config)
         if not reason:
             try:
@@ -98,7 +98,7 @@ class MxnetBackend(ConvertedBackend):
 
     def _library(self, config: ModelConfig, reason: str) -> Path:
         """Return MXNet's library, for a model that is not converted for `reason`."""
-        found = find_spec("mxnet")  # which imports nothing
+        found = find_spec("mxnet")  # does not import it
         folders = found.submodule_search_locations if found else None
         candidates = [Path(folder, "libmxnet.so") for folder in folders or ()]
         if setting := self._surroundings.settings.get(LIBRARY_SETTING):
@@ -128,7 +128,7 @@ class MxnetBackend(ConvertedBackend):
 
 
 def params_file(symbol: Path) -> Path:
-    """Return the file of parameters beside `symbol`: of epoch 0, or else of the last one.
+    """Return the parameter file beside `symbol`: that of epoch 0, or else of the last epoch.
 
     `<name>-symbol.json` belongs to `<name>-0000.params`, the number being the epoch.
     """
@@ -159,11 +159,11 @@ def _shown(files: ModelFiles, file: Path) -> str:
     return str(file.relative_to(files.folder))
 
 
-# --- by MXNet's own library ---
+# --- MXNet's own library ---
 
 
 def _asked(config: ModelConfig) -> str:
-    """Return why a model that may be convertible is not converted, "" when it is to be."""
+    """Return why a possibly convertible model is not converted, "" if it should be."""
     return f"parameter {NATIVE} is set" if is_on(config, NATIVE) else ""
 
 
@@ -172,7 +172,7 @@ def _told(error: InferdError, config: ModelConfig) -> str:
 
 
 def _check_native(network: Network, config: ModelConfig) -> None:
-    """Check that `config` says what the library needs to know, and the symbol agrees."""
+    """Check that `config` has what the library needs, and matches the symbol."""
     inputs, names = {tensor.name for tensor in config.input}, set(network.input_names())
     if inputs != names or not config.output:
         msg = (
@@ -191,7 +191,7 @@ def _check_native(network: Network, config: ModelConfig) -> None:
 
 
 def _places(network: Network, config: ModelConfig) -> dict[str, int]:
-    """Return which output of the symbol each of `config` is."""
+    """Return the symbol's output number for each output of `config`."""
     known = {name: index for index, name in enumerate(network.output_names())}
     places = {}
     for output in config.output:

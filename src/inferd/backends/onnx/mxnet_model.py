@@ -1,7 +1,7 @@
-"""What a worker process runs for an MXNet model that is not converted: MXNet's own library.
+"""The worker program for MXNet models that are not converted: it runs MXNet's own library.
 
 The library is called through its C predict API, so that neither MXNet's Python package nor the
-numpy it wants is imported. It is no part of the server: it runs where a crash ends a worker.
+numpy version it needs is imported. It never runs in the server: a crash ends only a worker.
 """
 
 import ctypes
@@ -14,14 +14,14 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 CACHED = 4
-"""So many shapes of a batch have a predictor ready, each with a copy of the weights."""
+"""How many input shapes keep a predictor, each with a copy of the weights."""
 
 _CPU = 1
 _DTYPES = ["<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8"]  # by MXNet's numbers
 
 
 class Library:
-    """MXNet's C predict API. Calls raise TritonModelException with what it says."""
+    """MXNet's C predict API. Calls raise TritonModelException with MXNet's error text."""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
@@ -36,7 +36,7 @@ class Library:
 
 
 class Predictor:
-    """The network for inputs of one set of shapes and types."""
+    """The network, for one set of input shapes and types."""
 
     def __init__(
         self, library: Library, symbol: bytes, params: bytes, feed: dict[str, Any]
@@ -57,7 +57,7 @@ class Predictor:
         )
 
     def run(self, feed: dict[str, Any], outputs: list[int]) -> list[Any]:
-        """Return the outputs of these numbers."""
+        """Return the outputs with the numbers in `outputs`."""
         for name, array in feed.items():
             array = np.ascontiguousarray(array)
             pointer = array.ctypes.data_as(ctypes.c_void_p)
@@ -67,7 +67,7 @@ class Predictor:
         return [self._output(index) for index in outputs]
 
     def free(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         self._library.call("MXPredFree", self.handle)
 
     def _output(self, index: int) -> Any:
@@ -83,7 +83,7 @@ class Predictor:
 
 
 class TritonPythonModel:
-    """The model; requests of one shape that may share a batch are run as one."""
+    """The model; requests of the same shape are run as one batch if it supports batches."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Read the files and load the library."""
@@ -110,7 +110,7 @@ class TritonPythonModel:
         joined = {name: np.concatenate([feed[name] for feed in feeds]) for name in self._inputs}
         ends = np.cumsum([len(feed[self._inputs[0]]) for feed in feeds])[:-1]
         parts = [np.split(array, ends) for array in self._run(joined)]
-        return [self._answer(arrays) for arrays in zip(*parts)]  # noqa: B905  strict is of 3.10
+        return [self._answer(arrays) for arrays in zip(*parts)]  # noqa: B905  strict needs 3.10
 
     def _run(self, feed: dict[str, Any]) -> list[Any]:
         key = tuple((array.shape, array.dtype.str) for array in feed.values())
@@ -126,12 +126,12 @@ class TritonPythonModel:
         return predictor.run(feed, list(self._outputs.values()))
 
     def _answer(self, arrays: Any) -> Any:
-        named = zip(self._outputs, arrays)  # noqa: B905  strict is of Python 3.10
+        named = zip(self._outputs, arrays)  # noqa: B905  strict needs Python 3.10
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, one) for name, one in named])
 
 
 def _told(text: str) -> str:
-    """Return what MXNet says in one line, without its stack and its source files."""
+    """Return MXNet's error text in one line, without its stack and source files."""
     lines = text.partition("Stack trace")[0].splitlines()
     return " ".join(line.partition(": Check failed: ")[2] or line for line in lines).strip()[:500]
 

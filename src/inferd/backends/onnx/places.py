@@ -16,10 +16,10 @@ Array = np.ndarray[Any, Any]
 
 
 class Places:
-    """Finds the outputs of a request whose place may be given to `session` to write in.
+    """Finds the outputs of a request that `session` may write directly to their places.
 
-    Those are outputs whose shape is known before the model runs. The others are copied to their
-    places afterwards, by the engine.
+    Those are outputs whose shape is known before the model runs. The engine copies the others to
+    their places afterwards.
     """
 
     def __init__(self, session: Any, config: ModelConfig) -> None:
@@ -27,12 +27,12 @@ class Places:
         self._is_batched = config.max_batch_size > 0
         datatypes = [t.datatype for t in config.input] + [t.datatype for t in config.output]
         self._known: dict[str, ModelOutput] = {}
-        # Text has no memory to write in, and BF16 goes other ways.
+        # Text has no memory to write to, and BF16 takes another path.
         if DataType.BYTES not in datatypes and DataType.BF16 not in datatypes:
             self._known = {output.name: output for output in config.output if -1 not in output.dims}
 
     def runner(self, request: InferRequest) -> Any:
-        """Return how to run `request`, as Run in instance.py; None when nothing can be placed."""
+        """Return a Run (see instance.py) for `request`; None if no output can be placed."""
         arrays: dict[str, Array] = {}
         for wanted in request.outputs:
             declared = self._known.get(wanted.name)
@@ -52,7 +52,7 @@ class Places:
 def _run_into(
     session: Any, arrays: dict[str, Array], names: list[str], feed: dict[str, Array], options: Any
 ) -> Sequence[Array]:
-    """Run with the outputs in `arrays` written there; the others are new arrays."""
+    """Run, writing the outputs in `arrays` there; the others are new arrays."""
     binding = session.io_binding()
     for name, array in feed.items():
         binding.bind_cpu_input(name, array)

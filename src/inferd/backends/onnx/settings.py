@@ -1,4 +1,4 @@
-"""Settings: what a model configuration asks of an ONNX Runtime session, and where it runs."""
+"""Settings: ONNX Runtime session options and providers from a model configuration."""
 
 import logging
 from types import ModuleType
@@ -40,9 +40,9 @@ _ACCELERATORS = {
 
 
 def onnxruntime() -> ModuleType:
-    """Return onnxruntime, imported now if it was not, its own log on stderr silenced.
+    """Return onnxruntime, imported on first use, with its own log on stderr silenced.
 
-    What it would log comes back as exceptions too, and those are answered and logged by us.
+    Everything it would log is also raised, and we answer and log those exceptions.
     """
     import onnxruntime  # heavy, so only when a model needs it
 
@@ -56,8 +56,8 @@ def session_options(config: ModelConfig) -> Any:
 
     One thread per execution unless the configuration asks for more: requests already run in
     parallel. Idle threads never spin: on a paced load that costs twenty times the CPU of the
-    model. Parameters that start with `session.` reach ONNX Runtime as they are, and may undo
-    this. Unknown parameters mean nothing. Raises InvalidConfig for a value that is none.
+    model. Parameters that start with `session.` are passed to ONNX Runtime unchanged, and may
+    override this. Unknown parameters are ignored. Raises InvalidConfig for an invalid value.
     """
     ort = onnxruntime()
     options = ort.SessionOptions()
@@ -95,10 +95,10 @@ def run_options(config: ModelConfig) -> Any:
 
 
 def providers(config: ModelConfig, placement: Placement, available: list[str]) -> list[Provider]:
-    """Return the execution providers to use, best first, of those this build has `available`.
+    """Return the execution providers to use, best first, of those `available` in this build.
 
-    A GPU placement runs on the CPU, with a warning, when the build knows no GPU. Raises
-    InvalidConfig when the configuration names an accelerator that is unknown or not in the build.
+    A GPU placement runs on the CPU, with a warning, if the build has no GPU support. Raises
+    InvalidConfig if the configuration names an accelerator that is unknown or not in the build.
     """
     device = "gpu" if placement.gpu else "cpu"
     wanted = (
@@ -144,7 +144,7 @@ def _accelerator(
 
 
 def _options(accelerator: Accelerator) -> dict[str, str]:
-    """Return the provider's options. TensorRT's two renamed ones get ONNX Runtime's names."""
+    """Return the provider's options. Two of TensorRT's are renamed to ONNX Runtime's names."""
     options = dict(accelerator.parameters)
     if accelerator.name == "tensorrt":
         if options.pop("precision_mode", "").upper() == "FP16":

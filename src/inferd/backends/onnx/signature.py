@@ -1,4 +1,4 @@
-"""Signature of an ONNX file: the inputs and outputs that ONNX Runtime says it declares."""
+"""Signature of an ONNX file: the inputs and outputs it declares, as ONNX Runtime reports them."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ DATATYPES = {
     "tensor(double)": DataType.FP64,
     "tensor(string)": DataType.BYTES,
 }
-"""ONNX Runtime's text for a type -> datatype. Sequences, maps and optionals have none."""
+"""ONNX Runtime's type name -> datatype. Sequences, maps and optionals have none."""
 
 
 def read_signature(session: Any) -> Signature:
-    """Return the signature of the file an onnxruntime.InferenceSession has loaded.
+    """Return the signature of the file that an onnxruntime.InferenceSession has loaded.
 
-    Raises InvalidConfig for names that are no text.
+    Raises InvalidConfig for names that are not UTF-8.
     """
     try:
         return Signature(

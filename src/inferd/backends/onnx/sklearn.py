@@ -1,7 +1,7 @@
-"""SklearnBackend: scikit-learn models, converted to ONNX when they load, else run as they are.
+"""SklearnBackend: scikit-learn models, converted to ONNX at load, or else run natively.
 
-Converted, a small model takes 5 µs where scikit-learn takes 70 to 3000. What cannot be converted,
-or does not come out the same on a few rows, is run by scikit-learn itself.
+Converted, a small model takes 5 µs where scikit-learn takes 70 to 3000. A model that cannot be
+converted, or gives different results on a few rows, is run by scikit-learn itself.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from inferd.errors import InvalidConfig, Unsupported
 from inferd.tensor.dtype import DataType, datatype_of
 
 INPUT, PREDICT, PROBABILITY, TRANSFORM = "input", "predict", "predict_proba", "transform"
-"""What the tensors are called, outputs as the estimator's methods; the input as the configuration
-names it."""
+"""The names of the tensors. Outputs are named after the estimator's methods; the configuration may
+name the input."""
 
 _RENAMED = {"label": PREDICT, "probabilities": PROBABILITY}
 _TOLERANCE = 1e-4
@@ -41,7 +41,7 @@ class SklearnBackend(ConvertedBackend):
                 raise ModuleNotFoundError(name=package)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. The input is FP32 [features], or BYTES [1] where it is texts."""
+        """See Backend.complete. The input is FP32 [features], or BYTES [1] for texts."""
         try:
             return super().complete(files, config)
         except NotConvertible:
@@ -79,23 +79,23 @@ class SklearnBackend(ConvertedBackend):
 
 
 class NotConvertible(Unsupported):
-    """The model has to be run by scikit-learn itself."""
+    """The model must be run by scikit-learn itself."""
 
 
 class Native:
-    """An estimator as scikit-learn runs it.
+    """An estimator run by scikit-learn.
 
-    `count` is how many columns it takes, None when nobody says. `takes_texts` is true when it does
-    not say, and takes texts rather than numbers.
+    `count` is how many columns it takes, None if unknown. `takes_texts` is true if that is unknown
+    and it takes texts rather than numbers.
     """
 
     def __init__(self, estimator: Any, config: ModelConfig) -> None:
-        """Raises InvalidConfig when it cannot be found out what the estimator takes."""
+        """Raises InvalidConfig if it cannot be determined what the estimator takes."""
         self.estimator = estimator
         self.count = feature_count(estimator)
         self.takes_texts = False
         self.input_name = config.input[0].name if config.input else INPUT
-        # What transforms and does not predict, such as a scaler, is a model, too.
+        # An estimator that only transforms, such as a scaler, is a model, too.
         self._main = PREDICT if callable(getattr(estimator, PREDICT, None)) else TRANSFORM
         rows = self._tried(config) if self.count is None else _zeros(self.count)
         self.outputs = [self._main, *([PROBABILITY] if _has_probabilities(estimator, rows) else [])]
@@ -110,7 +110,7 @@ class Native:
         self.signature = Signature({self.input_name: taken}, {}, declared)
 
     def run(self, feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        """Return what the estimator says, probabilities as FP32. See inferd.core.arrays.Run."""
+        """Return the estimator's results, probabilities as FP32. See inferd.core.arrays.Run."""
         rows = feed[self.input_name]
         if self.takes_texts:
             rows = np.array([text.decode() for text in rows.ravel()], object)
@@ -128,13 +128,13 @@ class Native:
         return arrays
 
     def _tried(self, config: ModelConfig) -> Array:
-        """Return a row that the estimator, which does not say what it takes, can predict."""
+        """Return a row that the estimator accepts, found by trial: it declares no inputs."""
         dims = config.input[0].dims if config.input else ()
         counts = [dims[-1]] if dims and dims[-1] > 0 else range(1, _MOST_TRIED + 1)
         is_text = bool(config.input) and config.input[0].datatype is DataType.BYTES
         numbers = [] if is_text else [_zeros(count) for count in counts]
         for row in (*numbers, np.array(["a"], object)):
-            with suppress(Exception):  # whatever it raises, it does not take that
+            with suppress(Exception):  # any exception means that it does not take this row
                 getattr(self.estimator, self._main)(row)
                 self.takes_texts = row.ndim == 1
                 return row
@@ -150,14 +150,14 @@ def _zeros(count: int) -> Array:
 
 
 def _has_probabilities(estimator: Any, rows: Array) -> bool:
-    """Tell whether there is one array of them: who predicts several things has a list."""
+    """Return whether there is one array of probabilities: a multi-output estimator has a list."""
     if not callable(getattr(estimator, "predict_proba", None)):
         return False
     return not isinstance(estimator.predict_proba(rows), list)
 
 
 def _dense(told: Any) -> Array:
-    """Return what an estimator says as an array; many transform to sparse ones of SciPy."""
+    """Return an estimator's result as a dense array; many transform to sparse SciPy matrices."""
     return np.asarray(told.toarray() if hasattr(told, "toarray") else told)
 
 
@@ -191,14 +191,14 @@ def _onnx(native: Native, count: int) -> bytes:
 
 
 def _check_same(native: Native, count: int, content: bytes) -> None:
-    """Raise NotConvertible unless the converted model says the same of a few rows."""
+    """Raise NotConvertible unless the converted model gives the same results for a few rows."""
     options = onnxruntime().SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime().InferenceSession(content, options, providers=["CPUExecutionProvider"])
     rows = np.random.default_rng(0).normal(size=(32, count)).astype(np.float32)
     known = getattr(native.estimator, "_fit_X", None)
     if isinstance(known, np.ndarray) and known.shape[1:] == rows.shape[1:]:
-        # Who looks for neighbours: among what it knows some are equally near, and order decides.
+        # A neighbours model: among its training rows some are equally near, and order decides.
         rows = np.concatenate([rows, known[:_MAX_KNOWN].astype(np.float32)])
     feed = {native.input_name: rows}
     names = [output.name for output in session.get_outputs()]

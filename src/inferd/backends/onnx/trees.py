@@ -1,4 +1,4 @@
-"""XgboostBackend and LightgbmBackend: tree ensembles, converted to ONNX when they load."""
+"""XgboostBackend and LightgbmBackend: tree ensembles, converted to ONNX at load."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,13 @@ from inferd.core.interfaces import ModelFiles
 from inferd.errors import InferdError
 
 INPUT, OUTPUT = "input__0", "output__0"
-"""What the tensors are called unless the configuration names them, as Triton's forests have it."""
+"""The default names of the tensors, those of Triton's FIL backend."""
 
 _MAX_BYTES = (1 << 31) - 1
 
 
 class TreesBackend(ConvertedBackend):
-    """What both have in common: one input FP32 [features], one output FP32."""
+    """Base of both: one input, FP32 [features], and one output, FP32."""
 
     def _convert(self, files: ModelFiles, config: ModelConfig) -> bytes:
         content = read_bytes(files, files.file, _MAX_BYTES)
@@ -37,7 +37,7 @@ class TreesBackend(ConvertedBackend):
         raise NotImplementedError
 
     def _settle(self, ensemble: Ensemble, config: ModelConfig) -> None:
-        """Have `ensemble` answer as the configuration asks; as the file says, without a word."""
+        """Have `ensemble` answer as the configuration asks; by default as the file says."""
 
 
 class XgboostBackend(TreesBackend):

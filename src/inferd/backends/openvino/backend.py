@@ -1,4 +1,4 @@
-"""OpenvinoBackend: OpenVINO IR, and other formats that OpenVINO reads, on the CPU."""
+"""OpenvinoBackend: runs OpenVINO IR, and other formats that OpenVINO reads, on the CPU."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ DATATYPES = {
     "i64": DataType.INT64, "f16": DataType.FP16, "f32": DataType.FP32, "f64": DataType.FP64,
     "bf16": DataType.BF16,
 }  # fmt: skip
-"""OpenVINO's name of an element type -> datatype. Of its strings it runs hardly any operation."""
+"""OpenVINO's element type name -> datatype. Strings are left out: few operations support them."""
 
 _MOST = 1024  # streams, or threads
 
@@ -38,10 +38,9 @@ MAX_STREAMS = 64
 
 
 class OpenvinoBackend:
-    """Runs what OpenVINO's readers know. Instances of a version share the compiled model.
+    """Runs any format OpenVINO can read. Instances of a version share the compiled model.
 
-    `default_max_batch_size` is what a model that can batch gets when no configuration says
-    otherwise.
+    `default_max_batch_size` is for models that can batch and whose configuration does not set it.
     """
 
     bounded = True
@@ -71,7 +70,7 @@ class OpenvinoBackend:
         return completed
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
-        """See Backend.open. Raises InvalidConfig, or BackendFailed when it cannot be compiled."""
+        """See Backend.open. Raises InvalidConfig, or BackendFailed if it cannot be compiled."""
         if placement.gpu:
             msg = f"model '{config.name}': backend 'openvino' runs models on the CPU only"
             raise Unsupported(msg)
@@ -105,8 +104,8 @@ class OpenvinoBackend:
 class Ports:
     """Inputs and outputs of a model in OpenVINO's order, under the names the protocol uses.
 
-    A port may have several names; one that the configuration uses is taken, else the shortest
-    that is not a tensor's name in the framework the model came from (`name:0`).
+    A port may have several names. One that the configuration uses is preferred, then the shortest
+    that is not a tensor name of the framework the model came from (`name:0`).
     """
 
     def __init__(self, model: Any, config: ModelConfig) -> None:
@@ -118,7 +117,7 @@ class Ports:
 
 
 class Compiled:
-    """A compiled model, and requests that threads take turns with."""
+    """A compiled model, and a pool of infer requests shared by threads."""
 
     def __init__(self, openvino: Any, compiled: Any, ports: Ports, shapes: Shapes) -> None:
         self.openvino = openvino
@@ -130,15 +129,15 @@ class Compiled:
 
 
 def settings(config: ModelConfig, *, is_safe: bool) -> dict[str, Any]:
-    """Return what the CPU plug-in is told. Raises InvalidConfig for a value that is none.
+    """Return the options of the CPU plug-in. Raises InvalidConfig for an invalid value.
 
-    One thread for each execution, as requests already run in parallel, and float32 where the
-    model has float32: OpenVINO itself would take bfloat16 on CPUs that have it.
+    One thread per execution, as requests already run in parallel, and float32 where the model has
+    float32: by default OpenVINO would use bfloat16 on CPUs that support it.
 
-    With one thread in all a request runs in the thread that asks, which saves a wake-up there and
-    back, half of what a small model takes. But OpenVINO 2026.4 drops the error of a run then, and
-    gives the outputs of the request before. So that is for one instance of a model whose runs
-    cannot fail (`is_safe`); two threads at least are for others.
+    With one thread in total, a request runs in the calling thread, which saves two thread
+    switches, half the time of a small model. But OpenVINO 2026.4 then drops the error of a run,
+    and returns the outputs of the previous request. So this is only for a single instance of a
+    model whose runs cannot fail (`is_safe`); others get at least two threads.
     """
     count = max(1, sum(group.count for group in config.instance_group))
     hint = config.parameters.get("PERFORMANCE_HINT")
@@ -154,7 +153,7 @@ def settings(config: ModelConfig, *, is_safe: bool) -> dict[str, Any]:
 
 
 class Kept:
-    """A request, and views of the memory it reads its inputs from, which stays for those alike."""
+    """An infer request, and views of its input memory, which is reused while shapes match."""
 
     def __init__(self, request: Any, count: int) -> None:
         self.request = request
@@ -162,7 +161,7 @@ class Kept:
 
 
 def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
-    """Return how one request runs."""
+    """Return the function that runs one request."""
     openvino, ports, pool, shapes = loaded.openvino, loaded.ports, loaded.pool, loaded.shapes
     inputs = list(enumerate(ports.inputs))
     place_of = {name: number for number, name in enumerate(ports.outputs)}
@@ -174,14 +173,14 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
         if name in bits:
             view = np.array(array)
             tensor = openvino.Tensor(view, list(view.shape), openvino.Type.bf16)
-        else:  # copied, as OpenVINO takes no memory that is not writable
+        else:  # copied, as OpenVINO accepts only writable memory
             tensor = openvino.Tensor(array, shared_memory=False)
             view = tensor.data
         kept.request.set_input_tensor(number, tensor)
         kept.views[number] = view
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        kept = pool.take()  # not given back when it fails
+        kept = pool.take()  # not given back on failure
         views = kept.views
         try:
             for number, name in inputs:
@@ -205,10 +204,10 @@ def openvino_run(loaded: Compiled, config: ModelConfig) -> Run:
 
 
 def outputs_by(openvino: Any) -> Callable[[Any], list[Array]]:
-    """Return what runs a request of `openvino` and copies its outputs: the next one writes there.
+    """Return a function that runs a request and copies its outputs, which the next overwrites.
 
-    The public method makes a dictionary of its own of all outputs, and costs twice as much as the
-    one beneath, which is asked where there is one that takes these arguments.
+    The public method builds its own dictionary of all outputs, and costs twice as much as the
+    private one beneath, which is used if it exists and accepts these arguments.
     """
     beneath = getattr(getattr(openvino, "_pyopenvino", None), "InferRequest", None)
     raw = getattr(beneath, "infer", None)
@@ -223,7 +222,7 @@ def outputs_by(openvino: Any) -> Callable[[Any], list[Array]]:
 
 
 def _viewed(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Return `array` as `dtype` where OpenVINO shows the same bytes as another type."""
+    """Return `array` as `dtype` if OpenVINO returns the same bytes as another type."""
     if array.dtype != dtype and array.dtype.itemsize == dtype.itemsize and dtype.kind in "ub":
         return array.view(dtype)
     return array
@@ -254,14 +253,14 @@ def _dim(dim: Any) -> int:
 
 
 def _fingerprint(files: ModelFiles) -> list[tuple[str, int, int]]:
-    """Return name, time and size of all that may belong to the model, weights beside it too."""
+    """Return name, mtime and size of all files that may belong to the model, such as weights."""
     folder = files.file if files.file.is_dir() else files.file.parent
     stats = [(str(one), one.stat()) for one in sorted(folder.rglob("*")) if one.is_file()]
     return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
 
 
 def _failure(config: ModelConfig, doing: str, error: BaseException) -> Exception:
-    """Return what the client is told; of OpenVINO's lines the last says what is wrong."""
+    """Return the error for the client; the last line of OpenVINO's text says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = foreign_text(RuntimeError(lines[-1] if lines else "")).removeprefix("RuntimeError: ")
     is_fault = doing == "run it" and any(word in text for word in ("shape", "dimension"))

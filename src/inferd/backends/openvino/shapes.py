@@ -1,21 +1,21 @@
-"""Shapes: which shapes of its inputs a model takes, by OpenVINO's own rules.
+"""Shapes: which input shapes a model accepts, by OpenVINO's own rules.
 
-A run with shapes that do not fit is refused by OpenVINO only in part: a product with too long a
-matrix is computed with what fits, and with one thread in all OpenVINO 2026.4 drops every error,
-and leaves the outputs of the request before.
+OpenVINO itself rejects only some runs with shapes that do not fit: a matrix product with too long
+a matrix is computed with the part that fits, and with one thread in total OpenVINO 2026.4 drops
+every error, and leaves the outputs of the previous request.
 """
 
 import threading
 from typing import Any
 
 MAX_KNOWN = 4096
-"""So many shapes are remembered to fit."""
+"""The most shapes that are remembered as fitting."""
 
 _TRIAL = 2
-"""What a dim that may be any number is, to see whether shapes follow from shapes alone."""
+"""A trial size for dynamic dims, to find out whether all shapes follow from input shapes alone."""
 
 _DECIDING = frozenset(("If", "Loop", "TensorIterator"))
-"""Operations with parts that need not fit, as they need not run."""
+"""Operations with bodies that need not fit, as they may never run."""
 
 _SAFE = frozenset(
     (
@@ -37,15 +37,15 @@ _SAFE = frozenset(
         "VariadicSplit",
     )
 )
-"""Operations that cannot fail at a run once their shapes fit."""
+"""Operations that cannot fail in a run if their shapes fit."""
 
 Dims = tuple[int, ...]
 
 
 class Shapes:
-    """What is known of the shapes that `model` takes, and a copy of it to ask.
+    """Checks input shapes against `model`, by reshaping a copy of it.
 
-    `is_safe`: no run fails whose shapes fit.
+    `is_safe`: no run fails if its shapes fit.
     """
 
     def __init__(self, model: Any) -> None:
@@ -57,7 +57,7 @@ class Shapes:
         self.is_safe = operations <= _SAFE and self._is_settled(model)
 
     def check(self, shapes: tuple[Dims, ...]) -> None:
-        """Raise RuntimeError where inputs of `shapes` do not fit into the model."""
+        """Raise RuntimeError if inputs of `shapes` do not fit the model."""
         if self._copy is None or shapes in self._known:
             return
         with self._lock:
@@ -67,7 +67,7 @@ class Shapes:
             self._known.add(shapes)
 
     def _is_settled(self, model: Any) -> bool:
-        """Tell whether the shapes of the inputs alone decide on all others."""
+        """Return whether the input shapes alone determine all others."""
         copy = self._copy
         if copy is None:
             return not model.is_dynamic()

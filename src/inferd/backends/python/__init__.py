@@ -1,1 +1,1 @@
-"""The python backend: models that are a class in a model.py."""
+"""The python backend: models defined as a class in a model.py."""

@@ -1,4 +1,4 @@
-"""PythonBackend: model.py files, each instance in a worker process, or on a thread, of its own."""
+"""PythonBackend: model.py files, each instance in its own worker process or thread."""
 
 import json
 import logging
@@ -40,22 +40,22 @@ from inferd.errors import InvalidConfig
 log = logging.getLogger("inferd.backends")
 
 RETRY_PARAMETER = "inferd_retry_lost_requests"
-"""The config parameter that lets requests run once more when their worker process has ended."""
+"""The config parameter that lets requests run once more if their worker process has ended."""
 
 MEMORY_PARAMETER = "inferd_memory_limit_bytes"
-"""The config parameter that bounds the data of a worker process."""
+"""The config parameter that limits the data of a worker process."""
 
 ARENA_SETTING = "shm-default-byte-size"
-"""The setting of --backend-config=python,... with the bytes of shared memory, each way."""
+"""The setting of --backend-config=python,... with the bytes of shared memory per direction."""
 
 START_SETTING = "stub-timeout-seconds"
-"""The setting that bounds the start of a worker, its model's initialize included."""
+"""The setting that bounds the start of a worker, including its model's initialize."""
 
 MAKING_SETTING = "environment-timeout-seconds"
-"""The setting that bounds the making of an environment."""
+"""The setting that bounds the creation of an environment."""
 
 COUNT_SETTING = "environment-count"
-"""The setting with the number of environments that are kept, those in use aside."""
+"""The setting with the number of environments to keep, besides older ones in use."""
 
 _MARK = b"auto_complete_config"
 _CLASS = b"class TritonPythonModel"
@@ -77,7 +77,7 @@ class PythonBackend:
         self._surroundings = surroundings
 
     def environment(self, files: ModelFiles, config: ModelConfig) -> Environment:
-        """Return the interpreter of a model, made first if need be. Raises InferdError."""
+        """Return the environment of a model, created if need be. Raises InferdError."""
         surroundings = self._surroundings
         settings = surroundings.settings
         folder = settings.get(CACHE_SETTING)
@@ -90,9 +90,9 @@ class PythonBackend:
         return environments.resolve(files, config)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete; what auto_complete_config says, asked in a process of its own.
+        """See Backend.complete; runs auto_complete_config in a worker.
 
-        A file that defines the class and does not mention that method is not asked.
+        Skipped for a file that defines the class but does not mention that method.
         """
         _check_file(files)
         source = files.file.read_bytes()
@@ -108,7 +108,7 @@ class PythonBackend:
         return _merged(config, parse_json(completed, "auto_complete_config"))
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> WorkerInstance:
-        """See Backend.open. Raises InferdError with file and line of what the model raises."""
+        """See Backend.open. Raises InferdError with file and line where the model fails."""
         _check_file(files)
         calls = WorkerCalls(config.name, self._surroundings, self._loads)
         plan = self._plan(files, config, placement, "run")
@@ -165,9 +165,10 @@ class PythonBackend:
 
 
 def _ahead(config: ModelConfig) -> int:
-    """Return how many executions an instance may be given at once, when they are short.
+    """Return how many executions an instance may be given at once, if they are short.
 
-    One, where another instance may be free sooner, or the time of each is measured from here.
+    1 if another instance may be free sooner, or if executions have a timeout, which the server
+    measures.
     """
     instance_count = sum(
         max(1, group.count) * max(1, len(group.gpus)) for group in config.instance_group
@@ -196,7 +197,7 @@ def _settings(
 
 
 def _merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
-    """Return `config` with what auto_complete_config may change."""
+    """Return `config` with the fields that auto_complete_config may change."""
     return replace(
         config,
         input=completed.input,
@@ -208,7 +209,7 @@ def _merged(config: ModelConfig, completed: ModelConfig) -> ModelConfig:
 
 
 def _check_in_server(files: ModelFiles, config: ModelConfig) -> None:
-    """Refuse what only a process of its own can have. Raises InvalidConfig."""
+    """Raise InvalidConfig for settings that need a worker process."""
     what = environment_asked_for(files, config)
     for name in (TIMEOUT_PARAMETER, MEMORY_PARAMETER, RETRY_PARAMETER):
         if not what and config.parameters.get(name):
@@ -229,5 +230,5 @@ def _check_file(files: ModelFiles) -> None:
 
 
 def _pages(size: float) -> int:
-    """Return the next multiple of 64 KiB, the default for 0."""
+    """Return `size` rounded up to a multiple of 64 KiB; the default for 0."""
     return max(1, -(-int(size) // (64 << 10))) * (64 << 10) if size else Sizes.arena

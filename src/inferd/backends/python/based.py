@@ -1,4 +1,4 @@
-"""PythonBasedBackend: a backend that is itself a model.py, which runs the files of many models."""
+"""PythonBasedBackend: a backend that is itself a model.py, and runs the files of many models."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from inferd.core.interfaces import ModelFiles, Placement
 
 
 class PythonBasedBackend(PythonBackend):
-    """Runs the class TritonPythonModel of `code`; what it is to run lies in the model's folder."""
+    """Runs the class TritonPythonModel of `code`, which runs the files in the model's folder."""
 
     def __init__(self, code: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Where the code of a Python model lies, which may be apart from the model."""
+"""Where the code of a Python model lies, which may be outside the model's folder."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ from inferd.core.interfaces import ModelFiles
 
 
 def code_folders(files: ModelFiles) -> tuple[Path, Path]:
-    """Return the folder with the model's code, and the one around it, from which texts name files.
+    """Return the folder with the model's code, and its parent, relative to which texts name files.
 
-    That is the folder of the version in the model's; that of a Python-based backend is among others
-    of its kind.
+    These are the version's folder and the model's; for a Python-based backend, the backend's
+    folder and the one that holds all backends.
     """
     if files.file.is_relative_to(files.folder):
         return files.version_folder, files.folder

@@ -1,9 +1,9 @@
-"""PrivateModules: what a model.py in the server's own process imports, apart from all others.
+"""PrivateModules: separate imports for each model.py in the server's own process.
 
-Each instance has a copy of triton_python_backend_utils, which knows whose it is: a function like
-Logger.log_info has no object that would tell. The name leads there in the model's own modules
-alone, for their `import` statements are answered here. So are those of files beside model.py,
-which two models may call the same.
+Each instance has its own copy of triton_python_backend_utils, which knows its instance: a function
+like Logger.log_info has no object to tell it. The name leads to the copy only in the model's own
+modules, whose `import` statements are handled here. So are imports of files beside model.py, whose
+names two models may share.
 """
 
 import builtins
@@ -25,8 +25,8 @@ API = ("triton_python_backend_utils", "c_python_backend_utils")
 class PrivateModules:
     """The modules of one instance, from `open` to `close`.
 
-    They are parts of two packages with names nobody else has: the copy of the API and of what it
-    stands on, and the files of the model.
+    They belong to two packages with unique names: the copy of the API and the modules it needs,
+    and the files of the model.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class PrivateModules:
         self._builtins = vars(builtins) | {"__import__": self._import}
 
     def open(self, folders: Sequence[Path]) -> None:
-        """Have the names lead to files; those of the model lie in `folders`."""
+        """Register the packages; the model's files lie in `folders`."""
         _package(self._name, [str(BOOTSTRAP)])
         _package(self._files, [str(folder) for folder in folders])
         sys.meta_path.insert(0, self)
 
     def close(self) -> None:
-        """Forget the modules."""
+        """Remove the modules."""
         sys.meta_path.remove(self)
         for name in list(sys.modules):
             if name == self._name or name.startswith(f"{self._name}."):
@@ -61,7 +61,7 @@ class PrivateModules:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find the files of the model; called by `import`."""
+        """Find the model's files; called by the import system."""
         if not name.startswith(f"{self._files}."):
             return None
         spec = PathFinder.find_spec(name, path, target)
@@ -77,7 +77,7 @@ class PrivateModules:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        """Do what an `import` statement in the model says."""
+        """Carry out an `import` statement in the model."""
         if level == 0 and name in API:
             return self.ours("api")
         top = name.partition(".")[0]
@@ -100,7 +100,7 @@ class PrivateModules:
 
 
 class _Loader(SourceFileLoader):
-    """Runs the source with builtins of its own, among them what an `import` statement calls."""
+    """Runs the source with its own builtins, including the `__import__` of import statements."""
 
     def __init__(self, name: str, path: str, builtins: dict[str, Any]) -> None:
         super().__init__(name, path)

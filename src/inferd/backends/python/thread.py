@@ -1,8 +1,8 @@
 """ModelThread: a model.py in the server's own process, on a thread.
 
-The same worker, at the other end of the same line, in another place: all of the API works, and
-nothing in the server does it twice. A thread cannot be killed. One that is to end and does not is
-left behind: it finds its line closed when it comes back, and what it holds is freed then.
+It runs the same worker at the other end of the same kind of line, so the whole API works without
+a second implementation. A thread cannot be killed. One that should end but does not is left
+behind: when it returns, it finds its line closed, and its resources are freed.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ log = logging.getLogger("inferd.backends")
 
 
 class ModelThread(Process):
-    """A Process that is a thread of this one. What the model prints goes where it does here."""
+    """A Process that is a thread of this one. The model shares the server's stdout and stderr."""
 
     def __init__(
         self, name: str, files: ModelFiles, sizes: Sizes, told: Callable[[str, bool], None]
@@ -32,10 +32,10 @@ class ModelThread(Process):
         self._files = files
 
     def start(self) -> None:
-        """Start it. Raises BackendFailed when there are no descriptors left for it."""
+        """Start the thread. Raises BackendFailed if descriptors run out."""
         with contextlib.ExitStack() as undo:
             undo.callback(self._close)
-            fds: list[int] = []  # its own, as long as it lives
+            fds: list[int] = []  # duplicates, which the thread owns
             try:
                 other = self._other.dup()
                 undo.callback(other.close)
@@ -52,7 +52,7 @@ class ModelThread(Process):
         ).start()
 
     def kill(self, reason: str) -> None:
-        """Close its line, and wait no more for it."""
+        """Close its line, and report it as ended."""
         with self._lock:
             if self.has_ended.is_set():
                 return
@@ -98,4 +98,4 @@ class ModelThread(Process):
 
 
 def _ignore(_: str) -> None:
-    """It was told before."""
+    """Do nothing: the end has already been reported."""

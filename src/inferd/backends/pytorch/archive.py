@@ -1,10 +1,10 @@
-"""PyTorch's model archives, looked through before PyTorch opens them; needs no PyTorch.
+"""Checks of PyTorch's model archives before PyTorch opens them; needs no PyTorch.
 
-Both formats are zip files. TorchScript (.pt) holds a program in a language of its own, and pickles
-that PyTorch reads without running Python, but it believes what they say of sizes, and the language
-can write files. torch.export (.pt2) holds a graph as JSON whose names end up in Python's eval and
-exec, and may hold pickles or compiled code. What such a file could do to the server is looked for
-here, and refused; docs/decisions/0020-model-files.md says what that leaves open.
+Both formats are zip files. TorchScript (.pt) holds a program in a language of its own, which can
+write files, and pickles, which PyTorch reads without running Python, but whose sizes it trusts.
+torch.export (.pt2) holds a graph as JSON whose names end up in Python's eval and exec, and may hold
+pickles or compiled code. Anything in a file that could harm the server is refused here;
+docs/decisions/0020-model-files.md says what remains open.
 """
 
 import json
@@ -18,17 +18,17 @@ from inferd.backends.pytorch.pickles import check_pickle
 from inferd.errors import InvalidConfig
 
 MAX_PACKED_BYTES = 64 << 20
-"""So much a compressed member may unpack to; weights are never compressed."""
+"""The most bytes a compressed member may unpack to; weights are never compressed."""
 
 MAX_DEPTH = 200
 
-_FILES = "save|from_file|read_file|write_file"  # aten's, and torchvision's
+_FILES = "save|from_file|read_file|write_file"  # of aten and torchvision
 _FILE_CALLS = re.compile(rf"(?:\btorch|\bops\s*\.\s*\w+)\s*\.\s*({_FILES})\s*\(")
 _NATIVE_CLASS = re.compile(r"__torch__\s*\.\s*torch\s*\.\s*classes\s*\.\s*(\w+)")
-_UNREAD = "traced_inputs.pkl"  # shapes of examples, which only a reader that asks for them reads
+_UNREAD = "traced_inputs.pkl"  # shapes of examples, read only on request
 _HARMLESS_CLASSES = frozenset(("quantized", "sparse", "xnnpack", "mkldnn", "rnn"))
 
-# Names end up as Python's, calls are looked up from them, sizes are evaluated.
+# Names become Python identifiers, calls are looked up by name, sizes are evaluated.
 _NAME = re.compile(r"[\w.]*(?:\[\d+\])*")
 _CALL = re.compile(
     rf"torch\.ops\.(?!\w+\.(?:{_FILES})\b)"
@@ -50,7 +50,7 @@ _SIZE_WORDS = re.compile(
 
 
 class Archive:
-    """An opened archive: its members by the name below the one folder they share."""
+    """An opened archive: its members by their names below the one folder they share."""
 
     def __init__(self, file: Path, what: str) -> None:
         self._what = what
@@ -60,7 +60,7 @@ class Archive:
             self.refuse("it is not a zip archive, or not a whole one")
         infos = self._zip.infolist()
         if not infos or min(info.header_offset for info in infos):
-            self.refuse("it is not a zip archive, or not a whole one")  # but the end of another
+            self.refuse("it is not a zip archive, or not a whole one")  # it has a prefix
         prefixes = {info.filename.partition("/")[0] for info in infos}
         if len(prefixes) != 1:
             self.refuse("its members do not share one folder")
@@ -78,7 +78,7 @@ class Archive:
             self.refuse(f"its member '{name}' cannot be read")
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise InvalidConfig that says why the file is not loaded."""
+        """Raise InvalidConfig with the reason why the file is not loaded."""
         msg = f"{self._what}: {why}"
         raise InvalidConfig(msg)
 
@@ -96,10 +96,10 @@ class Archive:
 
 
 def check_script(file: Path, what: str) -> None:
-    """Check that `file` is TorchScript that only computes. Raises InvalidConfig, it begins `what`.
+    """Check that `file` is TorchScript that only computes.
 
-    Refused are other pickles, calls that read or write files, classes of native code that are not
-    known to be harmless, and sizes that the file does not hold.
+    Raises InvalidConfig, whose text begins with `what`, for other pickles, calls that read or write
+    files, classes of native code that are not known to be harmless, and sizes beyond the file's.
     """
     archive = Archive(file, what)
     try:
@@ -112,7 +112,7 @@ def _check_script(archive: Archive) -> None:
     members = archive.members
     if "models/model.json" in members:
         archive.refuse("it is a torch.export archive; call it model.pt2")
-    if "model.json" in members:  # then all else would be read as it says
+    if "model.json" in members:  # it would determine how everything else is read
         archive.refuse("it is in the format of PyTorch before 1.4; write it with torch.jit.save")
     if "constants.pkl" not in members or "data.pkl" not in members:
         msg = (
@@ -147,7 +147,7 @@ def _check_code(archive: Archive, name: str) -> None:
 
 
 def has_native_code(file: Path, what: str) -> bool:
-    """Tell whether the .pt2 archive `file` is compiled code (AOTInductor). Raises InvalidConfig."""
+    """Return whether the archive `file` is compiled (AOTInductor). Raises InvalidConfig."""
     archive = Archive(file, what)
     try:
         return any(name.startswith("data/aotinductor/") for name in archive.members)
@@ -158,7 +158,7 @@ def has_native_code(file: Path, what: str) -> bool:
 def check_export(file: Path, what: str) -> None:
     """Check that `file` is a torch.export graph without pickles and with plain names.
 
-    Raises InvalidConfig, it begins `what`.
+    Raises InvalidConfig, whose text begins with `what`.
     """
     archive = Archive(file, what)
     try:
@@ -211,7 +211,7 @@ def _check_payloads(archive: Archive, name: str, kind: str) -> None:
 
 
 def _check_graph(archive: Archive, value: Any, depth: int, key: str) -> None:
-    """Check every name, call and size in `value`, which stands under `key`."""
+    """Check every name, call and size in `value`, the value of `key`."""
     if depth > MAX_DEPTH:
         archive.refuse("its graph is nested too deeply")
     if isinstance(value, list):
@@ -228,16 +228,16 @@ def _check_graph(archive: Archive, value: Any, depth: int, key: str) -> None:
 
 
 def _check_spec(archive: Archive, value: Any, depth: int) -> None:
-    """Check how arguments or outputs are put together: JSON, in whose texts JSON is again.
+    """Check the structure of arguments or outputs: JSON, whose texts may be JSON again.
 
-    Keys that are of an enum, and the defaults of a defaultdict, PyTorch looks up in any module.
+    PyTorch looks up enum keys and defaults of a defaultdict in any module, so they are refused.
     """
     if depth > MAX_DEPTH:
         archive.refuse("its graph is nested too deeply")
     if isinstance(value, str):
         try:
             inner = json.loads(value)
-        except ValueError:  # a word
+        except ValueError:  # plain text
             return
         except RecursionError:
             archive.refuse("its graph is nested too deeply")

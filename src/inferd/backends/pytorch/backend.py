@@ -32,11 +32,11 @@ from inferd.core.signature import check_config, complete_config, default_max_bat
 from inferd.errors import InvalidConfig, Unsupported
 
 ALLOW_NATIVE = "inferd_allow_native_code"
-"""The config parameter that lets a model file bring compiled code."""
+"""The config parameter that allows a model file to contain compiled code."""
 _CPU = Placement("cpu")
 
 Program = Script | Export | Compiled
-"""A model file, loaded."""
+"""A loaded model file."""
 
 
 class PytorchBackend:
@@ -49,7 +49,7 @@ class PytorchBackend:
     def __init__(self, default_max_batch_size: int = 4) -> None:
         self._default_max_batch_size = default_max_batch_size
         self._loaded: WeakValueDictionary[Any, Program] = WeakValueDictionary()
-        self._last: Program | None = None  # of `complete`, for the `open` that follows
+        self._last: Program | None = None  # loaded by `complete`, for the `open` that follows
         self._lock = threading.Lock()
 
     def connect(self, surroundings: Surroundings) -> None:
@@ -63,7 +63,7 @@ class PytorchBackend:
         return pytorch()
 
     def complete_alone(self, files: ModelFiles, config: ModelConfig) -> ModelConfig | None:
-        """See HostedBackend.complete: torch.export writes what is needed as JSON."""
+        """See HostedBackend.complete: torch.export files have the metadata as JSON."""
         what = f"model '{config.name}', '{files.file.name}'"
         is_export = files.file.is_file() and files.file.suffix == ".pt2"
         if not is_export or has_native_code(files.file, what):
@@ -72,7 +72,7 @@ class PytorchBackend:
         return None if interface is None else self._completed(config, interface)
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. TorchScript tells nothing to complete with."""
+        """See Backend.complete. TorchScript has no metadata to complete with."""
         loaded = self._load(files, config, _CPU)
         with self._lock:
             self._last = loaded
@@ -85,7 +85,7 @@ class PytorchBackend:
         return self._completed(config, loaded)
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
-        """See Backend.open. Raises InvalidConfig, or BackendFailed when the file cannot run."""
+        """See Backend.open. Raises InvalidConfig, or BackendFailed if the file cannot run."""
         loaded = self._load(files, config, placement)
         with self._lock:
             self._last = None
@@ -110,7 +110,7 @@ class PytorchBackend:
     def _load(self, files: ModelFiles, config: ModelConfig, place: Placement) -> Program:
         device = device_of(self._torch, config, place)
         stat = files.file.stat()
-        native = is_on(config, ALLOW_NATIVE, default=False)  # who may not have it gets no other's
+        native = is_on(config, ALLOW_NATIVE, default=False)  # models not allowed it must not share
         file = (str(files.file), stat.st_mtime_ns, stat.st_size)
         key = (*file, str(device), files.version, native)
         with self._lock:

@@ -1,8 +1,8 @@
-"""Compiled: an AOTInductor package (.pt2), which is a shared library and tells almost nothing.
+"""Compiled: an AOTInductor package (.pt2), a shared library with almost no metadata.
 
-It has no names, no datatypes and no shapes, and its code checks none: a tensor that is not what it
-was compiled for is read beyond its end. So inputs and outputs have to be listed, in order, and it
-is loaded only where the model's configuration allows native code.
+It has no names, datatypes or shapes, and its code checks none: a tensor other than what it was
+compiled for is read out of bounds. So inputs and outputs have to be listed, in order, and it is
+loaded only if the model's configuration allows native code.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Compiled:
 
 
 def load_compiled(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Compiled:
-    """Return the package in `file`. Raises BackendFailed when torch refuses it."""
+    """Return the package in `file`. Raises BackendFailed if torch refuses it."""
     from torch._inductor import aoti_load_package
 
     try:
@@ -38,7 +38,7 @@ def load_compiled(torch: ModuleType, file: Path, config: ModelConfig, device: An
 
 
 def check_compiled(config: ModelConfig) -> None:
-    """Check that `config` says all that the file does not. Raises InvalidConfig."""
+    """Check that `config` has everything that the file lacks. Raises InvalidConfig."""
     tensors: tuple[ModelInput | ModelOutput, ...] = (*config.input, *config.output)
     if not (config.input and config.output):
         msg = (
@@ -56,7 +56,7 @@ def check_compiled(config: ModelConfig) -> None:
 
 
 def compiled_run(compiled: Compiled, config: ModelConfig) -> Run:
-    """Return how one request runs."""
+    """Return the function that runs one request."""
     torch, device = compiled.torch, compiled.device
     local = Context(torch, thread_count(config))
     inputs = [(tensor.name, tensor.datatype) for tensor in config.input]
@@ -65,7 +65,7 @@ def compiled_run(compiled: Compiled, config: ModelConfig) -> Run:
     call = compiled.call
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        local.__dict__  # noqa: B018  a thread's first look sets it up
+        local.__dict__  # noqa: B018  a thread's first access initializes it
         tensors = [to_tensor(torch, feed[name], datatype).to(device) for name, datatype in inputs]
         try:
             with guard(True):

@@ -1,4 +1,4 @@
-"""Export: a torch.export program (.pt2), whose file tells names, datatypes and shapes."""
+"""Export: a torch.export program (.pt2), whose file has names, datatypes and shapes."""
 
 import io
 from collections import defaultdict
@@ -26,7 +26,8 @@ from inferd.errors import InferdError, InvalidConfig, InvalidRequest, Unsupporte
 class Export:
     """A loaded program: its graph, the tensors it keeps, and what it declares.
 
-    `limits` are the least and most of each dim that has any; `equal` are dims that must agree.
+    `limits` are the minimum and maximum of each dim that has them; `equal` are groups of dims that
+    must agree.
     """
 
     def __init__(self, torch: ModuleType, program: Any, device: Any) -> None:
@@ -66,12 +67,12 @@ class Export:
         for symbol, limits in program.range_constraints.items():
             for name, axis in places.get(str(symbol), ()):
                 low, high = _bound(limits.lower, 0), _bound(limits.upper, 2**63)
-                # Tracing knows no dims of 0 and 1, which says nothing about the graph.
+                # Tracing always excludes dims of 0 and 1, which says nothing about the graph.
                 self.limits.append((name, axis, 0 if low <= 2 else low, high))
         self.equal = [group for group in places.values() if len(group) > 1]
 
     def check_shapes(self, feed: dict[str, Array]) -> None:
-        """Raise InvalidRequest for a dim the program was not exported for."""
+        """Raise InvalidRequest for a dim that the program was not exported for."""
         for name, axis, low, high in self.limits:
             size = feed[name].shape[axis]
             if not low <= size <= high:
@@ -89,10 +90,10 @@ class Export:
 
 
 def load_export(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Export:
-    """Return the program in `file`. Raises InvalidConfig, or BackendFailed when torch refuses it.
+    """Return the program in `file`. Raises InvalidConfig, or BackendFailed if torch refuses it.
 
-    Its sample inputs are unpickled by torch as plain tensors first; what that refuses is refused
-    here, where torch would go on to run any pickle.
+    First its sample inputs are unpickled as plain tensors; anything else in them is refused here,
+    where torch would fall back to running the pickle.
     """
     what = f"model '{config.name}', '{file.name}'"
     check_export(file, what)
@@ -116,10 +117,10 @@ def load_export(torch: ModuleType, file: Path, config: ModelConfig, device: Any)
 
 
 def export_run(export: Export, config: ModelConfig) -> Run:
-    """Return how one request runs through `export`.
+    """Return the function that runs one request through `export`.
 
-    The graph is called itself. The module that PyTorch makes of it does the same in five times the
-    time: it checks what has been checked here.
+    It calls the graph itself. The module that PyTorch makes of it takes five times as long, as it
+    repeats the checks made here.
     """
     torch, device = export.torch, export.device
     local = Context(torch, thread_count(config))
@@ -133,7 +134,7 @@ def export_run(export: Export, config: ModelConfig) -> Run:
     places = {name: export.skipped + number for number, name in enumerate(named)}
 
     def run(feed: dict[str, Array], names: Sequence[str]) -> Sequence[Array]:
-        local.__dict__  # noqa: B018  a thread's first look sets it up
+        local.__dict__  # noqa: B018  a thread's first access initializes it
         export.check_shapes(feed)
         values = list(kept)
         for place, name in given:
@@ -150,7 +151,7 @@ def export_run(export: Export, config: ModelConfig) -> Run:
 
 
 def _writes_what_it_was_given(program: Any) -> bool:
-    """Tell whether a run would change the program's own tensors, or a request's."""
+    """Return whether a run would modify the program's own tensors, or a request's."""
     signature = program.graph_signature
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
         return True
@@ -171,7 +172,7 @@ def _writes_what_it_was_given(program: Any) -> bool:
 
 
 def _keys(spec: Any, count: int) -> list[str]:
-    """Return the keys of a program that gives a dict of tensors, else []."""
+    """Return the keys of a program that returns a dict of tensors, else []."""
     keys = spec.context if spec.type is dict else None
     is_flat = isinstance(keys, list) and len(keys) == count and len(spec.children()) == count
     return [str(key) for key in keys] if keys and is_flat else []

@@ -1,7 +1,7 @@
-"""Interface: what a torch.export program (.pt2) takes and gives, read without PyTorch.
+"""Interface: the inputs and outputs of a torch.export program (.pt2), read without PyTorch.
 
-Its graph is JSON, which names inputs, outputs and their tensors. What is not as known here is left
-to PyTorch, which can tell more.
+Its graph is JSON, which names inputs, outputs and their tensors. Programs that this module does
+not understand are left to PyTorch, which can tell more.
 """
 
 import json
@@ -22,10 +22,10 @@ _TYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
     8: "float64", 12: "bool", 13: "bfloat16", 28: "uint16",
 }  # fmt: skip
-"""The numbers that torch.export's JSON has for element types -> PyTorch's names."""
+"""Element type numbers in torch.export's JSON -> PyTorch's names."""
 
 _KEPT = ("parameter", "buffer", "tensor_constant")
-"""The kinds of inputs that the file holds itself."""
+"""The kinds of inputs whose values are in the file itself."""
 
 
 class Interface(msgspec.Struct):
@@ -35,9 +35,9 @@ class Interface(msgspec.Struct):
     outputs: dict[str, Declared]
 
     def signature(self, config: ModelConfig) -> Signature:
-        """Return what the file declares, its outputs called as `config` calls them.
+        """Return what the file declares, with the output names of `config`.
 
-        A program that gives no dict has no names for its outputs but those of its operations. So a
+        Unless a program returns a dict, its outputs have only the names of operations. So a
         configuration may use these, <anything>__<index>, or names of its own in the right order.
         """
         names = outputs_in_order(config)
@@ -51,9 +51,9 @@ class Interface(msgspec.Struct):
 
 
 def read_interface(file: Path, what: str) -> Interface | None:
-    """Return the interface of the program in `file`, None where that cannot be told here.
+    """Return the interface of the program in `file`, None if it cannot be determined here.
 
-    Raises InvalidConfig, it begins `what`, for what would not be loaded.
+    Raises InvalidConfig, whose text begins with `what`, for a file that would not be loaded.
     """
     check_export(file, what)
     archive = Archive(file, what)
@@ -87,7 +87,7 @@ def _names(specs: Sequence[Any], kind: str) -> list[str]:
 
 
 def _keys(out_spec: str, count: int) -> list[str]:
-    """Return the keys of a program that gives a dict of tensors, else []."""
+    """Return the keys of a program that returns a dict of tensors, else []."""
     _version, spec = json.loads(out_spec)
     if spec["type"] != "builtins.dict":
         return []

@@ -1,7 +1,7 @@
 """Names: which tensor of the configuration is which argument or output of a TorchScript model.
 
-A file tells the names of forward's arguments, but not of its outputs. So an input may be called as
-its argument is, tensors may be called <anything>__<index>, and else the configuration's order
+A file has names for forward's arguments, but not for its outputs. So an input may have the name of
+its argument, tensors may be named <anything>__<index>, and otherwise the configuration's order
 counts (Triton, PyTorch backend, naming conventions).
 """
 
@@ -18,10 +18,10 @@ _NUMBERED = re.compile(r".*__(\d{1,4})", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Which inputs are for which arguments of forward.
+    """Which inputs go to which arguments of forward.
 
-    `names` has the input of each leaf (see `leaves`) that has one. `many` is the argument that
-    takes a list or dict of tensors, if there is one, and `rest` the inputs that go into it.
+    `names` maps each leaf (see `leaves`) that has an input to its name. `many` is the argument
+    that takes a list or dict of tensors, if there is one, and `rest` are the inputs that go to it.
     """
 
     arguments: tuple[Argument, ...]
@@ -31,10 +31,10 @@ class Binding:
 
 
 def binding(config: ModelConfig, arguments: Sequence[Argument]) -> Binding:
-    """Return which inputs of the configuration are for which of `arguments`.
+    """Return which inputs of the configuration go to which of `arguments`.
 
-    Arguments that may be left out and cannot be made of inputs are. Raises InvalidConfig when
-    names and arguments do not match.
+    Optional arguments that cannot be made from inputs are left out. Raises InvalidConfig if names
+    and arguments do not match.
     """
     used = tuple(each for each in arguments if not each.optional or _can_be_made(each))
     takers = [each for each in used if each.plain_kind in (TENSORS, BY_NAME)]
@@ -63,10 +63,10 @@ def _can_be_made(argument: Argument) -> bool:
 
 
 def inputs_in_order(config: ModelConfig, arguments: Sequence[Argument]) -> list[str]:
-    """Return the configuration's input names in the order of the arguments they are for.
+    """Return the configuration's input names in the order of their arguments.
 
-    A model with one argument that takes many tensors gets them in the configuration's order.
-    Raises InvalidConfig when names and arguments do not match.
+    If the only argument takes many tensors, it gets them by number, or else in the configuration's
+    order. Raises InvalidConfig if names and arguments do not match.
     """
     names = [tensor.name for tensor in config.input]
     if len(arguments) == 1 and arguments[0].kind in (TENSORS, BY_NAME):
@@ -83,9 +83,9 @@ def inputs_in_order(config: ModelConfig, arguments: Sequence[Argument]) -> list[
 
 
 def outputs_in_order(config: ModelConfig) -> list[str]:
-    """Return the configuration's output names in the order in which the model gives them.
+    """Return the configuration's output names in the order in which the model returns them.
 
-    Raises InvalidConfig for numbers that are there twice.
+    Raises InvalidConfig for duplicate numbers.
     """
     names = [tensor.name for tensor in config.output]
     found = [_NUMBERED.fullmatch(name) for name in names]

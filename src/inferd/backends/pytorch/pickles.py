@@ -1,7 +1,7 @@
-"""The pickles inside TorchScript, followed without running them, to see if all they claim is there.
+"""Checks of the pickles inside TorchScript: they are followed without being run.
 
-PyTorch's reader trusts them: a tensor that claims more than its member of the archive holds would
-show other memory of the process as weights.
+PyTorch's reader trusts them: a tensor that claims more bytes than its archive member holds would
+expose other memory of the process as weights.
 """
 
 import pickletools
@@ -21,13 +21,13 @@ _HARMLESS_CLASSES = ("quantized", "sparse", "xnnpack", "mkldnn", "rnn")
 
 
 class _Storage(int):
-    """How many elements the storage of a tensor holds."""
+    """The number of elements in a tensor's storage."""
 
 
 def check_pickle(data: bytes, sizes: Mapping[str, int]) -> str:
     """Return what is wrong with the pickle `data`, "" if nothing.
 
-    `sizes` are the bytes of each storage that it may name.
+    `sizes` are the sizes in bytes of the storages that it may refer to.
     """
     machine = _Machine(sizes)
     try:
@@ -35,13 +35,13 @@ def check_pickle(data: bytes, sizes: Mapping[str, int]) -> str:
             machine.step(operation, argument)
             if machine.complaint:
                 return machine.complaint
-    except Exception:  # noqa: BLE001  genops raises many kinds, IndexError is the stack's
+    except Exception:  # noqa: BLE001  many kinds from genops, IndexError from the stack
         return "the pickle is broken"
     return ""
 
 
 class _Machine:
-    """A pickle's stack, as far as tensors need it: numbers, texts and tuples; else None."""
+    """A pickle machine's stack, reduced to what tensors need: numbers, texts, tuples; else None."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.complaint = ""
@@ -50,7 +50,7 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def step(self, operation: pickletools.OpcodeInfo, argument: Any) -> None:
-        """Do one operation. Raises IndexError when the stack has too little."""
+        """Execute one operation. Raises IndexError on a stack underflow."""
         name, stack = operation.name, self._stack
         if name in ("BINPUT", "LONG_BINPUT", "PUT"):
             self._memo[argument] = stack[-1]

@@ -1,4 +1,4 @@
-"""PyTorch itself: imported late, its tensors to arrays and back, its threads, its errors."""
+"""PyTorch itself: its late import, tensors to arrays and back, its threads, its errors."""
 
 import threading
 import warnings
@@ -21,16 +21,16 @@ DATATYPES = {
     "float16": DataType.FP16, "float32": DataType.FP32, "float64": DataType.FP64,
     "bfloat16": DataType.BF16,
 }  # fmt: skip
-"""PyTorch's name of a type -> datatype."""
+"""PyTorch's dtype name -> datatype."""
 
 
 def pytorch() -> ModuleType:
-    """Return torch, imported now if it was not. Raises ModuleNotFoundError without it."""
+    """Return torch, imported on first use. Raises ModuleNotFoundError without it."""
     import torch  # heavy, so only when a model needs it
 
-    # TorchScript says at every call that it is deprecated.
+    # TorchScript warns at every call that it is deprecated.
     warnings.filterwarnings("ignore", message=r"`?torch\.jit", category=DeprecationWarning)
-    with warnings.catch_warnings():  # said once in a process: no request's bytes are writable
+    with warnings.catch_warnings():  # warns once per process that an array is read-only
         warnings.simplefilter("ignore")
         torch.from_numpy(np.ndarray((1,), np.uint8, b"\0"))
     module: ModuleType = torch
@@ -38,10 +38,10 @@ def pytorch() -> ModuleType:
 
 
 class Context(threading.local):
-    """What each thread needs before it runs a model: its own count of threads for one operation.
+    """Sets up each thread before it runs a model: how many threads one operation may use.
 
-    (PyTorch's setting is the calling thread's alone. One thread for each, as requests already run
-    in parallel.)
+    (PyTorch keeps that setting per calling thread. The default is one thread, as requests already
+    run in parallel.)
     """
 
     def __init__(self, torch: ModuleType, thread_count: int) -> None:
@@ -49,12 +49,12 @@ class Context(threading.local):
 
 
 def thread_count(config: ModelConfig) -> int:
-    """Return INTRA_OP_THREAD_COUNT, 1 when the configuration is silent. Raises InvalidConfig."""
+    """Return INTRA_OP_THREAD_COUNT, by default 1. Raises InvalidConfig."""
     return whole_number(config, "INTRA_OP_THREAD_COUNT", 1, 1, 1024)
 
 
 def device_of(torch: ModuleType, config: ModelConfig, placement: Placement) -> Any:
-    """Return torch.device for `placement`. Raises InvalidConfig when PyTorch has no such GPU."""
+    """Return torch.device for `placement`. Raises InvalidConfig if PyTorch has no such GPU."""
     if not placement.gpu:
         return torch.device("cpu")
     if not torch.cuda.is_available() or placement.device_id >= torch.cuda.device_count():
@@ -67,14 +67,14 @@ def device_of(torch: ModuleType, config: ModelConfig, placement: Placement) -> A
 
 
 def to_tensor(torch: ModuleType, array: Array, datatype: DataType) -> Any:
-    """Return a tensor over the memory of `array`; no copy. BF16 come as uint16."""
+    """Return a tensor over the memory of `array`, without a copy. BF16 comes as uint16."""
     if datatype is DataType.BF16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
 def to_array(torch: ModuleType, tensor: Any) -> Array:
-    """Return the elements of `tensor`, over the same memory where that is the CPU's."""
+    """Return the elements of `tensor`, over the same memory if that is the CPU's."""
     if tensor.dtype is torch.bfloat16:
         bits: Array = tensor.detach().contiguous().view(torch.int16).numpy(force=True)
         return bits.view(np.uint16)
@@ -83,7 +83,7 @@ def to_array(torch: ModuleType, tensor: Any) -> Array:
 
 
 def failure(config: ModelConfig, doing: str, error: BaseException) -> BackendFailed:
-    """Return what the client is told of PyTorch's `error`: the last of its lines, mostly."""
+    """Return PyTorch's `error` for the client: its last line if it holds a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     is_traced = len(lines) > 1 and "Traceback" in str(error)
     text = lines[-1] if is_traced else " ".join(lines)

@@ -1,4 +1,4 @@
-"""Script: a TorchScript model (.pt), whose file tells names, but no datatypes or shapes."""
+"""Script: a TorchScript model (.pt), whose file has names, but no datatypes or shapes."""
 
 from itertools import chain
 from pathlib import Path
@@ -14,12 +14,12 @@ from inferd.errors import InvalidConfig
 
 
 class Script:
-    """A loaded module and what it says of itself."""
+    """A loaded module and its metadata."""
 
     def __init__(self, torch: ModuleType, module: Any, device: Any) -> None:
         self.torch = torch
         self.module = module
-        self.call = module._c._get_method("forward")  # what calling the module comes to
+        self.call = module._c._get_method("forward")  # what calling the module does in the end
         self.device = device
         schema = module.forward.schema
         self.arguments = [
@@ -28,14 +28,14 @@ class Script:
         ]
         graph = str(module.inlined_graph)
         self.dtypes = frozenset(getattr(torch, name) for name in DATATYPES if hasattr(torch, name))
-        # What writes into its arguments must not write into a request's own bytes.
+        # A model that writes to its arguments must not write to a request's own bytes.
         self.writes = "_(%" in graph
         tensors = chain(module.buffers(), ())
         self.state = frozenset(tensor.untyped_storage().data_ptr() for tensor in tensors)
 
 
 def load_script(torch: ModuleType, file: Path, config: ModelConfig, device: Any) -> Script:
-    """Return the model in `file`. Raises InvalidConfig for what no TorchScript file is."""
+    """Return the model in `file`. Raises InvalidConfig (see check_script), BackendFailed."""
     check_script(file, f"model '{config.name}', '{file.name}'")
     try:
         module = torch.jit.load(str(file), map_location=device).eval()
@@ -81,7 +81,7 @@ def _check_kinds(config: ModelConfig, bound: Binding) -> None:
 
 
 def possible_scalars(config: ModelConfig) -> frozenset[str]:
-    """Return the outputs that may have no dims in the model, which a configuration has as [1]."""
+    """Return the outputs that may be scalars in the model, declared as [1] in `config`."""
     if config.max_batch_size > 0:
         return frozenset()
     inputs = {tensor.name for tensor in config.input}

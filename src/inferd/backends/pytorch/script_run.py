@@ -1,4 +1,4 @@
-"""How a request runs through a TorchScript model: the part that each request passes."""
+"""How a request runs through a TorchScript model: the per-request path."""
 
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
@@ -24,11 +24,11 @@ from inferd.errors import BackendFailed
 from inferd.tensor.dtype import DataType
 
 _PLAIN = frozenset(DataType) - {DataType.BYTES, DataType.BF16}
-"""Datatypes whose arrays are tensors as they are."""
+"""Datatypes whose arrays convert to tensors directly."""
 
 
 def script_run(script: Script, config: ModelConfig) -> Run:
-    """Return how one request runs through `script`."""
+    """Return the function that runs one request through `script`."""
     torch, device = script.torch, script.device
     context = _context(torch, config)
     call = _caller(script, config)
@@ -64,7 +64,7 @@ def _context(torch: ModuleType, config: ModelConfig) -> Callable[[], object]:
 
 
 def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]], Any]:
-    """Return what calls the module with a request's arrays."""
+    """Return a function that calls the module with a request's arrays."""
     torch, module = script.torch, script.call
     datatypes = {tensor.name: tensor.datatype for tensor in config.input}
     bound = binding(config, script.arguments)
@@ -97,7 +97,7 @@ def _caller(script: Script, config: ModelConfig) -> Callable[[dict[str, Array]],
 
 
 def _arguments(bound: Binding, feed: dict[str, Array], convert: Convert) -> dict[str, Any]:
-    """Return what forward is called with, where that is more than tensors and texts."""
+    """Return the arguments of forward, if they are more than tensors and texts."""
     given: dict[str, Any] = {}
     for argument in bound.arguments:
         if argument is bound.many:
@@ -111,7 +111,7 @@ def _arguments(bound: Binding, feed: dict[str, Array], convert: Convert) -> dict
 
 
 class _Outputs:
-    """How what a model gives becomes the arrays of its outputs."""
+    """Converts a model's results to the arrays of its outputs."""
 
     def __init__(self, script: Script, config: ModelConfig) -> None:
         torch = script.torch
@@ -124,9 +124,9 @@ class _Outputs:
         self._datatypes = {tensor.name: tensor.datatype for tensor in config.output}
 
     def picked(self, result: Any, names: Sequence[str]) -> list[Array]:
-        """Return the arrays of the outputs `names` in what the model gave.
+        """Return the arrays of the outputs `names` in the model's `result`.
 
-        Raises BackendFailed for one that is not there, or is nothing an output can be.
+        Raises BackendFailed for an output that is missing, or of a type that no output can have.
         """
         order = self._order
         if type(result) is self._tensor:
@@ -148,8 +148,8 @@ class _Outputs:
 
     def _are_tensors(self, values: Iterable[Any]) -> bool:
         tensor = self._tensor
-        for one in values:  # noqa: SIM110  a generator takes longer
-            # A tensor is asked for its type by `is`: isinstance of it is a call of Python.
+        for one in values:  # noqa: SIM110  a generator is slower
+            # By `is`, as isinstance of a tensor calls Python code.
             if type(one) is not tensor:
                 return False
         return True
@@ -169,12 +169,12 @@ class _Outputs:
         is_plain = dtype in self._plain
         array: Array = value.numpy(force=True) if is_plain else to_array(self._torch, value)
         if self._state and value.untyped_storage().data_ptr() in self._state:
-            return array.copy()  # a later run may change what the module keeps
+            return array.copy()  # a later run may change the module's state
         return array
 
 
 def _named(found: Sequence[tuple[str, Any]], outputs: Sequence[str]) -> dict[str, Any]:
-    """Return what a nested result holds, by the keys it has in a dict, or else in order."""
+    """Return the values of a nested result, by their dict keys, or else in order."""
     by_key = dict(found)
     if len(by_key) == len(found) and not by_key.keys().isdisjoint(outputs):
         return by_key

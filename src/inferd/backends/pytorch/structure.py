@@ -1,8 +1,8 @@
 """Structure: arguments and results of a TorchScript model that are more than one tensor.
 
-An argument may be a tuple, whose parts are inputs of their own, in order; a number, a text, or a
-list of them, which come as tensors. A result may be nested: tuples, lists and dicts in each other.
-Its outputs are what they hold, in order.
+An argument may be a tuple, whose parts are separate inputs, in order; or a number, a text, or a
+list of them, which arrive as tensors. A result may consist of nested tuples, lists and dicts. Its
+outputs are their leaves, in order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _PLAIN: Mapping[str, frozenset[DataType]] = {
     "bool": frozenset((DataType.BOOL,)),
     "str": frozenset((DataType.BYTES,)),
 }
-"""Types of one element -> the datatypes of inputs they can be made of."""
+"""Types of single elements -> the input datatypes they can be made from."""
 _TO: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "bool": bool}
 _KINDS: Mapping[str, frozenset[DataType]] = {
     TENSOR: frozenset(DataType) - {DataType.BYTES},
@@ -54,7 +54,7 @@ class Argument:
 
     @property
     def parts(self) -> list["Argument"]:
-        """The parts of a tuple, called <name>.0 and on; none of what is no tuple."""
+        """The parts of a tuple, named <name>.0, <name>.1, ...; none for other types."""
         inside = _inside(self.plain_kind, "Tuple")
         return [
             Argument(f"{self.name}.{place}", kind, self.optional)
@@ -63,12 +63,12 @@ class Argument:
 
     @property
     def datatypes(self) -> frozenset[DataType]:
-        """The datatypes of inputs that it can be made of; none where it cannot be made of one."""
+        """The datatypes of the inputs it can be made from; none if it cannot be."""
         return _KINDS.get(self.plain_kind, frozenset())
 
 
 def leaves(arguments: Sequence[Argument]) -> list[Argument]:
-    """Return what inputs are for: the arguments, and in the place of a tuple its parts."""
+    """Return the arguments that inputs go to: `arguments`, with tuples replaced by their parts."""
     found = []
     for argument in arguments:
         parts = argument.parts
@@ -81,7 +81,7 @@ def _inside(kind: str, outer: str) -> str:
 
 
 def _split(inside: str) -> list[str]:
-    """Return the types in a list of them, at whose commas they are told apart."""
+    """Return the types in a list of them, split at its top-level commas."""
     kinds, depth, start = [], 0, 0
     for place, letter in enumerate(inside):
         depth += (letter == "[") - (letter == "]")
@@ -91,7 +91,7 @@ def _split(inside: str) -> list[str]:
     return [*kinds, inside[start:].strip()] if inside.strip(" ()") else []
 
 
-# --- what goes in ---
+# --- arguments ---
 
 Convert = Callable[[str, Array], Any]
 """(input name, its array) -> a tensor."""
@@ -100,9 +100,9 @@ Convert = Callable[[str, Array], Any]
 def assembled(
     argument: Argument, names: Mapping[str, str], feed: Mapping[str, Array], convert: Convert
 ) -> Any:
-    """Return what `argument` is called with. `names` are the inputs of its leaves.
+    """Return the value of `argument`. `names` are the inputs of its leaves.
 
-    None for one of whose leaves there is no input. Raises InvalidRequest.
+    None if none of its leaves has an input. Raises InvalidRequest.
     """
     parts = argument.parts
     if parts:
@@ -130,7 +130,7 @@ def _elements(kind: str, name: str, array: Array) -> list[Any]:
 
 
 def texts(name: str, array: Array) -> list[str]:
-    """Return the elements of an input as `str`. Raises InvalidRequest for what is not UTF-8."""
+    """Return the elements of an input as `str`. Raises InvalidRequest if one is not UTF-8."""
     try:
         return [element.decode() for element in array.ravel()]
     except UnicodeDecodeError as error:
@@ -138,11 +138,11 @@ def texts(name: str, array: Array) -> list[str]:
         raise InvalidRequest(msg) from error
 
 
-# --- what comes out ---
+# --- results ---
 
 
 def flattened(result: Any) -> list[tuple[str, Any]]:
-    """Return what a result holds, in order, and the key of each that lies in a dict, else ""."""
+    """Return the leaves of a result in order, each with its dict key, or else ""."""
     return list(_walk(result, "", 0))
 
 
@@ -158,14 +158,14 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _is_array(value: list[Any]) -> bool:
-    """Tell whether a list is one output: of numbers or texts, or of nothing."""
+    """Return whether a list is a single output: of numbers or texts, or empty."""
     return all(isinstance(one, (str, int, float)) for one in value)
 
 
 def plain_array(value: Any, datatype: DataType) -> Array | None:
-    """Return a number, a text or a list of them as an array, None for what is none of them.
+    """Return a number, a text or a list of them as an array, None for anything else.
 
-    A number becomes of `datatype` if nothing but its precision is lost by that.
+    Numbers are converted to `datatype` if nothing but precision is lost.
     """
     listed = value if isinstance(value, list) else [value]
     if not _is_array(listed):

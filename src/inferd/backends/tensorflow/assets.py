@@ -1,9 +1,9 @@
-"""Assets: the files of a SavedModel that fill its tables of words, and that no other file does.
+"""Assets: checks that only a SavedModel's own assets fill its lookup tables.
 
-An operator fills a table from whatever file it is given the name of. TensorFlow gives the names of
-the model's own assets, as it loads it, by feeding the tensors that the SavedModel lists. So the
-name is followed back from each such operator, and has to be one of these tensors: itself, through
-functions' arguments, or by way of a variable, as TensorFlow 2 writes it.
+An operator fills a table from any file whose name it is given. When TensorFlow loads a model, it
+supplies the paths of the model's own assets by feeding the tensors that the SavedModel lists. So
+the name is traced back from each such operator, and must come from one of these tensors: directly,
+through function arguments, or through a variable, as TensorFlow 2 writes it.
 """
 
 from collections import defaultdict
@@ -23,19 +23,20 @@ _ANY_LIST = 5
 _STRING = 7  # DataType
 
 MAX_DEPTH = 64
-"""So many steps a name is followed."""
+"""The most steps a name is traced back."""
 
 
 def asset_tensors(meta_graph: memoryview, what: str) -> frozenset[str]:
-    """Return the tensors that TensorFlow feeds with the paths of assets as it loads the model.
+    """Return the tensors that TensorFlow feeds with the paths of assets when it loads the model.
 
-    Raises InvalidConfig, it begins `what`, for a path that leaves the folder of assets; Malformed.
+    Raises InvalidConfig, whose text begins with `what`, for a path that leaves the folder of
+    assets; Malformed.
     """
     listed = list(messages(meta_graph, _LISTED))
     if not listed:
         collections = {text(one, 1): merged(one, 2) for one in messages(meta_graph, _COLLECTIONS)}
         collection = collections.get(_COLLECTION, NOTHING)
-        # Of different lists in one collection TensorFlow knows the last alone.
+        # If a collection has lists of different kinds, TensorFlow uses only the last.
         if all(number == _ANY_LIST for number, _ in fields(collection)):
             listed = [merged(one, 2) for one in messages(merged(collection, _ANY_LIST), 1)]
     for asset in listed:
@@ -51,7 +52,7 @@ def fills_from_elsewhere(
 ) -> Node | None:
     """Return the first node that fills a table from a file that is not known to be an asset.
 
-    `loading` are the nodes that run while assets are fed; of `others` none may fill a table.
+    `loading` are the nodes that run while assets are fed; none of `others` may fill a table.
     """
     for node in others:
         if node.op in _FILLS:
@@ -65,9 +66,9 @@ def fills_from_elsewhere(
 
 
 class _Trail:
-    """Follows a text through a graph back to where it comes from. Scope "" is outside of functions.
+    """Traces a text through a graph back to its origin. Scope "" is outside functions.
 
-    What is not followed for certain leads to no asset.
+    A text whose origin is not certain leads to no asset.
     """
 
     def __init__(self, graph: Graph, assets: frozenset[str]) -> None:
@@ -77,13 +78,13 @@ class _Trail:
         self._depth = 0
 
     def leads_to_asset(self, scope: str, node: Node, place: int) -> bool:
-        """Tell whether input `place` of `node` is the path of an asset whenever the node runs."""
+        """Return whether input `place` of `node` is always the path of an asset."""
         data = [tensor for tensor in node.inputs if not tensor.startswith("^")]
         if place >= len(data) or self._depth >= MAX_DEPTH:
             return False
         key = scope, data[place]
         if key not in self._known:
-            self._known[key] = False  # a circle leads nowhere
+            self._known[key] = False  # a cycle leads nowhere
             self._depth += 1
             self._known[key] = self._is_asset(*key)
             self._depth -= 1
@@ -122,7 +123,7 @@ class _Trail:
 
     @cached_property
     def _writes(self) -> list[tuple[str, Node]]:
-        """What may write texts into a variable: of which one is not asked, as it has many names."""
+        """Nodes that may write texts to a variable: which one is unknown, as it has many names."""
         return [
             (scope, node)
             for scope, node in self._graph.scoped()

@@ -1,4 +1,4 @@
-"""TensorflowBackend: SavedModel folders and GraphDef files through TensorFlow."""
+"""TensorflowBackend: runs SavedModel folders and GraphDef files in TensorFlow."""
 
 import threading
 from pathlib import Path
@@ -22,7 +22,7 @@ from inferd.errors import InvalidConfig
 
 
 class TensorflowBackend:
-    """Runs TensorFlow's two formats. Instances of a version share its session.
+    """Runs TensorFlow's two formats. Instances of a version share one session.
 
     TensorFlow is imported when the first model opens.
     """
@@ -43,7 +43,7 @@ class TensorflowBackend:
         )
 
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
-        """See Backend.complete. Nothing is loaded for it."""
+        """See Backend.complete. Loads nothing."""
         signature = _interface(files, config).signature
         _check_ranks(config, signature)
         completed = complete_config(config, signature, self._default_max_batch_size)
@@ -51,10 +51,10 @@ class TensorflowBackend:
         return completed
 
     complete_alone = complete
-    """See HostedBackend.complete: TensorFlow itself is never asked."""
+    """See HostedBackend.complete: TensorFlow itself is not needed."""
 
     def open(self, files: ModelFiles, config: ModelConfig, placement: Placement) -> ArrayInstance:
-        """See Backend.open. Raises InvalidConfig, or BackendFailed when it cannot be loaded."""
+        """See Backend.open. Raises InvalidConfig, or BackendFailed if it cannot be loaded."""
         del placement  # TensorFlow places operations itself
         known = _interface(files, config)
         check_config(config, known.signature)
@@ -79,14 +79,14 @@ class TensorflowBackend:
 
 
 def _fingerprint(file: Path) -> list[tuple[str, int, int]]:
-    """Return name, time and size of what the model is made of, as a replaced one is another."""
+    """Return name, mtime and size of the model's files, which tell a replaced model apart."""
     parts = sorted(file.rglob("*")) if file.is_dir() else [file]
     stats = [(str(one), one.stat()) for one in parts if one.is_file()]
     return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
 
 
 def _interface(files: ModelFiles, config: ModelConfig) -> Interface:
-    """Return what the model takes and gives. Raises InvalidConfig, also for what is hostile."""
+    """Return the model's interface. Raises InvalidConfig, also if the model is hostile."""
     what = f"model '{config.name}', '{files.file.name}'"
     if files.file.is_dir():
         known = read_saved_model(files.file, config, what)
@@ -99,7 +99,7 @@ def _interface(files: ModelFiles, config: ModelConfig) -> Interface:
 
 
 def _check_ranks(config: ModelConfig, signature: Signature) -> None:
-    """Check that nothing has to be completed of which the file does not say how many dims."""
+    """Check that no tensor to be completed has an unknown rank in the file."""
     for given, declared in ((config.input, signature.inputs), (config.output, signature.outputs)):
         for name, tensor in declared.items():
             if not given and tensor.kind.endswith(UNRANKED):
@@ -111,7 +111,7 @@ def _check_ranks(config: ModelConfig, signature: Signature) -> None:
 
 
 def _check_given(config: ModelConfig, known: Interface) -> None:
-    """Check that every placeholder is fed: one that is not may end the process."""
+    """Check that every placeholder is fed: an unfed one may crash the process."""
     given = {tensor.name for tensor in config.input if not tensor.optional}
     if missing := [name for name in known.feeds if name not in given]:
         msg = f"model '{config.name}': input '{missing[0]}' has to be given with every request"

@@ -1,7 +1,7 @@
 """Fields: protobuf's wire format, as far as reading a model's interface needs it.
 
-Only fields that are asked for are looked into, and nothing is copied, so a model of gigabytes is
-read as fast as its list of nodes. What does not parse raises Malformed.
+Only requested fields are parsed, and nothing is copied, so even a model of gigabytes takes only
+as long as its list of nodes. Bytes that do not parse raise Malformed.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ Value = int | memoryview
 
 
 class Malformed(Exception):
-    """The bytes are no protobuf message, or not a whole one."""
+    """The bytes are no protobuf message, or an incomplete one."""
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, Value]]:
@@ -49,16 +49,16 @@ def messages(message: memoryview, number: int) -> Iterator[memoryview]:
 
 
 def merged(message: memoryview, number: int) -> memoryview:
-    """Return the message that field `number` is, or nothing. Raises Malformed.
+    """Return the message in field `number`, empty if absent. Raises Malformed.
 
-    One that comes several times is all of them together, as protobuf has it.
+    Repeated occurrences are merged, as protobuf specifies.
     """
     found = list(messages(message, number))
     return found[0] if len(found) == 1 else memoryview(b"".join(found))
 
 
 def text(message: memoryview, number: int) -> str:
-    """Return field `number` as text, the last if it comes often, "" if never. Raises Malformed."""
+    """Return field `number` as text, the last if repeated, "" if absent. Raises Malformed."""
     value = memoryview(b"")
     for each in messages(message, number):
         value = each
@@ -75,7 +75,7 @@ def decoded(value: memoryview) -> str:
 
 
 def integer(message: memoryview, number: int) -> int:
-    """Return field `number` as int64, 0 when absent. Raises Malformed."""
+    """Return field `number` as int64, 0 if absent. Raises Malformed."""
     found = 0
     for each, value in fields(message):
         if each == number and isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Files: what a SavedModel folder or a GraphDef file says of itself, read without TensorFlow."""
+"""Files: the interface of a SavedModel folder or GraphDef file, read without TensorFlow."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +18,20 @@ from inferd.core.signature import Declared, Signature
 from inferd.errors import InvalidConfig
 
 MAX_FILE_BYTES = (1 << 31) - 1
-"""Protobuf's own limit of a message; weights of a SavedModel lie beside it."""
+"""Protobuf's own limit for a message; a SavedModel's weights are in separate files."""
 
 SERVING = "serving_default"
 SERVE_TAG = "serve"
 _INIT_KEY = "__saved_model_init_op"
-_INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")  # where older files have it
+_INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")  # of older files
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What is fed and fetched: the names the protocol uses -> TensorFlow's tensor names.
+    """What is fed and fetched: the protocol's names -> TensorFlow's tensor names.
 
-    `tags` are those of the chosen MetaGraph, none for a GraphDef. `nodes` are all that runs,
-    when it is loaded or for a request.
+    `tags` are those of the chosen MetaGraph, none for a GraphDef. `nodes` are all nodes that run,
+    at load or for a request.
     """
 
     signature: Signature
@@ -42,9 +42,9 @@ class Interface:
 
 
 def read_saved_model(folder: Path, config: ModelConfig, what: str) -> Interface:
-    """Return the interface of the SavedModel in `folder`, of the signature `config` chooses.
+    """Return the interface of the SavedModel in `folder`, for the signature `config` chooses.
 
-    Raises InvalidConfig, its text begins with `what`.
+    Raises InvalidConfig, whose text begins with `what`.
     """
     file = folder / "saved_model.pb"
     if not file.is_file():
@@ -62,7 +62,7 @@ def read_saved_model(folder: Path, config: ModelConfig, what: str) -> Interface:
 def read_graph(file: Path, config: ModelConfig, what: str) -> Interface:
     """Return the interface of the GraphDef `file`: its placeholders, and the outputs of `config`.
 
-    Of outputs the file tells no datatype, so they are as `config` has them. Raises InvalidConfig.
+    The file has no datatypes of outputs, so they are taken from `config`. Raises InvalidConfig.
     """
     try:
         graph = Graph(memoryview(_content(file, what)))
@@ -117,7 +117,7 @@ def _check_tables(foreign: Node | None, what: str) -> None:
 
 
 def _run_first(meta_graph: memoryview) -> list[str]:
-    """Return what TensorFlow runs when it has loaded the graph, as collections name it."""
+    """Return the operations that TensorFlow runs after loading the graph, from collections."""
     found: list[str] = []
     for entry in messages(meta_graph, 4):
         if text(entry, 1) in _INIT_COLLECTIONS:

@@ -1,4 +1,4 @@
-"""Graph: a GraphDef's nodes, and which of them a run reaches; read without TensorFlow."""
+"""Graph: a GraphDef's nodes, and those that a run reaches; read without TensorFlow."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ DATATYPES = {
 """TensorFlow's DataType -> datatype."""
 
 UNRANKED = " of unknown rank"
-"""Ends the kind of tensors whose number of dims the file leaves open."""
+"""The suffix of a tensor's kind if the file leaves its number of dims open."""
 
 _FUNCTION_ATTR, _LIST_ATTR = 10, 1
 
 RESTORING = ("Restore", "RestoreV2", "RestoreSlice")
-"""Operations that read the variables of a model, from files beside it."""
+"""Operations that read the variables of a model from files beside it."""
 
-# What reads or writes files, calls other machines or Python. Savers are in every SavedModel, but
-# no output depends on them.
+# Operations that read or write files, or call other machines or Python. Every SavedModel has
+# savers, but no output depends on them.
 _OUTSIDE = frozenset(
     (
         "ReadFile", "WriteFile", "MatchingFiles", "MatchingFilesDataset", "ImmutableConst",
@@ -59,7 +59,7 @@ _LOOPS = frozenset(("Enter", "RefEnter", "Switch", "RefSwitch", "Merge", "Exit",
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation: its inputs are names of tensors, `calls` names of functions."""
+    """One operation: `inputs` are tensor names, `calls` function names."""
 
     name: str
     op: str
@@ -84,7 +84,7 @@ class Graph:
             arguments += [text(each, 1) for each in messages(declaration, 2)]
 
     def placeholders(self) -> dict[str, Declared]:
-        """Return what is fed, by node name."""
+        """Return the placeholders, by node name."""
         return {
             name: declared(name, _kind(node), merged(node.attributes.get("shape", NOTHING), 7))
             for name, node in self.nodes.items()
@@ -92,7 +92,7 @@ class Graph:
         }
 
     def unread(self) -> list[str]:
-        """Return the nodes that no other one reads: the outputs are among them."""
+        """Return the nodes that no other node reads: the outputs are among them."""
         read = {_node_name(tensor) for node in self.nodes.values() for tensor in node.inputs}
         return [
             name
@@ -101,7 +101,7 @@ class Graph:
         ]
 
     def reached(self, tensors: Iterable[str]) -> list[Node]:
-        """Return the nodes that have to run for `tensors`, those in functions among them."""
+        """Return the nodes that must run for `tensors`, including those in functions."""
         waiting = [_node_name(tensor) for tensor in tensors]
         seen: set[str] = set()
         found: list[Node] = []
@@ -116,7 +116,7 @@ class Graph:
         return found + self._inside(found)
 
     def scoped(self) -> Iterator[tuple[str, Node]]:
-        """Yield every node with the function it is in, "" for those in none."""
+        """Yield every node with its function, "" for those outside functions."""
         for node in self.nodes.values():
             yield "", node
         for name, inside in self._functions.items():
@@ -124,14 +124,14 @@ class Graph:
                 yield name, node
 
     def node(self, function: str, name: str) -> Node | None:
-        """Return a node of `function`, "" is none; None where there is not just one such node."""
+        """Return a node of `function` ("": outside functions); None unless there is exactly one."""
         if not function:
             return self.nodes.get(name)
         found = [node for node in self._functions.get(function, ()) if node.name == name]
         return found[0] if len(found) == 1 else None
 
     def arguments(self, function: str) -> list[str]:
-        """Return the names of a function's arguments in their order."""
+        """Return the names of a function's arguments in order."""
         return self._arguments.get(function, [])
 
     def _inside(self, nodes: list[Node]) -> list[Node]:
@@ -164,7 +164,7 @@ def reaches_outside(nodes: Iterable[Node]) -> Node | None:
 
 
 def has_loops(nodes: Iterable[Node]) -> bool:
-    """Tell whether `nodes` have control flow of TensorFlow 1, which one executor refuses."""
+    """Return whether `nodes` have TensorFlow 1 control flow, which one executor refuses."""
     return any(node.op in _LOOPS for node in nodes)
 
 
@@ -202,7 +202,7 @@ def _node(message: memoryview) -> Node:
 
 
 def _called(attribute: memoryview) -> list[str]:
-    """Return the functions that an AttrValue names, alone or in a list of functions (field 9)."""
+    """Return the functions that an AttrValue names, alone or in a list (field 9)."""
     found = []
     for number, value in fields(attribute):
         if number == _FUNCTION_ATTR and isinstance(value, memoryview):

@@ -1,8 +1,8 @@
 """Session: a graph in TensorFlow, run by callables that cost a tenth of a Session.run.
 
-TensorFlow ends the process when such a callable is fed an array of another type than its
-placeholder, and looks at no shape. So nothing is fed that has not been checked: types and shapes of
-a request against the configuration, by the engine, and the configuration against the file.
+TensorFlow ends the process if such a callable is fed an array of another type than its
+placeholder's, and ignores shapes. So everything fed has been checked: the engine checks types and
+shapes of a request against the configuration, and the configuration is checked against the file.
 """
 
 import os
@@ -18,8 +18,8 @@ from inferd.tensor.dtype import DataType
 
 
 def tensorflow() -> ModuleType:
-    """Return tensorflow, imported now if it was not. Raises ModuleNotFoundError without it."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else it greets on stderr
+    """Return tensorflow, imported on first use. Raises ModuleNotFoundError without it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # otherwise it prints a banner on stderr
     import tensorflow  # seconds and hundreds of megabytes, so only when a model needs it
 
     module: ModuleType = tensorflow
@@ -39,7 +39,7 @@ def open_session(tf: ModuleType, config: ModelConfig, known: Interface) -> Any:
 
 
 class Loaded:
-    """A model in a session; alive as long as an instance, or a coming one, needs it."""
+    """A model in a session; alive as long as a present or coming instance needs it."""
 
     def __init__(self, tf: ModuleType, session: Any, interface: Interface) -> None:
         self.tf = tf
@@ -106,7 +106,7 @@ def _dtype(tf: ModuleType, datatype: DataType) -> Any:
 
 
 def failure(tf: ModuleType, config: ModelConfig, doing: str, error: BaseException) -> InferdError:
-    """Return what the client is told of TensorFlow's `error`: its own fault, or the model's."""
+    """Return TensorFlow's `error` for the client: the client's own fault, or the model's."""
     text = str(getattr(error, "message", error)).partition("\n")[0]
     is_fault = isinstance(error, tf.errors.InvalidArgumentError) and doing == "run it"
     kind = InvalidRequest if is_fault else BackendFailed

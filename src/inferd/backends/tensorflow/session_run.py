@@ -1,4 +1,4 @@
-"""How a request runs through a session: the part that each request passes."""
+"""How a request runs through a session: the per-request path."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,18 +11,18 @@ from inferd.core.arrays import Array, Run
 from inferd.tensor.dtype import DataType
 
 MAX_CALLABLES = 32
-"""So many different choices of outputs get a callable of their own; others compute all of them."""
+"""How many selections of outputs get their own callable; others compute all outputs."""
 
 _TO_VIEW = frozenset((DataType.BF16, DataType.BYTES))
 
 
 def session_run(loaded: Loaded, config: ModelConfig) -> Run:
-    """Return how one request runs through `loaded`."""
+    """Return the function that runs one request through `loaded`."""
     tf, known = loaded.tf, loaded.interface
     inputs = [tensor.name for tensor in config.input]
     names = [tensor.name for tensor in config.output]
     halves = frozenset(t.name for t in config.input if t.datatype is DataType.BF16)
-    # Of these the result is an array as it should be; a text alone is given as bytes.
+    # Results of other datatypes are proper arrays; a single text comes as bytes.
     is_plain = _TO_VIEW.isdisjoint(t.datatype for t in config.output)
     bfloat16 = tf.bfloat16.as_numpy_dtype
     feeds = [known.feeds[name] for name in inputs]

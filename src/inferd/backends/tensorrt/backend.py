@@ -1,4 +1,4 @@
-"""TensorrtBackend: plans of TensorRT, on the GPU they were built for."""
+"""TensorrtBackend: runs TensorRT plans on the GPU they were built for."""
 
 import threading
 from collections.abc import Callable

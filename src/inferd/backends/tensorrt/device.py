@@ -1,8 +1,8 @@
-"""Device: the few calls of NVIDIA's driver that a plan takes; all that needs a GPU is here.
+"""Device: the few calls of NVIDIA's driver that a plan needs; all code that needs a GPU is here.
 
-The driver's own library is called directly, as it is wherever a GPU is and needs no package.
-Nothing of TensorRT may be touched before `find_device` has found one: without a GPU its runtime
-ends the process when it is given a plan.
+The driver's own library is called directly, as it exists wherever there is a GPU and needs no
+package. TensorRT must not be used before `find_device` has found a GPU: without one its runtime
+ends the process when given a plan.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGetErrorName": (ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
 }
 
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no waiting for the default stream
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not synchronize with the default stream
 
 
 class Device(Protocol):
@@ -51,7 +51,7 @@ class Device(Protocol):
         ...
 
     def wait(self, stream: int) -> None:
-        """Wait until all that was put on `stream` is done."""
+        """Wait until all work on `stream` is done."""
         ...
 
     def close_stream(self, stream: int) -> None:
@@ -59,36 +59,36 @@ class Device(Protocol):
         ...
 
     def allocate(self, size_bytes: int) -> int:
-        """Return memory of the GPU."""
+        """Allocate GPU memory; return its address."""
         ...
 
     def free(self, address: int) -> None:
-        """Free what `allocate` gave."""
+        """Free memory from `allocate`."""
         ...
 
     def allocate_host(self, size_bytes: int) -> int:
-        """Return pinned memory of the CPU."""
+        """Allocate pinned CPU memory; return its address."""
         ...
 
     def free_host(self, address: int) -> None:
-        """Free what `allocate_host` gave."""
+        """Free memory from `allocate_host`."""
         ...
 
     def copy_in(self, to: int, host: int, size_bytes: int, stream: int) -> None:
-        """Put a copy from CPU to GPU on `stream`."""
+        """Enqueue a copy from CPU to GPU on `stream`."""
         ...
 
     def copy_out(self, host: int, source: int, size_bytes: int, stream: int) -> None:
-        """Put a copy from GPU to CPU on `stream`."""
+        """Enqueue a copy from GPU to CPU on `stream`."""
         ...
 
     def close(self) -> None:
-        """Let go of the GPU."""
+        """Release the GPU."""
         ...
 
 
 def find_device(device_id: int, load: Any = ctypes.CDLL) -> Device | None:
-    """Return GPU `device_id`, or None where there is no driver or no such GPU."""
+    """Return GPU `device_id`, or None without a driver or such a GPU."""
     try:
         library = load(_LIBRARY)
     except OSError:
@@ -111,7 +111,7 @@ class _Driver:
             function.argtypes, function.restype = types, ctypes.c_int
 
     def call(self, name: str, *args: Any) -> None:
-        """Call a function of the driver. Raises BackendFailed with its name of the error."""
+        """Call a function of the driver. Raises BackendFailed with the driver's error name."""
         if status := getattr(self._library, name)(*args):
             text = ctypes.c_char_p()
             self._library.cuGetErrorName(status, ctypes.byref(text))
@@ -121,7 +121,7 @@ class _Driver:
 
 
 class CudaDevice:
-    """A Device of NVIDIA, by its primary context, which CUDA's own runtime uses too."""
+    """An NVIDIA GPU, used through its primary context, as CUDA's own runtime does."""
 
     def __init__(self, driver: _Driver, device_id: int) -> None:
         self._driver = driver
@@ -146,7 +146,7 @@ class CudaDevice:
         return made.value or 0
 
     def wait(self, stream: int) -> None:
-        """See Device.wait. The interpreter lock is not held meanwhile."""
+        """See Device.wait. Releases the interpreter lock meanwhile."""
         self._driver.call("cuStreamSynchronize", stream)
 
     def close_stream(self, stream: int) -> None:

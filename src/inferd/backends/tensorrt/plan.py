@@ -1,4 +1,4 @@
-"""Plan: an engine that TensorRT has read from a file, and what it says of its tensors."""
+"""Plan: an engine that TensorRT has read from a file, and the metadata of its tensors."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -17,13 +17,13 @@ DATATYPES = {
     "INT32": DataType.INT32, "INT64": DataType.INT64, "UINT8": DataType.UINT8,
     "BOOL": DataType.BOOL,
 }  # fmt: skip
-"""TensorRT's name of a type -> datatype."""
+"""TensorRT's type name -> datatype."""
 
 PACKAGES = ("tensorrt", "tensorrt_lean")
 """The full runtime, and the one that runs plans built to be version-compatible."""
 
 ALLOW_NATIVE = "inferd_allow_native_code"
-"""The config parameter that lets a plan bring compiled code of its own (a lean runtime)."""
+"""The config parameter that allows a plan to contain compiled code (a lean runtime)."""
 
 _RTX_MAGIC = b"vtrt"
 
@@ -35,13 +35,13 @@ def tensorrt() -> ModuleType:
     for package in PACKAGES:
         try:
             return import_module(package)
-        except ImportError:  # not there, or without the libraries it needs
+        except ImportError:  # missing, or without the libraries it needs
             continue
     raise ModuleNotFoundError(name=PACKAGES[0])
 
 
 class Plan:
-    """An engine, its tensors, and the shapes its profiles allow. Raises what `load_plan` does."""
+    """An engine, its tensors, and the shapes its profiles allow. Raises Unsupported."""
 
     def __init__(self, trt: ModuleType, engine: Any, log: Any, config: ModelConfig) -> None:
         self.trt = trt
@@ -100,9 +100,10 @@ class Plan:
 
 
 def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
-    """Return the plan in `file`, to be called with its GPU current.
+    """Return the plan in `file`; its GPU must be current.
 
-    Raises InvalidConfig for what is no plan, BackendFailed with TensorRT's reason.
+    Raises InvalidConfig for a TensorRT-RTX file, BackendFailed with TensorRT's reason, Unsupported
+    for shape tensors and layouts other than linear.
     """
     content = file.read_bytes()
     if content.startswith(_RTX_MAGIC):
@@ -122,12 +123,12 @@ def load_plan(trt: ModuleType, file: Path, config: ModelConfig) -> Plan:
 
 
 def allows_native(config: ModelConfig) -> bool:
-    """Tell whether the plan may bring compiled code of its own. Raises InvalidConfig."""
+    """Return whether the plan may contain compiled code. Raises InvalidConfig."""
     return is_on(config, ALLOW_NATIVE)
 
 
 def failure(config: ModelConfig, log: Any, error: BaseException | None) -> BackendFailed:
-    """Return what is told of a refusal of TensorRT, whose reasons only its log has."""
+    """Return the error for a refusal by TensorRT, whose reasons are only in its log."""
     reason = log.last or (str(error) if error else "it gives no reason")
     told = foreign_text(RuntimeError(reason)).removeprefix("RuntimeError: ")
     return BackendFailed(f"model '{config.name}': TensorRT: {told}")

@@ -1,4 +1,4 @@
-"""PlanRun: one instance of a plan, its context, stream and memory; one request at a time."""
+"""PlanRun: one instance of a plan: its context, stream and memory; one request at a time."""
 
 import ctypes
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _ALIGNMENT = 256
 
 
 class PlanRun:
-    """Runs requests on one stream. Memory grows to the largest request and stays."""
+    """Runs requests on one stream. Memory grows to the largest request and is kept."""
 
     def __init__(self, plan: Plan, device: Device, config: ModelConfig) -> None:
         self._plan = plan
@@ -48,7 +48,7 @@ class PlanRun:
             try:
                 return self._run(profile, feed, names)
             except BaseException:
-                with suppress(BackendFailed):  # what was begun still reads the memory
+                with suppress(BackendFailed):  # work in progress still reads the memory
                     self._device.wait(self._stream)
                 raise
 
@@ -64,7 +64,7 @@ class PlanRun:
         return self._fetch(outputs, names)
 
     def close(self) -> None:
-        """Free context, stream and memory, and let go of the GPU."""
+        """Free context, stream and memory, and release the GPU."""
         try:
             with self._device.current():
                 self._device.wait(self._stream)
@@ -78,7 +78,7 @@ class PlanRun:
             self._device.close()
 
     def reserve(self, name: str, size_bytes: int) -> int:
-        """Return memory on the GPU for tensor `name`, the old one if it is large enough."""
+        """Return GPU memory for tensor `name`, reusing its old memory if large enough."""
         address, has = self._memory.get(name, (0, -1))
         if has < size_bytes:
             if has >= 0:
@@ -109,7 +109,7 @@ class PlanRun:
         return address
 
     def _place(self, name: str) -> tuple[int, ...] | None:
-        """Give an output its memory; return its shape, None if only the run tells it."""
+        """Set an output's memory; return its shape, None if only the run determines it."""
         shape = tuple(int(dim) for dim in self._context.get_tensor_shape(name))
         if -1 in shape:
             if name not in self._allocators:
@@ -125,7 +125,7 @@ class PlanRun:
         self, outputs: dict[str, tuple[int, ...] | None], names: Sequence[str]
     ) -> list[Array]:
         if None in outputs.values():
-            self._device.wait(self._stream)  # the shapes are told by then
+            self._device.wait(self._stream)  # after that the shapes are known
         arrays = []
         for name in names:
             shape = outputs[name]
@@ -148,7 +148,7 @@ class PlanRun:
 
 def _allocator(trt: Any, run: PlanRun) -> Any:
     class Allocator(trt.IOutputAllocator):  # type: ignore[misc]
-        """Memory for outputs whose size is known when they are there."""
+        """Memory for outputs whose size is known only once they are computed."""
 
         def __init__(self) -> None:
             trt.IOutputAllocator.__init__(self)

@@ -1,1 +1,1 @@
-"""A model in a process of its own: the process, the line to it, and the instance it is."""
+"""Models in processes of their own: the process, the line to it, and its instance."""

@@ -1,4 +1,4 @@
-"""Archives: packed environments, as conda-pack and venv-pack write them, unpacked with care."""
+"""Archives: safe unpacking of environments packed by conda-pack or venv-pack."""
 
 import re
 import shutil
@@ -14,9 +14,9 @@ from inferd.backends.worker.tar_filter import Outside, inside
 from inferd.errors import InvalidConfig
 
 Check = Callable[[tarfile.TarInfo, str], tarfile.TarInfo]
-"""Returns a member as it may be unpacked into a folder. Raises Outside or tarfile.FilterError."""
+"""Returns a member in the form to unpack into a folder. Raises Outside or tarfile.FilterError."""
 
-CHECK: Check = getattr(tarfile, "data_filter", inside)  # Pythons before 3.11.4 have none
+CHECK: Check = getattr(tarfile, "data_filter", inside)  # missing in Pythons before 3.11.4
 
 _AS_IT_IS: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
 _OUTSIDE = (Outside, getattr(tarfile, "FilterError", Outside))
@@ -33,10 +33,10 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check = CHECK) -> None:
-    """Unpack `archive` into the new folder `target`; `place` begins every complaint.
+    """Unpack `archive` into the new folder `target`; `place` begins every error text.
 
-    `check` says what of a member may be unpacked. Raises InvalidConfig for what is no archive, has
-    too much in it, or files that would lie outside. What was unpacked until then is left behind.
+    `check` filters each member. Raises InvalidConfig for a file that is no archive or holds too
+    much, and for members that would lie outside. What was unpacked until then is left behind.
     """
     deadline_s = time.monotonic() + limits.timeout_s
     free_bytes = shutil.disk_usage(target.parent).free
@@ -62,10 +62,10 @@ def unpack(archive: Path, target: Path, limits: Limits, place: str, check: Check
 
 
 def _leads_away(member: tarfile.TarInfo) -> bool:
-    """Tell whether this is a link that may lead anywhere: the interpreter of an environment.
+    """Return whether this is a link that may lead anywhere: the interpreter of an environment.
 
-    The one of an environment that venv made is a link to anywhere, and its other names are links
-    to that one.
+    In an environment made by venv, the interpreter is a link to any place, and its other names are
+    links to that link.
     """
     link = member.linkname
     is_interpreter = member.issym() and bool(_INTERPRETER.fullmatch(member.name))

@@ -1,4 +1,4 @@
-"""The answers of a decoupled model that another one has called, each sent when there is room."""
+"""The answers of a decoupled model to a call by another, each sent when there is room."""
 
 import asyncio
 from contextlib import aclosing
@@ -18,7 +18,7 @@ async def answer_stream(
     request: InferRequest,
     room: asyncio.Semaphore,
 ) -> None:
-    """Answer the call `number` by each of the answers that `models` have to `request`."""
+    """Answer the call `number` with each of the answers of `models` to `request`."""
     try:
         async with aclosing(models.stream(request)) as responses:
             async for response in responses:
@@ -30,5 +30,5 @@ async def answer_stream(
                 if response.final:
                     return
         calls.answer(number, InferResponse("", ""), is_last=True)
-    except Exception as error:  # noqa: BLE001  whoever calls is told
+    except Exception as error:  # noqa: BLE001  reported to the caller
         calls.fail(number, request.model, error)

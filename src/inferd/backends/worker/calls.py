@@ -1,9 +1,9 @@
-"""WorkerCalls: what the model in a worker asks of the server, done on the event loop.
+"""WorkerCalls: what the model in a worker asks of the server, carried out on the event loop.
 
 Its requests to other models go through the engine like any other, without a socket. Each carries
-the names of the models that wait for it. That bounds how deep they may be nested, and lets a model
-notice that it would wait for itself; how long a nested request may wait in a queue is bounded, too
-(`inferd.schedulers.policy`), so two models that call each other cannot wait for ever.
+the names of the models that wait for it. This limits the nesting depth, and lets a model notice
+that it would wait for itself. The time a nested request may wait in a queue is bounded, too
+(`inferd.schedulers.policy`), so that two models calling each other cannot wait forever.
 """
 
 import asyncio
@@ -52,25 +52,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("inferd.model")
 
 MAX_NESTING = 16
-"""So many models may wait for each other."""
+"""The most models that may wait for each other in a chain."""
 
 MAX_CALLS = 1000
-"""So many calls of one worker may run at once."""
+"""The most calls of one worker that may run at once."""
 
 AHEAD = 16
-"""A decoupled model that is called may be so many responses ahead of the one that calls."""
+"""How many responses a called decoupled model may be ahead of its caller."""
 
 _CODES = {code: number for number, code in enumerate(kind.code for kind in ERRORS)}
 
 
 class Caller(Protocol):
-    """What is known here of the worker that calls: see WorkerInstance."""
+    """The calling worker, as seen from here: see WorkerInstance."""
 
     plan: "Plan"
 
     @property
     def reads_on(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that reads what the worker says; None while a thread does."""
+        """The event loop that reads from the worker; None while a thread does."""
         ...
 
     def send(
@@ -84,19 +84,19 @@ class Caller(Protocol):
         ...
 
     def give(self, offsets: list[int]) -> None:
-        """Take back blocks."""
+        """Take back released blocks."""
         ...
 
     def trace_of(self, number: int) -> "Trace | None":
-        """Return the trace of a request that is executed, if it is traced."""
+        """Return the trace of a request in execution, if it is traced."""
         ...
 
 
 class Wish:
-    """What a CALL of `model` says, read once for all that say the same.
+    """The content of a CALL by `model`, parsed once for all identical ones.
 
-    `plain` is where its inputs lie, None where they are empty or do not fit their shapes; `blocks`
-    are those of our memory that it names.
+    `plain` holds the places of the inputs, None if one is empty or does not fit its shape;
+    `blocks` are the blocks of our memory that it names.
     """
 
     __slots__ = (
@@ -128,8 +128,8 @@ class Wish:
     def request(self, data: Any, loans: Loans) -> InferRequest:
         """Return the request, its inputs views of `data` or `loans`.
 
-        Raises InvalidRequest when too many models wait for each other, ValueError for inputs that
-        are not there.
+        Raises InvalidRequest if too many models wait for each other, ValueError for inputs whose
+        bytes are out of range.
         """
         asked = self._asked
         if len(self._callers) > MAX_NESTING:
@@ -156,9 +156,9 @@ class Wish:
 
 
 class WorkerCalls:
-    """The calls of one worker of `model`. `instance` is set when there is one.
+    """The calls of one worker of `model`. `instance` is set once there is one.
 
-    `loads` are those that models of this backend wait for while they start.
+    `loads` are the loads that models of this backend wait for while they start.
     """
 
     def __init__(self, model: str, surroundings: Surroundings, loads: Loads) -> None:
@@ -166,11 +166,11 @@ class WorkerCalls:
         self._model = model
         self._surroundings = surroundings
         self._running: dict[int, tuple[asyncio.Task[None] | Paused, asyncio.Semaphore | None]] = {}
-        self._wishes: dict[bytes, Wish] = {}  # those before, by their documents
+        self._wishes: dict[bytes, Wish] = {}  # earlier CALLs, by their documents
         self._commands = Commands(model, surroundings, loads, self)
 
     def end(self) -> None:
-        """Give up what runs: its caller has ended."""
+        """Cancel the running calls: the caller has ended."""
         for running, _ in self._running.values():
             _give_up(running)
         self._running.clear()
@@ -202,7 +202,7 @@ class WorkerCalls:
             packet.keep(self._wishes, document, wish, len(document))
         loans = NO_LOANS
         if wish.blocks and self.instance is not None:
-            # What a call names of our own memory the model has, and waits with.
+            # The model holds the blocks of ours that a call names until the call is answered.
             loans = self.instance.lend(wish.blocks)
         if wish.released:
             self._give(wish.released)
@@ -213,7 +213,7 @@ class WorkerCalls:
                 msg = "there are no models here that could be called"
                 raise Unsupported(msg)
             request = wish.request(data, loans)
-        except Exception as error:  # noqa: BLE001  whoever calls is told
+        except Exception as error:  # noqa: BLE001  reported to the caller
             self.fail(number, wish.model, error)
             return
         if made_for and self.instance is not None:
@@ -243,20 +243,20 @@ class WorkerCalls:
     def begin(
         self, number: int, job: Coroutine[Any, Any, None], room: asyncio.Semaphore | None = None
     ) -> None:
-        """Have `job` answer the call or command `number`; with `room` it streams, in a task."""
+        """Run `job` to answer the call or command `number`; with `room` it streams, in a task."""
         if len(self._running) >= MAX_CALLS:
             job.close()
             msg = f"model '{self._model}' has {MAX_CALLS} calls of other models under way"
             self.refuse(number, InvalidRequest(msg))
             return
         assert self.instance is not None
-        if self.instance.reads_on is None:  # it is being loaded: a thread waits for each call
+        if self.instance.reads_on is None:  # during the load a thread waits for each call
             self._do_in_thread(number, job)
             return
         if room is not None:
             self._go_on_in_task(number, job, room)
             return
-        try:  # without suppress(), which costs three calls each time
+        try:  # suppress() would cost three calls each time
             waits_for = job.send(None)
         except StopIteration:
             return
@@ -269,7 +269,7 @@ class WorkerCalls:
             self._go_on_in_task(number, resumed(job, waits_for), None)
 
     def _go_on(self, number: int) -> None:
-        """Go on with a call: what it has waited for is there."""
+        """Continue a call: what it waited for is there."""
         paused, _ = self._running.pop(number, (None, None))
         if isinstance(paused, Paused):
             try:
@@ -296,13 +296,13 @@ class WorkerCalls:
             running = driven(job)
             try:
                 waiting = asyncio.run_coroutine_threadsafe(running, loop)
-            except RuntimeError:  # the server has ended meanwhile, and so does this worker
+            except RuntimeError:  # the server has ended, and this worker ends with it
                 running.close()
                 job.close()
                 return
             try:
                 waiting.result(self.instance.plan.start_timeout_s)
-            except TimeoutError:  # so the start has taken too long as well, which is told
+            except TimeoutError:  # then the start has taken too long, too, and that is reported
                 waiting.cancel()
                 if inspect.getcoroutinestate(running) == inspect.CORO_CREATED:
                     running.close()  # the server has ended
@@ -313,11 +313,11 @@ class WorkerCalls:
     async def _call(self, number: int, models: Models, request: InferRequest) -> None:
         try:
             self.answer(number, await models.infer(request), is_last=True)
-        except Exception as error:  # noqa: BLE001  whoever calls is told
+        except Exception as error:  # noqa: BLE001  reported to the caller
             self.fail(number, request.model, error)
 
     def fail(self, number: int, model: str, error: Exception) -> None:
-        """Answer the call `number` of `model` by the error that it has ended with."""
+        """Answer the call `number` of `model` with the error that ended it."""
         if not isinstance(error, InferdError):
             log.error(
                 "model '%s': a call of model '%s' failed",
@@ -329,7 +329,7 @@ class WorkerCalls:
         self.refuse(number, error)
 
     def answer(self, number: int, response: InferResponse, *, is_last: bool) -> None:
-        """Answer the call `number`. Raises BackendFailed for what is too large."""
+        """Answer the call `number`. Raises BackendFailed if the response is too large."""
         payload = Payload()
         document = [
             "response",
@@ -345,7 +345,7 @@ class WorkerCalls:
             raise BackendFailed(str(error)) from error
 
     def refuse(self, number: int, error: InferdError, *, is_last: bool = True) -> None:
-        """Answer the call or command `number` by an error."""
+        """Answer the call or command `number` with an error."""
         code = _CODES.get(error.code, _CODES[Code.INTERNAL])
         self.reply(number, [is_last, ["error", code, error.message]])
 
@@ -356,7 +356,7 @@ class WorkerCalls:
 
 
 def _give_up(call: asyncio.Task[None] | Paused) -> None:
-    """Cancel a call; a task takes its first step before, for it may have taken over what runs."""
+    """Cancel a call; a task takes its first step first, as it may have adopted a running job."""
     if isinstance(call, Paused):
         call.cancel()
     else:

@@ -1,4 +1,4 @@
-"""Commands: programs that make environments, run with a deadline, their output in the log."""
+"""Commands: programs that create environments, run with a deadline and logged output."""
 
 import logging
 import os
@@ -17,10 +17,10 @@ from inferd.errors import BackendFailed, InvalidConfig
 log = logging.getLogger("inferd.backends")
 
 MAX_TOLD = 12
-"""So many of the last lines are told when a program fails."""
+"""How many of the last lines are reported when a program fails."""
 
 MAX_LOGGED = 2000
-"""So many lines go to the log."""
+"""The most lines that go to the log."""
 
 MAX_LINE = 500
 
@@ -44,9 +44,9 @@ def run_command(
 ) -> str:
     """Run `command` in `folder` and return the last line it printed.
 
-    Each line goes to the log, after `place`, as what it says it is. Raises InvalidConfig with the
-    last lines when it fails, BackendFailed when it takes too long: then it ends, and so does all it
-    has started.
+    Each line is logged after `place`, at the level it suggests. Raises InvalidConfig with the last
+    lines if the command fails, BackendFailed if it takes too long: it is then killed together with
+    its process group.
     """
     try:
         process = subprocess.Popen(
@@ -76,13 +76,13 @@ def run_command(
 
 
 def told(line: str) -> str:
-    """Return a line as clients may see it: no names, passwords or tokens of URLs, no paths."""
+    """Return a line as clients may see it: without credentials and queries of URLs, or paths."""
     line = _QUERY.sub(r"\1", _USER.sub("", line))
     return _PATH.sub("", line)[:MAX_LINE]
 
 
 class _Printed:
-    """What a program prints: all of it for the log, the last lines for who asked."""
+    """The output of a program: it goes to the log, and its last lines are kept."""
 
     def __init__(self, place: str) -> None:
         self.last: deque[str] = deque(maxlen=MAX_TOLD)
@@ -95,14 +95,14 @@ class _Printed:
         return "; ".join(map(told, self.last)) or "nothing"
 
     def add(self, data: bytes) -> None:
-        """Take what comes, up to the last line's end."""
+        """Take output; an incomplete last line waits for more."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._tell(line)
         self._rest = self._rest[-_READ_BYTES:]
 
     def end(self) -> None:
-        """Take what had no end."""
+        """Take an incomplete last line."""
         self._tell(self._rest)
         self._rest = b""
 
@@ -117,7 +117,7 @@ class _Printed:
             log.log(self._level(text), "%s: %s", self._place, shown)
 
     def _level(self, text: str) -> int:
-        """Return how bad a line is; with an error all is bad that follows."""
+        """Return the log level of a line; all lines after an error are errors, too."""
         self._has_failed = self._has_failed or _ERROR.match(text) is not None
         if self._has_failed:
             return logging.ERROR
@@ -125,7 +125,7 @@ class _Printed:
 
 
 def _follow(process: "subprocess.Popen[bytes]", printed: _Printed, deadline_s: float) -> bool:
-    """Read until the program has ended, and return True; False if that takes too long."""
+    """Read until the program has ended; return False if that takes too long."""
     assert process.stdout is not None
     fd = process.stdout.fileno()
     has_ended = False
@@ -137,7 +137,7 @@ def _follow(process: "subprocess.Popen[bytes]", printed: _Printed, deadline_s: f
                     printed.add(data)
                     continue
                 break
-            if has_ended:  # and all was read; what it has started keeps the pipe open
+            if has_ended:  # and all was read: a child keeps the pipe open
                 break
             has_ended = process.poll() is not None
     printed.end()

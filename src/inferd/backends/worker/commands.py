@@ -1,4 +1,4 @@
-"""Commands: what the model in a worker has the server do, apart from requests to other models."""
+"""Commands: what a worker's model has the server do, apart from requests to other models."""
 
 from contextlib import nullcontext, suppress
 from math import isfinite
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from inferd.observe.custom import CustomMetric
 
 _Metric = tuple[int, str, dict[str, str], list[float] | None]
-"""The arguments of "metric": the worker's number for it, its family, labels and buckets."""
+"""The arguments of "metric": its number in the worker, its family, labels and buckets."""
 
 
 class Commands:
-    """The commands of one worker of `model`, which `calls` has received, and answers.
+    """The commands of one worker of `model`, which `calls` receives and answers.
 
-    `loads` are those that models of this backend wait for while they start.
+    `loads` are the loads that models of this backend wait for while they start.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Commands:
         self._metrics: dict[int, CustomMetric] = {}
 
     def end(self) -> None:
-        """Let go of the metrics: who changes them has ended."""
+        """Drop the metrics: the worker that changes them has ended."""
         self._metrics.clear()
 
     def apply(self, metered: Metered) -> None:
@@ -45,7 +45,7 @@ class Commands:
             metric.apply(metered.verb, metered.value)
 
     def run(self, command: Command) -> None:
-        """Do what is wanted, and answer."""
+        """Carry out the command, and answer it."""
         calls = self._calls
         try:
             if command.verb in ("load", "unload"):
@@ -55,7 +55,7 @@ class Commands:
             value = self._value(command.verb, command.arguments)
         except InferdError as error:
             calls.refuse(command.number, error)
-        except Exception as error:  # noqa: BLE001  whatever the arguments were
+        except Exception as error:  # noqa: BLE001  the arguments may be anything
             calls.refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
             calls.reply(command.number, [True, ["value", value]])
@@ -75,7 +75,7 @@ class Commands:
             self._metrics[number] = metrics.metric(family, labels, bounds or ())
             return None
         found = self._metrics[arguments[0]].value
-        return found if isfinite(found) else str(found)  # which JSON has not
+        return found if isfinite(found) else str(found)  # JSON has no infinity
 
     def _is_ready(self, name: str, version: str) -> bool:
         control = self._surroundings.control
@@ -107,7 +107,7 @@ class Commands:
                     await control.load(request)
         except InferdError as error:
             calls.refuse(command.number, error)
-        except Exception as error:  # noqa: BLE001  else the model would wait for ever
+        except Exception as error:  # noqa: BLE001  otherwise the model would wait forever
             calls.refuse(command.number, InvalidRequest(foreign_text(error)))
         else:
             calls.reply(command.number, [True, ["value", None]])

@@ -1,8 +1,8 @@
-"""Descendants: the processes that a worker has started, and what these have, wherever they are.
+"""Descendants: the processes that a worker has started, directly or indirectly.
 
-Those that lead a session or a group of their own are not killed with the worker's, and when it has
-ended nothing leads from it to them any more. So each worker has a mark among its environment
-variables, which all inherit that do not leave their environment behind.
+Those with a session or group of their own are not killed with the worker's group, and once the
+worker has ended, nothing links them to it. So each worker has a mark among its environment
+variables, which all descendants inherit unless they clear their environment.
 """
 
 import os
@@ -18,11 +18,11 @@ VARIABLE = "INFERD_WORKER"
 
 _PROCESSES = Path("/proc")
 _END_MS = 1000
-_ROUNDS = 20  # of looks, for those that start others meanwhile
-_PAUSES = 5  # for those that have no variables
-_EXEC_PAUSES = 300  # for those amid an exec, which takes as long as the machine lets them wait
+_ROUNDS = 20  # of scans, for processes that start others meanwhile
+_PAUSES = 5  # for processes without variables
+_EXEC_PAUSES = 300  # for processes amid an exec, which may take long on a busy machine
 _PAUSE_S = 0.01
-_ENV_START = 47  # of the fields of `stat` behind the name; proc(5) counts from the number: 50
+_ENV_START = 47  # index among the fields of `stat` after the name; field 50 in proc(5)
 
 
 def end_descendants(
@@ -30,8 +30,8 @@ def end_descendants(
 ) -> int:
     """Kill every process that has `mark`; return how many there were.
 
-    One that is just becoming another program shows no variables, but has them: those who show none
-    are looked at again, some `pause`s later. `processes` is a folder such as /proc.
+    A process amid an exec shows no variables although it has them, so processes that show none
+    are checked again after some `pause`s. `processes` is a folder such as /proc.
     """
     wanted = f"{VARIABLE}={mark}".encode()
     ended_count = pause_count = round_count = 0
@@ -50,15 +50,15 @@ def end_descendants(
 
 
 def _end(folder: Path, wanted: bytes) -> bool:
-    """Kill the process of `folder` if it is one of ours, and alive."""
+    """Kill the process of `folder` if it is one of ours and alive; return whether it was."""
     if not _is_marked(folder, wanted):
         return False
     try:
         process = os.pidfd_open(int(folder.name))
-    except OSError:  # it has ended meanwhile
+    except OSError:  # it has already ended
         return False
     try:
-        # The number may be another's by now: what is asked of it now is this one's, or nobody's.
+        # The pid may have been reused: check again, now that the pidfd pins the process.
         if not _is_marked(folder, wanted):
             return False
         with suppress(ProcessLookupError):
@@ -74,8 +74,8 @@ def _end(folder: Path, wanted: bytes) -> bool:
 def _pauses(folder: Path) -> int:
     """Return how many pauses a process may take until it shows variables.
 
-    None for those that show some, and for the system's own, which have no memory. One with
-    memory, and nowhere in it a place for variables, is amid an exec.
+    0 for processes that show some, and for kernel threads, which have no memory. A process with
+    memory but no address for its variables is amid an exec.
     """
     try:
         has_memory = not (folder / "statm").read_text().startswith("0 ")
@@ -90,6 +90,6 @@ def _pauses(folder: Path) -> int:
 def _is_marked(folder: Path, wanted: bytes) -> bool:
     try:
         variables = (folder / "environ").read_bytes()
-    except OSError:  # another user's, or it has ended
+    except OSError:  # it is another user's, or has ended
         return False
     return wanted in variables.split(b"\0")

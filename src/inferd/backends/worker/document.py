@@ -1,4 +1,4 @@
-"""Documents: what packets say, as msgspec reads it. See `packet` for the kinds."""
+"""Documents: the contents of packets, as msgspec parses them. See `packet` for the kinds."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Described(msgspec.Struct, array_like=True, gc=False):
 class Answer(msgspec.Struct, array_like=True, gc=False):
     """One answer of the worker; `share` is its part of the stream's window.
 
-    `number` is that of the request; in a RESULT, how much that is less than the batch's.
+    `number` is the request's number; in a RESULT, the batch's number minus the request's.
     """
 
     number: int
@@ -35,14 +35,14 @@ class Answer(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def is_again(self) -> bool:
-        """Whether it is none: the model wants the request once more."""
+        """Whether this is no answer: the model wants the request again."""
         return not self.is_final and self.outputs is None and self.error is None
 
 
 class Result(msgspec.Struct, array_like=True, gc=False):
-    """RESULT: a batch was executed, between two times of time.perf_counter_ns in the header.
+    """RESULT: a batch was executed, between the two time.perf_counter_ns in the header.
 
-    Nobody changes one: that of another packet may be the same.
+    Never modified: one object may serve several identical packets.
     """
 
     released: list[int]
@@ -50,7 +50,7 @@ class Result(msgspec.Struct, array_like=True, gc=False):
 
 
 class Answers(msgspec.Struct, array_like=True, gc=False):
-    """ANSWER: answers of a response sender."""
+    """ANSWER: answers from response senders."""
 
     released: list[int]
     answers: list[Answer]
@@ -69,7 +69,7 @@ class Asked(msgspec.Struct, array_like=True, gc=False):
 class Batch(msgspec.Struct, array_like=True, gc=False):
     """EXECUTE: requests to be executed together; `callers` wait for them.
 
-    Nobody changes one: that of another packet may be the same.
+    Never modified: one object may serve several identical packets.
     """
 
     released: list[int]
@@ -78,7 +78,7 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
 
 
 class Called(msgspec.Struct, array_like=True):
-    """A request that the model makes of another one."""
+    """A request that the model makes of another model."""
 
     model: str
     version: int | str
@@ -90,13 +90,13 @@ class Called(msgspec.Struct, array_like=True):
     flags: int
     timeout_us: int
     priority: int
-    odd: dict[str, str] | None = None  # those of the parameters that JSON has not
+    odd: dict[str, str] | None = None  # parameters that JSON cannot express
 
 
 class Call(msgspec.Struct, array_like=True):
-    """CALL: a request of the worker itself, made while `callers` wait for each other.
+    """CALL: a request made by the worker's model, while the models in `callers` wait for it.
 
-    Nobody changes one: that of another packet may be the same.
+    Never modified: one object may serve several identical packets.
     """
 
     released: list[int]
@@ -106,7 +106,7 @@ class Call(msgspec.Struct, array_like=True):
 
 
 class Command(msgspec.Struct, array_like=True):
-    """COMMAND: the worker wants something else done."""
+    """COMMAND: something other than an inference that the worker wants done."""
 
     released: list[int]
     number: int
@@ -139,9 +139,9 @@ class Metered(msgspec.Struct, array_like=True):
 
 
 class Started(msgspec.Struct, array_like=True):
-    """READY, and RELEASE. `can_say` tells whether the model can be asked if it is ready.
+    """READY, and RELEASE. `can_say`: the model can be asked whether it is ready.
 
-    What is executed one after another, `is_in_turn`, may be sent ahead.
+    `is_in_turn`: it executes one batch after another, so that more may be sent ahead.
     """
 
     released: list[int]

@@ -1,4 +1,4 @@
-"""Environment: which interpreter a worker process is, and what it finds there."""
+"""Environment: the interpreter of a worker process, with its variables and paths."""
 
 import os
 import sys
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _OURS = ("INFERD_", "TRITON_CLOUD_CREDENTIAL")
-"""Variables of the server that may hold secrets, and say nothing to a model."""
+"""Prefixes of server variables that may hold secrets and are of no use to a model."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python of version 3.9 or later with numpy.
+    """A Python 3.9 or later with numpy.
 
-    `held` is what keeps its folder there. `variables` are set beside those of the server, `path` is
-    put on sys.path before all else. The worker is the function `main` of the module `main`.
+    `held` keeps its folder from being deleted. `variables` are added to those of the server, `path`
+    goes to the front of sys.path. The worker is the function `main` of the module `main`.
     """
 
     python: Path = field(default_factory=lambda: Path(sys.executable))

@@ -1,8 +1,8 @@
-"""Environments: which interpreter runs a model, told by its configuration and its folder.
+"""Environments: which interpreter runs a model, by its configuration and its folder.
 
-EXECUTION_ENV_PATH names an environment, packed or not, as for Triton. A requirements.txt or a
-pyproject.toml in the model's folder says what is to be in one: it is made when the model loads,
-and kept for the next time. Else a model runs on the server's own interpreter.
+EXECUTION_ENV_PATH names an environment, packed or not, as in Triton. A requirements.txt or a
+pyproject.toml in the model's folder describes one: it is created when the model loads, and kept
+for the next time. Otherwise a model runs on the server's own interpreter.
 """
 
 import hashlib
@@ -34,32 +34,32 @@ PATH_PARAMETER = "EXECUTION_ENV_PATH"
 """The config parameter that names an environment: its folder, or an archive of it."""
 
 PYTHON_PARAMETER = "inferd_python"
-"""The config parameter that says which Python an environment is made of: a version or a path."""
+"""The config parameter with the Python of a new environment: a version or a path."""
 
 CHOICE_PARAMETER = "inferd_environment"
-"""The config parameter that, as "server", has a model run on the server's own interpreter."""
+"""The config parameter that, if "server", selects the server's own interpreter."""
 
 MODEL_FOLDER = "$$TRITON_MODEL_DIRECTORY"
-"""What stands for the model's folder in EXECUTION_ENV_PATH."""
+"""The placeholder for the model's folder in EXECUTION_ENV_PATH."""
 
 REQUIREMENTS = "requirements.txt"
 PROJECT = "pyproject.toml"
 VERSION_FILE = ".python-version"
 
 DEFAULT_TIMEOUT_S = 1800.0
-"""So long it may take to make an environment."""
+"""How long it may take to create an environment."""
 
 _MAX_FILE_BYTES = 1 << 20
 _MAX_VERSION = 200
-_LAYOUT = b"1"  # of the folders that are kept: another number makes all of them anew
+_LAYOUT = b"1"  # of the kept folders: changing it invalidates all of them
 
 
 class Environments:
-    """Finds and makes environments; those it makes are kept in `cache`, `count` of them.
+    """Finds and creates environments; those it creates are kept in `cache`, `count` of them.
 
-    Without a `cache` that is where caches are, which is only looked for when there is one to keep:
-    whoever the server runs as may have no home. Everything here waits for the disk, and for
-    programs: it is for a thread.
+    Without a `cache` the default is used, and looked up only once there is something to keep: the
+    server's user may have no home. Everything here waits for the disk and for programs, so it must
+    run in a thread.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Environments:
         self._timeout_s = timeout_s
 
     def resolve(self, files: ModelFiles, config: ModelConfig) -> Environment:
-        """Return what runs the model that lies in `files`.
+        """Return the environment that runs the model in `files`.
 
-        Raises InvalidConfig for an environment that is not there, does not work or cannot be made,
-        Unsupported without uv, BackendFailed when it takes too long, Unavailable when another load
-        that makes it does.
+        Raises InvalidConfig for an environment that is missing, does not work or cannot be
+        created, Unsupported without uv, BackendFailed if creating it takes too long, Unavailable if
+        another load that creates it takes too long.
         """
         model = f"model '{config.name}'"
         given = config.parameters.get(PATH_PARAMETER, "")
@@ -89,7 +89,7 @@ class Environments:
             return Environment()
         return self._made(source, config.parameters.get(PYTHON_PARAMETER, ""), model)
 
-    # --- those that are given ---
+    # --- given environments ---
 
     def _given(self, folder: Path, text: str, place: str) -> Environment:
         path = folder / text.replace(MODEL_FOLDER, str(folder))
@@ -113,7 +113,7 @@ class Environments:
         return replace(environment_in(_top(use.folder), place), held=use)
 
     def _finish(self, folder: Path, place: str) -> None:
-        """Have conda put the paths right that it packed, and try the environment out."""
+        """Run conda-unpack to fix the packed paths, and try the environment out."""
         environment = environment_in(folder, place)
         program = folder / "bin" / "conda-unpack"
         if program.is_file():
@@ -126,7 +126,7 @@ class Environments:
             )
         try_out(environment, place)
 
-    # --- those that are made ---
+    # --- created environments ---
 
     def _made(self, source: Path, python: str, model: str) -> Environment:
         place = f"{model}: the environment of its {source.name}"
@@ -145,7 +145,7 @@ class Environments:
         return replace(environment_in(use.folder, place), held=use)
 
     def _use(self, key: str, make: Callable[[Path], None], place: str) -> Use:
-        """Return the environment of that key, made first if need be. Raises InvalidConfig."""
+        """Return the environment of `key`, created if need be. Raises InvalidConfig."""
         try:
             cache = self._cache or default_cache()
         except RuntimeError as error:
@@ -158,7 +158,7 @@ class Environments:
 
 
 def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:
-    """Return what asks for another interpreter than the server's, "" for nothing.
+    """Return what asks for an interpreter other than the server's, "" for nothing.
 
     Raises InvalidConfig for files that contradict each other.
     """
@@ -172,19 +172,19 @@ def environment_asked_for(files: ModelFiles, config: ModelConfig) -> str:
 
 
 def default_cache() -> Path:
-    """Return where environments are kept unless somebody says otherwise.
+    """Return the default folder of kept environments.
 
-    Raises RuntimeError where nothing tells whose home it is.
+    Raises RuntimeError if there is no home folder.
     """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "inferd" / "environments"
 
 
 def _source(files: ModelFiles, model: str) -> Path | None:
-    """Return the file that says what the environment is to hold, None when there is none.
+    """Return the file that describes the environment, None if there is none.
 
-    A pyproject.toml that only sets up tools is none, and neither is what lies beside a bare file:
-    that is somebody's project. Raises InvalidConfig.
+    A pyproject.toml that only configures tools does not count, nor does a file next to a model
+    served without a repository: it belongs to the user's project. Raises InvalidConfig.
     """
     if files.folder == files.version_folder:
         return None
@@ -211,7 +211,7 @@ def _table(project: Path, model: str) -> dict[str, object]:
 
 
 def _wanted_python(source: Path, content: bytes) -> str:
-    """Return the Python that the folder of `source` asks for, else the server's own."""
+    """Return the Python that the folder of `source` asks for, or the server's own."""
     file = source.parent / VERSION_FILE
     if file.is_file():
         with file.open(encoding="utf-8", errors="replace") as text:
@@ -228,7 +228,7 @@ def _wanted_python(source: Path, content: bytes) -> str:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except (OSError, ValueError):  # a name no file can have
+    except (OSError, ValueError):  # no valid file name
         return False
 
 
@@ -240,7 +240,7 @@ def _key(content: bytes, *parts: object) -> str:
 
 
 def _top(folder: Path) -> Path:
-    """Return where an environment begins: in `folder`, or in the only one in it."""
+    """Return the root of an environment: `folder`, or the only folder in it."""
     inside = [one for one in folder.iterdir() if one.is_dir()]
     has_one = len(inside) == 1 and not (folder / "bin").is_dir()
     return inside[0] if has_one else folder

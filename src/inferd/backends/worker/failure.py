@@ -1,4 +1,4 @@
-"""Failures that only workers know."""
+"""Errors specific to workers."""
 
 from inferd.errors import Code, InferdError, Unavailable
 
@@ -10,12 +10,12 @@ class Lost(Unavailable):
 
 
 class Untaken(Lost):
-    """The worker process had ended before the request came to it."""
+    """The request was never begun: the worker had ended, or had no room for it."""
 
     is_untaken = True
 
 
 class UnknownFailure(InferdError):
-    """The model says that it does not know why."""
+    """The model reported the error code UNKNOWN."""
 
     code = Code.UNKNOWN

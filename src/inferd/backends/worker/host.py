@@ -1,8 +1,8 @@
-"""Host: what a worker process runs for a HostedBackend: one instance of a backend of ours.
+"""Host: what a worker process runs for a HostedBackend: one instance of one of our backends.
 
-It is at the other end of the same Link as the server, whose socket waits here, as there is nothing
-else to do. Tensors are views of what has come, the instance is called as in the server, and what
-it gives is written where the server reads it.
+It uses the same Link as the server, but with a blocking socket, as it has nothing else to do.
+Input tensors are views of the received memory, the instance is called as it is in the server, and
+outputs are written to memory that the server reads.
 """
 
 import gc
@@ -27,29 +27,29 @@ from inferd.core.request import InferRequest
 from inferd.errors import BackendFailed, InferdError, foreign_text
 
 Task = Callable[[dict[str, Any]], Opened | str]
-"""What START names: given its settings it opens the instance, or tells something."""
+"""The function that START names: given the settings, it opens the instance or returns a text."""
 
 HOLD_NS = 200_000
-"""So long an answer may wait for those of the other executions that came with its own."""
+"""How long an answer may wait for those of the other executions that arrived with its own."""
 
 _INTERNAL = 1
 
 
 class Host:
-    """One instance, from the packet that says which to the end of the process."""
+    """One instance, from the START packet to the end of the process."""
 
     def __init__(self, sock: socket.socket, arena: Arena, received: Received) -> None:
         self._link = Link(sock, arena, received, self._receive, self._end)
-        sock.setblocking(True)  # in a thread of its own the link may wait
+        sock.setblocking(True)  # here, unlike in the server, the link may block
         self._decode = msgspec.json.Decoder(Batch).decode
-        self._askings: dict[bytes, Asking] = {}  # those before, by their documents
+        self._askings: dict[bytes, Asking] = {}  # earlier EXECUTEs, by their documents
         self._model = ""
         self._opened: Opened | None = None
         self._flushed_ns = 0
         self._is_over = False
 
     def run(self) -> None:
-        """Open the instance and execute until the server says that it is enough."""
+        """Open the instance and execute until the server ends it."""
         while not self._is_over:
             self._link.read()
             self._link.flush()
@@ -75,23 +75,23 @@ class Host:
             self._is_over = True
 
     def _start(self, settings: dict[str, Any]) -> None:
-        """Do what the first packet asks for, and tell the server."""
+        """Do what the first packet asks for, and report to the server."""
         self._model = settings["model"]
         try:
             work: Task = EntryPoint("", settings["task"], "").load()
             done = work(settings)
         except InferdError as error:
-            text = error.message  # whose beginning the server adds
+            text = error.message  # without its beginning, which the server adds
             for end in ": ", ", ":
                 text = text.removeprefix(f"model '{self._model}'{end}")
             self._link.send(packet.FAILED, [_INTERNAL, text])
-        except BaseException as error:  # noqa: BLE001  frameworks raise what they like
+        except BaseException as error:  # noqa: BLE001  frameworks may raise anything
             if settings.get("verbose"):
                 traceback.print_exc()  # the server logs what is printed here
             self._link.send(packet.FAILED, [_INTERNAL, foreign_text(error)])
         else:
             gc.collect()
-            gc.freeze()  # a framework is hundreds of thousands of objects that stay
+            gc.freeze()  # a framework has hundreds of thousands of permanent objects
             if isinstance(done, Opened):
                 self._opened = done
             said = done if isinstance(done, str) else None
@@ -106,8 +106,8 @@ class Host:
         ended_ns = perf_counter_ns()
         first, count = requests[0], len(requests)
         times = first.computing_ns or began_ns, first.computed_ns or ended_ns
-        del first, requests, data  # what they hold is released, but for what an answer shows
-        numbers = range(count - 1, -1, -1)  # how much less than the batch's they are
+        del first, requests, data  # releases what they hold, except what an answer views
+        numbers = range(count - 1, -1, -1)  # the batch's number minus each request's
         payload = Payload()
         documents = [
             described_answer(less, answer, payload)

@@ -1,4 +1,4 @@
-"""HostedModels: what HostedBackend does of a model that runs in worker processes."""
+"""HostedModels: the part of HostedBackend for models in worker processes."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ class HostedModels:
     def _plan(
         self, files: ModelFiles, config: ModelConfig, placement: Placement, task: str
     ) -> Plan:
-        source = str(Path(__file__).parents[3])  # where this package lies, installed or not
+        source = str(Path(__file__).parents[3])  # the folder of this package, installed or not
         environment = Environment(path=(source,), main=_MAIN)
 
         def make(told: Callable[[str, bool], None]) -> Process:

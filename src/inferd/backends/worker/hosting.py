@@ -1,10 +1,10 @@
-"""HostedBackend: any backend of ours, in worker processes or in the server, as each model says.
+"""HostedBackend: any of our backends, in worker processes or in the server, as each model chooses.
 
-In a process of its own, one for each instance, a model cannot take the server with it when it
-crashes, and runs beside the server's own Python. In the server (`inferd_process: server`) it costs
-the least for each request, and all models of a framework share one import of it.
+With a process for each instance, a crashing model cannot take the server down, and it runs in
+parallel with the server's own Python. In the server (`inferd_process: server`) a request costs
+least, and all models of a framework share one import of it.
 
-What workers need is imported with the first model that runs in one.
+The worker modules are imported with the first model that runs in a worker.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class HostedBackend:
     """Runs the models of the backend `target` ("module:Class"), which needs `packages`.
 
-    `place` is where one runs that says nothing: "worker" or "server".
+    `place` is where a model runs by default: "worker" or "server".
     """
 
-    bounded = True  # a WorkerInstance says otherwise of itself
+    bounded = True  # WorkerInstance overrides this
     concurrent = True
     joins = True
 
@@ -53,12 +53,12 @@ class HostedBackend:
     def complete(self, files: ModelFiles, config: ModelConfig) -> ModelConfig:
         """See Backend.complete.
 
-        A worker is asked only for what the configuration leaves out, and the backend's own
-        `complete_alone`, which does without its framework, cannot tell, or is not there.
+        A worker is asked only if the configuration is incomplete and the backend's own
+        `complete_alone`, which works without its framework, is missing or cannot fill the gaps.
         """
         if not self._is_in_worker(config):
             return self._in_server().complete(files, config)
-        if hasattr(self._kind(), "complete_alone"):  # else its framework is not imported here
+        if hasattr(self._kind(), "complete_alone"):  # others would import their framework here
             here: Any = self._in_server()
             found: ModelConfig | None = here.complete_alone(files, config)
             if found is not None:
@@ -74,7 +74,7 @@ class HostedBackend:
         return self._in_workers().open(files, config, placement)
 
     def _in_server(self) -> Backend:
-        if self._here is None:  # two threads may both make one, and one of them stays
+        if self._here is None:  # two threads may each create one; the last one stays
             backend: Backend = self._kind()()
             if isinstance(backend, ConnectedBackend):
                 backend.connect(self._surroundings)

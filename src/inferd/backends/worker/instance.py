@@ -1,7 +1,8 @@
-"""WorkerInstance: an instance of a model that lives in a process of its own.
+"""WorkerInstance: a model instance that lives in a process of its own.
 
-It is asked on the event loop (see AsyncInstance) and costs no thread there: a request becomes a
-packet, and the packet that comes back its answer. When the process ends those in it are told why.
+It is driven by the event loop (see AsyncInstance) and needs no thread there: a request becomes a
+packet, and the packet that comes back becomes its answer. When the process ends, the requests in
+it fail with the reason.
 """
 
 import asyncio
@@ -33,24 +34,23 @@ if TYPE_CHECKING:
     from inferd.observe.trace import Trace
 
 AHEAD_NS = 1_000_000
-"""A worker is given so much work at once, where a plan lets it have several executions."""
+"""How much work a worker is sent ahead, if its plan allows several executions at once."""
 
 AHEAD_BYTES = 4 << 20
-"""Nothing is sent behind so much: what a worker has at once should lie in caches."""
+"""No execution is sent behind this many bytes: a worker's pending inputs should fit in caches."""
 
 CREDIT_AT = 8
-"""So much of the window must have been taken before the worker is told."""
+"""How much of a stream's window must have been consumed before the worker gets a CREDIT."""
 
 MAX_AHEAD = 64
-"""No worker that keeps to the window has so many answers of one stream under way."""
+"""A worker that keeps to the window never has more answers of one stream in flight."""
 
 
 class WorkerInstance(Supervisor):
-    """One instance. See AsyncInstance, and DecoupledInstance for those who call it in a thread.
+    """One instance. See AsyncInstance, and DecoupledInstance for callers in a thread.
 
-    `receive_other` gets the packets that are neither answers nor the start: kind, document, data
-    and numbers.
-    `on_end` is called when a process has ended.
+    `receive_other` gets the kind, document, data and numbers of each packet that belongs neither
+    to an answer nor to the start. `on_end` is called when a process has ended.
     """
 
     bounded = False
@@ -71,11 +71,11 @@ class WorkerInstance(Supervisor):
         self._places: dict[int, tuple[Batch, int]] = {}
         self._streams: dict[int, Stream] = {}
         self.running_count = 0
-        self._running_bytes = 0  # of the tensors that those have come with
-        self._room = 1  # for so many executions at once
-        self._ended_ns = 0  # the one before
+        self._running_bytes = 0  # of the tensors sent with the running executions
+        self._room = 1  # how many executions may run at once
+        self._ended_ns = 0  # when the previous execution ended
         self._result = msgspec.json.Decoder(Result).decode
-        self._results: dict[bytes, Reading] = {}  # those of RESULTs before, by their documents
+        self._results: dict[bytes, Reading] = {}  # earlier RESULTs, by their documents
         self._readiness = Readiness(partial(self.send, packet.ASK, []))
 
     # --- requests ---
@@ -122,19 +122,19 @@ class WorkerInstance(Supervisor):
     def _send_batch(
         self, number: int, batch: Batch, packed: tuple[list[Any], Payload], callers: Sequence[str]
     ) -> InferdError | None:
-        """Send a batch; return why that cannot be."""
+        """Send a batch; return the error if it cannot be sent."""
         link, plan = self._link, self.plan
         assert link is not None
         self.is_free = False
-        holds = self.running_count > 0  # it has something to do before it could look
+        holds = self.running_count > 0  # a busy worker would not read it yet
         try:
             link.send(packet.EXECUTE, [packed[0], callers], packed[1], (number, 0, 0), holds=holds)
         except LinkClosed:
             msg = f"the worker process of model '{plan.model}' has just ended"
-            return Untaken(msg)  # it is free again when there is another process
+            return Untaken(msg)  # the next process makes this instance free again
         except ArenaFull as error:
             failed = self._too_large(error, len(batch.requests))
-            if self.running_count:  # what these take is given back, which is when it is free again
+            if self.running_count:  # free again when these end and give their memory back
                 return Untaken(failed.message)
             self.is_free = True
             return failed
@@ -196,7 +196,7 @@ class WorkerInstance(Supervisor):
             stream.taken = 0
 
     def trace_of(self, number: int) -> "Trace | None":
-        """Return the trace of a request that is executed, if it is traced."""
+        """Return the trace of a request in execution, if it is traced."""
         if stream := self._streams.get(number):
             return stream.request.trace
         place = self._places.get(number)
@@ -207,7 +207,7 @@ class WorkerInstance(Supervisor):
         self.attach(asyncio.get_running_loop())
         started = self._started
         if not isinstance(started, Started) or not started.can_say or self._link is None:
-            return True  # whether there is a process is asked elsewhere
+            return True  # whether there is a process is checked elsewhere
         return await self._readiness.ask(is_busy=self._is_executing)
 
     # --- packets ---
@@ -224,8 +224,8 @@ class WorkerInstance(Supervisor):
             if result.released:
                 link.give(result.released)
             self._take_result(result, data, loans, numbers)
-            del loans  # what is shown of them keeps them
-            link.expects = self.running_count > 1  # of one it is not known that it is there
+            del loans  # the views into the blocks keep them alive
+            link.expects = self.running_count > 1  # with one left, it may not be there yet
         elif kind == packet.ANSWER:
             answers = msgspec.json.decode(document, type=Answers)
             link.give(answers.released)
@@ -257,14 +257,14 @@ class WorkerInstance(Supervisor):
                 batch.timer.cancel()
             if number not in behind:
                 batch.finish(Lost(told))
-        for batch in reversed(behind.values()):  # each is put before those that wait
+        for batch in reversed(behind.values()):  # each goes to the front of the queue
             batch.finish(Untaken(told))
         for stream in streams.values():
             stream.deliver(Lost(told), 0)
             stream.deliver(None, 0)
 
     def _behind_first(self, batches: dict[int, Batch]) -> dict[int, Batch]:
-        """Return those that the process, which has ended, had not begun."""
+        """Return the batches that the ended process had not begun."""
         if not self.plan.answers_each or self._ahead == 1:
             return {}
         executing = {number: one for number, one in batches.items() if one.is_executing}
@@ -312,7 +312,7 @@ class WorkerInstance(Supervisor):
     def _answer_plainly(
         self, number: int, batch: Batch, result: Reading, data: Any, loans: Loans
     ) -> None:
-        """Take the answer to the only request of a batch, which has outputs and nothing else."""
+        """Take the answer to a batch's only request, if it has outputs and nothing else."""
         if self._places.pop(number, None) is None:
             return
         assert result.plain is not None
@@ -323,12 +323,12 @@ class WorkerInstance(Supervisor):
 
     def _note_ahead(self, batch: Batch, began_ns: int, ended_ns: int) -> None:
         if batch.requests and batch.requests[0].started_ns < self._ended_ns:
-            batch.requests[0].started_ns = self._ended_ns  # until then it has waited
+            batch.requests[0].started_ns = self._ended_ns  # it waited until then
         self._ended_ns = ended_ns
         self.note_time(ended_ns - began_ns)
 
     def note_time(self, took_ns: int) -> None:
-        """Choose, after an execution of `took_ns`, how many may be sent ahead."""
+        """Choose how many executions may be sent ahead, after one that took `took_ns`."""
         self._room = min(self._ahead, AHEAD_NS // (took_ns + 1)) or 1
 
     def _take_answer(self, number: int, answer: Answer, data: Any, loans: Loans = NO_LOANS) -> None:
@@ -347,13 +347,13 @@ class WorkerInstance(Supervisor):
             response = joined(before, answer, response)
         batch.answers[index] = response
         if not answer.is_final and not answer.is_again and answer.error is None:
-            if self._link is not None:  # the scheduler sees to it that it is not too far ahead
+            if self._link is not None:  # the scheduler keeps it from getting too far ahead
                 self._link.send(packet.CREDIT, [[[number, answer.share]]])
             return
         del self._places[number]
         batch.missing -= 1
         if not batch.missing and not batch.is_executing:
-            # The senders were slower than execute.
+            # The response senders outlasted execute().
             numbers = [number for number, one in self._batches.items() if one is batch]
             for number in numbers:
                 del self._batches[number]
@@ -362,7 +362,7 @@ class WorkerInstance(Supervisor):
     def _stream_answer(
         self, number: int, stream: Stream, answer: Answer, data: Any, loans: Loans
     ) -> None:
-        # Who streams from a model that wants the request again gives it no further round.
+        # A stream ends where the model asks for the request again: it gets no further round.
         is_final = answer.is_final or answer.is_again
         if answer.outputs is not None or answer.error is not None:
             request, reshapes = stream.request, self.plan.reshapes
@@ -383,9 +383,9 @@ class WorkerInstance(Supervisor):
     def send(
         self, kind: int, document: list[Any], payload: Payload | None = None, number: int = 0
     ) -> None:
-        """Send a packet that is no request, if the process is there. Raises ArenaFull."""
+        """Send a packet other than a request, if there is a process. Raises ArenaFull."""
         if self._link is not None:
-            try:  # without suppress(), which costs three calls each time
+            try:  # suppress() would cost three calls each time
                 self._link.send(kind, document, payload, (number, 0, 0))
             except LinkClosed:
                 return
@@ -399,7 +399,7 @@ class WorkerInstance(Supervisor):
         if self._link is not None:
             self._link.give(offsets)
 
-    # --- for those who call in a thread of their own ---
+    # --- for callers in a thread of their own ---
 
     def execute(self, requests: Sequence[InferRequest]) -> Sequence[InferResponse | InferdError]:
         """See Instance.execute. Raises Unavailable when the process has ended."""

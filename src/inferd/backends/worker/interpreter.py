@@ -1,4 +1,4 @@
-"""Interpreter: the Python of an environment, found in its folder and tried out."""
+"""Interpreter: finds the Python in an environment's folder, and tries it out."""
 
 import json
 import os
@@ -25,9 +25,10 @@ _TRIAL_S = 120.0
 
 
 def environment_in(folder: Path, place: str) -> Environment:
-    """Return what runs a model in the environment that lies in `folder`.
+    """Return the Environment in `folder`.
 
-    That of conda finds its libraries, too. Raises InvalidConfig, which `place` begins.
+    One made by conda finds its libraries, too. Raises InvalidConfig, whose text begins with
+    `place`.
     """
     python = folder / "bin" / "python"
     if not python.is_file():

@@ -1,7 +1,7 @@
-"""Kept: folders that take long to make, made once, whoever asks first, in any process.
+"""Kept: folders that take long to create, created once and shared by all processes.
 
-Who uses one holds a shared lock on the mark in it, until it ends, however that comes. So it is
-known in every process which of them nobody uses; of these the oldest are deleted.
+Each user of a folder holds a shared lock on the mark file in it, which is released however its
+process ends. So every process can tell which folders are unused; the oldest of these are deleted.
 """
 
 import contextlib
@@ -20,31 +20,31 @@ from inferd.errors import InvalidConfig, Unavailable
 log = logging.getLogger("inferd.backends")
 
 DONE = ".inferd-done"
-"""The file that says that the folder around it is whole; its time, when it was last used."""
+"""The file that marks its folder as complete; its mtime is when the folder was last used."""
 
 DEFAULT_COUNT = 32
-"""So many folders are kept, and those in use."""
+"""How many folders are kept, besides older ones in use."""
 
 _LOOK_S = 0.05
-_GONE = ".gone-"  # what begins so is being deleted
+_GONE = ".gone-"  # the prefix of folders being deleted
 
 
 class Use:
-    """A folder that stays as long as this object."""
+    """A folder that is not deleted as long as this object lives."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
         self._descriptor = descriptor
 
     def __del__(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 
 class Kept:
-    """A folder of folders, each of which is made once. All here waits: it is for a thread.
+    """A folder of folders, each created once. Everything here may block: run it in a thread.
 
-    When another is made the oldest beyond `count` are deleted that nobody uses.
+    When another is created, the oldest unused ones beyond `count` are deleted.
     """
 
     def __init__(self, root: Path, count: int = DEFAULT_COUNT) -> None:
@@ -52,10 +52,11 @@ class Kept:
         self._count = count
 
     def use(self, key: str, make: Callable[[Path], None], timeout_s: float, place: str) -> Use:
-        """Return the folder called `key`, which `make` makes if it is not there.
+        """Return the folder called `key`, which `make` creates if it is missing.
 
-        Who comes second waits for it, `timeout_s` at most; what `make` left unfinished is made
-        anew. Raises Unavailable, InvalidConfig where nothing can be written, what `make` raises.
+        Later callers wait for it, at most `timeout_s`; a folder that `make` left unfinished is
+        created anew. Raises Unavailable on a timeout, InvalidConfig if nothing can be written, and
+        whatever `make` raises.
         """
         folder = self._root / key
         use = _use(folder)
@@ -80,12 +81,12 @@ class Kept:
         return self._root / f"{key}.lock"
 
     def _delete_oldest(self) -> None:
-        """Delete what is beyond the count, and what somebody else began to delete."""
+        """Delete the folders beyond the count, and those that somebody began to delete."""
         ages = []
         for folder in self._root.iterdir():
             if folder.name.startswith(_GONE):
                 shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):  # it is not whole, or gone meanwhile
+            with contextlib.suppress(OSError):  # it is incomplete, or already gone
                 ages.append(((folder / DONE).stat().st_mtime_ns, folder))
         for _, folder in sorted(ages)[: -self._count]:
             with (
@@ -95,7 +96,7 @@ class Kept:
                 self._delete_unused(folder)
 
     def _delete_unused(self, folder: Path) -> None:
-        """Delete a folder whose lock we have, unless somebody uses it: raise BlockingIOError."""
+        """Delete a folder whose lock we hold. Raises BlockingIOError if it is in use."""
         descriptor = os.open(folder / DONE, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +116,7 @@ class Kept:
 
 
 def _use(folder: Path) -> Use | None:
-    """Use a folder that is whole and stays; None where there is none."""
+    """Return a Use of a complete folder that is not being deleted, or None."""
     mark = folder / DONE
     try:
         descriptor = os.open(mark, os.O_RDONLY | os.O_CLOEXEC)
@@ -128,14 +129,14 @@ def _use(folder: Path) -> Use | None:
             return None
     except (BlockingIOError, FileNotFoundError):  # it is being deleted
         return None
-    with contextlib.suppress(OSError):  # it is somebody else's, and may be read
+    with contextlib.suppress(OSError):  # another user's, which we may only read
         os.utime(mark)
     return use
 
 
 @contextlib.contextmanager
 def _locked(path: Path, timeout_s: float, place: str) -> Iterator[None]:
-    """Hold the lock file `path`, which is there only while somebody holds or wants it."""
+    """Hold the lock file `path`, which exists only while somebody holds or wants it."""
     deadline_s = time.monotonic() + timeout_s
     while (descriptor := _take(path)) is None:
         if time.monotonic() > deadline_s:
@@ -146,15 +147,15 @@ def _locked(path: Path, timeout_s: float, place: str) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
-        os.close(descriptor)  # and so the lock is given back
+        os.close(descriptor)  # releases the lock
 
 
 def _take(path: Path) -> int | None:
-    """Return the open lock file if nobody else has the lock, and it is still there."""
+    """Return the open lock file if nobody else holds the lock and the file is still there."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_ino == path.stat().st_ino:  # else its holder took it away
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:  # otherwise its holder has removed it
             return descriptor
     os.close(descriptor)
     return None

@@ -1,4 +1,4 @@
-"""Link: the server's end of the line to a worker process. Nothing here waits."""
+"""Link: the server's end of the line to a worker process. In the server, only `wait` blocks."""
 
 import asyncio
 import logging
@@ -23,18 +23,18 @@ _ZEROS = bytes(packet.ALIGN)
 _AT_END = object()
 
 PIECE_BYTES = 4 << 20
-"""So much is copied at once: about a millisecond, if the memory is new."""
+"""Bytes copied in one go: about a millisecond, if the memory is new."""
 
 MOST_AT_ONCE = 16
-"""So many datagrams are read in one turn of the event loop."""
+"""The most datagrams read in one turn of the event loop."""
 
 MAX_BACKLOG_BYTES = 64 << 20
-"""So much may wait for a worker that does not read."""
+"""How many bytes may queue up for a worker that does not read."""
 
-_PACKET_BYTES = 128  # that one that waits takes beside its own
+_PACKET_BYTES = 128  # overhead of each queued packet
 
 Loans = Mapping[int, Any]
-"""The blocks of our own memory that a packet names: arrays of their bytes, by their offsets."""
+"""The blocks of our own memory that a packet names: byte arrays by offset."""
 
 NO_LOANS: Loans = {}
 
@@ -44,11 +44,11 @@ DEAF = "was killed: it does not read what it is sent"
 
 
 class LinkClosed(Exception):
-    """The worker has closed its end: it will read nothing any more."""
+    """The worker has closed its end and will read nothing more."""
 
 
 class Payload:
-    """Bytes of tensors on their way into a packet."""
+    """Tensor bytes on their way into a packet."""
 
     __slots__ = ("parts", "size")
 
@@ -65,7 +65,7 @@ class Payload:
         return offset, size
 
     def padded(self) -> list[memoryview | bytes]:
-        """Return the parts, each with what is missing to the next."""
+        """Return the parts, each padded to the alignment of the next."""
         parts: list[memoryview | bytes] = []
         for _, view in self.parts:
             parts.append(view)
@@ -75,15 +75,15 @@ class Payload:
 
 
 class Link:
-    """Sends packets to a worker, and hands those that come to `receive`.
+    """Sends packets to a worker, and hands those that arrive to `receive`.
 
-    That gets kind, document and data of each, and the numbers of its header.
+    `receive` gets the kind, document and data of each packet, and the numbers of its header.
 
-    Until `attach` whoever needs something calls `wait`, in one thread; afterwards the event loop
-    reads, and all happens there. `lost` is called, with the reason, when the other end is closed,
-    says what it must not, or does not read though more than `most_bytes` wait for it.
+    Until `attach`, a single thread calls `wait` to receive packets; afterwards the event loop
+    reads, and everything happens there. `lost` is called with the reason when the other end is
+    closed, sends something invalid, or does not read while more than `most_bytes` are queued.
 
-    While who receives `expects` more, the event loop looks for that before it turns to others.
+    While the receiver sets `expects`, the event loop tries to read more before it turns to others.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Link:
         self._buffer = bytearray(packet.MAX_PACKET)
         self._view = memoryview(self._buffer)
         self._backlog: deque[bytes] = deque()
-        # A packet whose tensors are still copied, and those behind it, which wait for it.
+        # A packet whose tensors are still being copied, and those queued behind it.
         self._behind: deque[tuple[bytes, Iterator[None] | None]] = deque()
         self._backlog_bytes = 0
         self._held: list[bytes] = []
@@ -119,7 +119,7 @@ class Link:
         self._backlog_bytes = 0
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the event loop read from now on; called there."""
+        """Have the event loop read from now on; called on that loop."""
         self._loop = loop
         loop.add_reader(self._socket, self._read_several)
         if self._backlog:
@@ -131,13 +131,13 @@ class Link:
         self._forget_backlog()
         self._held.clear()
         self._behind.clear()
-        loop: Any = self._loop  # uvloop's gives None where compiled code would insist on a bool
+        loop: Any = self._loop  # Any: uvloop returns None where compiled code insists on a bool
         if loop is not None:
             loop.remove_reader(self._socket)
             loop.remove_writer(self._socket)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for a packet and read it; tell whether one came. Not for an event loop."""
+        """Wait for a packet and read it; return whether one came. Not for an event loop."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._backlog else 0))
         if not poll.poll(timeout_s * 1000):
@@ -153,12 +153,12 @@ class Link:
             left -= 1
 
     def read(self) -> bool:
-        """Read one datagram and hand on its packets; tell whether there was one."""
+        """Read one datagram and hand on its packets; return whether there was one."""
         try:
             size = self._socket.recv_into(self._buffer)
         except BlockingIOError:
             return False
-        except ConnectionResetError:  # it has not read all; what it had said is still there
+        except ConnectionResetError:  # it left data unread; what it sent can still be read
             return not self._is_closed
         except OSError:
             size = 0
@@ -177,7 +177,7 @@ class Link:
         return not self._is_closed
 
     def read_last(self) -> None:
-        """Read all that has come from one who sends no more."""
+        """Read everything left from a worker that sends no more."""
         if self._socket.fileno() < 0:
             return
         poll = select.poll()
@@ -193,7 +193,7 @@ class Link:
     def _dispatch(self, size: int) -> None:
         at = 0
         while at < size and not self._is_closed:
-            if at + packet.HEADER_SIZE > size:  # beyond stands what came before
+            if at + packet.HEADER_SIZE > size:  # beyond `size` lie bytes of earlier datagrams
                 msg = f"a packet ends after {size - at} bytes"
                 raise ValueError(msg)
             kind, document_size, offset, payload_size, one, two, three = _unpack(self._buffer, at)
@@ -229,11 +229,11 @@ class Link:
         *,
         holds: bool = False,
     ) -> None:
-        """Send a packet; `document` is without its first element. Raises ArenaFull, LinkClosed.
+        """Send a packet; `document` lacks its first element. Raises ArenaFull, LinkClosed.
 
-        With `holds` it may wait for others, to travel in one datagram: until the next packet that
-        does not wait, the end of this turn of the event loop, or a call of `flush`. Many bytes are
-        copied in pieces, between which others on the event loop have their turns.
+        With `holds` the packet may wait, to share a datagram with others, until the next packet
+        without `holds`, the end of this turn of the event loop, or a call of `flush`. Large
+        payloads are copied in pieces, so that the event loop can run other callbacks in between.
         """
         one, two, three = numbers
         released = self._received.released() if self._received.fresh else []
@@ -279,7 +279,7 @@ class Link:
             self._put_behind_held(whole)
 
     def _copy(self, payload: Payload, block: memoryview) -> Iterator[None] | None:
-        """Copy tensors into `block`, or return what does it piece by piece."""
+        """Copy tensors into `block`, or return an iterator that does so piece by piece."""
         copying = _pieces(payload, block)
         if self._loop is not None and payload.size > PIECE_BYTES:
             return copying
@@ -287,7 +287,7 @@ class Link:
         return None
 
     def _copy_on(self) -> None:
-        """Copy a piece of the first packet that waits, or send it and look at the next."""
+        """Copy a piece of the first waiting packet, or send it and go on to the next."""
         while self._behind:
             whole, copying = self._behind[0]
             if copying is not None and next(copying, _AT_END) is not _AT_END:
@@ -295,7 +295,7 @@ class Link:
                 self._loop.call_soon(self._copy_on)
                 return
             self._behind.popleft()
-            with suppress(LinkClosed):  # that the other end is closed is read, too
+            with suppress(LinkClosed):  # reading notices the closed end, too
                 self._put_behind_held(whole)
 
     def _put_behind_held(self, whole: bytes) -> None:
@@ -315,17 +315,17 @@ class Link:
         self._held.append(whole)
 
     def flush(self) -> None:
-        """Send what was held. Raises LinkClosed."""
+        """Send the packets held back. Raises LinkClosed."""
         if held := self._held:
             self._held, self._held_bytes = [], 0
             self._put(held[0] if len(held) == 1 else b"".join(held))
 
     def _flush_in_turn(self) -> None:
-        with suppress(LinkClosed):  # that the other end is closed is read, too
+        with suppress(LinkClosed):  # reading notices the closed end, too
             self.flush()
 
     def release(self) -> None:
-        """Tell the worker which of its blocks are free, if that is much."""
+        """Tell the worker which of its blocks are free, if they are many."""
         if self._received.fresh and self._received.is_much:
             with suppress(LinkClosed):
                 self.send(packet.RELEASE, [])

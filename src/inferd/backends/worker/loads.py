@@ -1,8 +1,8 @@
-"""Loads: which models, while they are loaded themselves, wait for others to be loaded.
+"""Loads: which models wait for others to be loaded while they are being loaded themselves.
 
-A model's initialize may load another model, whose initialize may load a third. In a circle each
-would wait for all others until its start has taken too long, so the one that would close it is
-told instead. All of this happens on the event loop.
+A model's initialize may load another model, whose initialize may load a third. In a cycle all
+would wait for each other until their starts time out, so the load that would close the cycle
+fails instead. All of this happens on the event loop.
 """
 
 from collections import defaultdict
@@ -13,16 +13,16 @@ from inferd.errors import InvalidRequest
 
 
 class Loads:
-    """The models of one backend that wait, and for whom."""
+    """The waiting models of one backend, and those they wait for."""
 
     def __init__(self) -> None:
-        self._awaited: defaultdict[str, list[str]] = defaultdict(list)  # once for each instance
+        self._awaited: defaultdict[str, list[str]] = defaultdict(list)  # one entry per instance
 
     @contextmanager
     def waiting(self, model: str, wanted: str) -> Iterator[None]:
-        """Note, while it lasts, that the initialize of `model` waits for `wanted` to be loaded.
+        """Note, while entered, that the initialize of `model` waits for `wanted` to be loaded.
 
-        Raises InvalidRequest when `wanted` waits, by way of others perhaps, for `model`.
+        Raises InvalidRequest if `wanted` waits for `model`, directly or through others.
         """
         way = self._way(wanted, model)
         if way:
@@ -38,7 +38,7 @@ class Loads:
                 del self._awaited[model]
 
     def _way(self, start: str, end: str) -> list[str]:
-        """Return the models from `start` to `end`, each waiting for the next; none: []."""
+        """Return the models from `start` to `end`, each waiting for the next; [] if no path."""
         ways, seen = [[start]], {start}
         while ways:
             way = ways.pop()

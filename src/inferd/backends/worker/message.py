@@ -1,4 +1,4 @@
-"""Messages: requests and answers as the documents of packets say them."""
+"""Messages: requests and answers as the documents of packets describe them."""
 
 from collections.abc import Sequence
 from math import prod
@@ -25,7 +25,7 @@ from inferd.tensor.dtype import DataType
 from inferd.tensor.tensor import Tensor
 
 Places = list[tuple[str, DataType, tuple[int, ...], int, int, int]]
-"""Of each tensor its name, datatype and shape, where its bytes begin and end, and in which block:
+"""For each tensor its name, datatype, shape, the begin and end of its bytes, and their block:
 NO_BLOCK for the data of the packet."""
 
 SEQUENCE_START, SEQUENCE_END = 1, 2
@@ -41,13 +41,13 @@ ERRORS: tuple[type[InferdError], ...] = (
     AlreadyExists,
     Cancelled,
 )
-"""By the numbers of TritonError's codes."""
+"""Indexed by TritonError's codes."""
 
 _NUMBERS = {kind.code: number for number, kind in enumerate(ERRORS)}
 
 
 def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
-    """Return how a packet describes `tensor`, whose bytes go into `payload`."""
+    """Return the packet's description of `tensor`, and add its bytes to `payload`."""
     offset, size = payload.add(tensor.packed())
     return tensor.name, tensor.datatype._value_, tensor.shape, offset, size
 
@@ -55,7 +55,7 @@ def described(tensor: Tensor, payload: Payload) -> tuple[Any, ...]:
 def describe_request(
     request: InferRequest, payload: Payload, reshapes: Reshapes | None = None
 ) -> tuple[Any, ...]:
-    """Return how a packet describes `request`, its inputs as `reshapes` has the model see them."""
+    """Return the packet's description of `request`; `reshapes` gives inputs the model's shapes."""
     more: tuple[Any, ...] | None = None
     sequence = request.sequence
     parameters = request.parameters or None
@@ -69,7 +69,7 @@ def describe_request(
         more = (id, flags, request.timeout_us, request.priority, odd)
     inputs = []
     parts, end = payload.parts, payload.size
-    for tensor in request.inputs:  # as `described` does
+    for tensor in request.inputs:  # `described`, inlined
         data = tensor.data
         if type(data) is not bytes:
             data = tensor.view()
@@ -90,7 +90,7 @@ def describe_request(
 def tensors_of(outputs: Sequence[Described], data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
     """Return the tensors that a packet describes: views of its data, or of the blocks it names.
 
-    See check_place.
+    Raises ValueError: see check_place.
     """
     tensors = []
     for one in outputs:
@@ -110,10 +110,9 @@ def tensors_of(outputs: Sequence[Described], data: Any, loans: Loans = NO_LOANS)
 
 
 def check_place(one: Described, most: int) -> None:
-    """Check where the bytes of a tensor are said to lie in data of `most` bytes.
+    """Check the place that a packet gives for a tensor in data of `most` bytes.
 
-    Raises ValueError for what a worker cannot have meant: bytes that are not there, or are not as
-    many as the shape takes.
+    Raises ValueError if the bytes are out of range, or their number does not fit the shape.
     """
     shape, offset, size = one.shape, one.offset, one.size
     data_size = one.datatype.size_bytes * prod(shape)
@@ -129,13 +128,13 @@ def blocks_of(outputs: Sequence[Described]) -> set[int]:
 
 
 def places_of(tensors: Sequence[Described]) -> Places | None:
-    """Return where each of `tensors` lies; None where one is empty or does not fit its shape."""
+    """Return the place of each of `tensors`; None if one is empty or does not fit its shape."""
     places: Places = []
     for one in tensors:
         end = one.offset + one.size
         try:
             check_place(one, end)
-        except ValueError:  # who reads it is told
+        except ValueError:  # `tensors_of` raises it again
             return None
         if not one.size:
             return None
@@ -146,7 +145,7 @@ def places_of(tensors: Sequence[Described]) -> Places | None:
 def placed(places: Places, data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
     """Return the tensors at `places`: views of `data`, or of the blocks that they name.
 
-    Raises ValueError for bytes that are not there.
+    Raises ValueError for bytes out of range.
     """
     tensors = []
     for name, datatype, shape, begin, end, block in places:
@@ -159,10 +158,10 @@ def placed(places: Places, data: Any, loans: Loans = NO_LOANS) -> list[Tensor]:
 
 
 class Reading:
-    """What a RESULT says, read once for all that say the same.
+    """The content of a RESULT, parsed once for all identical ones.
 
-    `plain` is where its answer's outputs lie, if that is the only one and has nothing else, else
-    None. `blocks` are those of our memory that it names.
+    `plain` holds the places of the outputs if there is one answer, with outputs and nothing else;
+    otherwise it is None. `blocks` are the blocks of our memory that the RESULT names.
     """
 
     __slots__ = ("answers", "blocks", "plain", "released")
@@ -191,7 +190,7 @@ def response_of(
     loans: Loans = NO_LOANS,
     reshapes: Reshapes | None = None,
 ) -> InferResponse | InferdError:
-    """Return what the worker answers to `request`, its outputs as `reshapes` has clients see."""
+    """Return the worker's answer to `request`, its outputs in the shapes that clients see."""
     if answer.error is not None:
         code, text = answer.error
         kind = ERRORS[code] if 0 <= code < len(ERRORS) else BackendFailed
@@ -210,7 +209,7 @@ def response_of(
 
 
 class Asking:
-    """What an EXECUTE asks for, read once for all that ask the same."""
+    """The content of an EXECUTE, parsed once for all identical ones."""
 
     __slots__ = ("_asked", "released")
 
@@ -221,7 +220,7 @@ class Asking:
     def requests(self, data: Any, model: str) -> list[InferRequest]:
         """Return the requests to `model`, their inputs views of the packet's data.
 
-        Raises ValueError for inputs that are not there.
+        Raises ValueError for inputs whose bytes are out of range.
         """
         requests = []
         for asked, places in self._asked:
@@ -235,7 +234,7 @@ class Asking:
 def described_answer(
     number: int, answer: InferResponse | InferdError, payload: Payload
 ) -> tuple[Any, ...]:
-    """Return how a packet describes the answer to the request it calls `number`."""
+    """Return the packet's description of the answer to request `number`."""
     if isinstance(answer, InferdError):
         code = _NUMBERS.get(answer.code, _NUMBERS[Code.INTERNAL])
         return number, None, (code, answer.message), None, True, 1

@@ -1,4 +1,4 @@
-"""The parameters of config.pbtxt that say how a model runs in a worker process, or without one."""
+"""The parameters of config.pbtxt that control whether and how a model runs in a worker process."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ PROCESS_PARAMETER = "inferd_process"
 """Where a model runs: "server" or "worker"."""
 
 PROCESS_SETTING = "process"
-"""The setting of --backend-config that says it for models that do not."""
+"""The setting of --backend-config for models without that parameter."""
 
 TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 """The seconds an execution may take; a worker that takes longer is killed."""
@@ -19,7 +19,7 @@ TIMEOUT_PARAMETER = "inferd_execution_timeout_seconds"
 def runs_in_server(
     config: ModelConfig, settings: Mapping[str, str], default: str = "worker"
 ) -> bool:
-    """Tell whether the model runs in the server's own process, `default` if nothing says.
+    """Return whether the model runs in the server's own process; `default` if nothing says so.
 
     Raises InvalidConfig.
     """
@@ -35,12 +35,12 @@ def runs_in_server(
 
 
 def timeout_s(config: ModelConfig) -> float:
-    """Return how long an execution may take, 0 for any time. Raises InvalidConfig."""
+    """Return how long an execution may take, 0 for no limit. Raises InvalidConfig."""
     return number(config, TIMEOUT_PARAMETER)
 
 
 def setting(config: ModelConfig, settings: Mapping[str, str], name: str) -> float:
-    """Return the number that a setting of the model's backend is, 0 where it is not given.
+    """Return a numeric setting of the model's backend, 0 if it is not given.
 
     Raises InvalidConfig.
     """

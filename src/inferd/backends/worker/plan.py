@@ -10,18 +10,18 @@ from inferd.backends.worker.reshapes import Reshapes
 from inferd.core.interfaces import always
 
 AHEAD = 16
-"""So many executions a worker may be given at once, when they are short."""
+"""The most executions a worker may be given at once, if they are short."""
 
 
 class Plan(msgspec.Struct, frozen=True):
     """How one worker is run: `settings` is the document of START.
 
-    `timeout_s` bounds an execution, 0 for any; `start_timeout_s` the start, which is given up when
-    it `is_wanted` no more. With `retries` what was lost with a process runs once more. `ahead` is
-    how many executions it may be given at once; where it answers each before it begins the next,
-    `answers_each`, what stood behind the first was not in a process that has ended. `reshapes` are
-    for a worker that does not know its configuration. `growth_setting` is the setting of the
-    backend that gives it more shared memory, if one does.
+    `timeout_s` bounds an execution, 0 for no limit; `start_timeout_s` bounds the start, which is
+    given up once `is_wanted` returns False. With `retries`, requests lost with a process run once
+    more. `ahead` is how many executions the worker may be given at once; if it answers each before
+    it begins the next (`answers_each`), those behind the first had not begun when a process ends.
+    `reshapes` are for a worker that does not know its configuration. `growth_setting` is the
+    backend's setting that gives it more shared memory, if any.
     """
 
     model: str

@@ -1,12 +1,12 @@
-"""Process: one worker process, from its start to its end, and what it prints.
+"""Process: one worker process, from its start to its end, and its output.
 
-A thread of its own starts it, passes on what it prints, and waits for its end. The thread lives
-as long as the process: the system kills a worker whose starting thread has ended, so a server
-that is killed leaves none behind.
+A dedicated thread starts the process, passes on what it prints, and waits for its end. The thread
+lives as long as the process: the kernel kills a worker whose starting thread has ended, so a
+server that is killed leaves none behind.
 
 The worker leads a session of its own, so that a Ctrl-C meant for the server does not reach it.
-Whatever it has started itself is killed when it has ended, by its group or by its mark. It
-inherits three descriptors: its end of the socket and the two arenas.
+Processes it has started are killed once it has ended, by its group or by its mark. It inherits
+three descriptors: its end of the socket and the two arenas.
 """
 
 import contextlib
@@ -33,24 +33,25 @@ _HERE = Path(__file__).parent
 _COMPILED = _HERE / "bootstrap_compiled"
 _SOURCES = _HERE / "bootstrap_sources"
 BOOTSTRAP = _SOURCES if _SOURCES.is_dir() else _HERE / "bootstrap"
-"""What a worker process imports, on any interpreter. Wheels that are built compiled have copies of
-the folder: one with the sources, and one compiled, for this interpreter alone."""
+"""The folder a worker process imports from, on any interpreter. Compiled wheels have two copies of
+it: the sources, and one compiled for this interpreter alone."""
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main(sys.argv[2:9])"
 
 MAX_LINE = 8 << 10
 MAX_LINES_PER_S = 200
-"""What a worker prints beyond that is counted, not logged."""
+"""Lines that a worker prints beyond this rate are counted, not logged."""
 
 _READ_BYTES = 64 << 10
-_LAST_READS = 16  # of what is still in the pipes when the process has ended
+_LAST_READS = 16  # at most, of each pipe once the process has ended
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The arenas of a worker: bytes mapped for good, and the most beyond that; each way.
+    """The memory limits of a worker, in bytes.
 
-    `memory` is the most bytes of data the process may have, 0 for any.
+    `arena` is permanently mapped in each direction, and at most `most` beyond it; `memory` limits
+    the data of the process, 0 for no limit.
     """
 
     arena: int = 64 << 20
@@ -59,9 +60,9 @@ class Sizes:
 
 
 class Process:
-    """A worker process. `told` gets each line it prints, and whether that was to stderr.
+    """A worker process. `told` gets each line it prints, and whether it went to stderr.
 
-    `ended` is called with the `reason`, once, in the process's own thread.
+    `ended` is called once with the `reason`, in the process's own thread.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Process:
         self.reason = ""
         self.ended: Callable[[str], None] = _ignore
         self.has_ended = threading.Event()
-        with contextlib.ExitStack() as undo:  # there may be no more descriptors, or no memory
+        with contextlib.ExitStack() as undo:  # descriptors or memory may run out
             self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(self._other.close)
             undo.callback(self.socket.close)
@@ -100,7 +101,7 @@ class Process:
         self._fds: tuple[int, ...] = (self._other.fileno(), ours, theirs)
 
     def start(self) -> None:
-        """Start it. Raises BackendFailed when there is no such interpreter."""
+        """Start the process. Raises BackendFailed if the interpreter cannot be started."""
         threading.Thread(target=self._keep, name=f"{self._name}-worker", daemon=True).start()
         self._started.wait()
         if self._failed is not None:
@@ -110,7 +111,7 @@ class Process:
             raise BackendFailed(msg) from self._failed
 
     def kill(self, reason: str) -> None:
-        """End it, and all it has started, now; `reason` is why, for those who wait for it."""
+        """Kill the process and its group now; `reason` is reported to those waiting for it."""
         with self._lock:
             if self._popen is None or self._popen.returncode is not None:
                 return
@@ -120,7 +121,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id; 0 before the start."""
         return self._popen.pid if self._popen is not None else 0
 
     def _keep(self) -> None:
@@ -137,7 +138,7 @@ class Process:
         self._follow(popen)
         with self._lock:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(popen.pid, signal.SIGKILL)  # what it started and left
+                os.killpg(popen.pid, signal.SIGKILL)  # processes it left behind
             popen.wait()
         end_descendants(self._mark)
         self.reason = self.reason or _told(popen.returncode)
@@ -168,7 +169,7 @@ class Process:
         )
 
     def _follow(self, popen: "subprocess.Popen[bytes]") -> None:
-        """Pass on what the process prints, until it has ended; who it started may live on."""
+        """Pass on what the process prints until it has ended; its children may live on."""
         assert popen.stdout is not None
         assert popen.stderr is not None
         pid_fd = os.pidfd_open(popen.pid)
@@ -198,7 +199,7 @@ class Process:
         popen.stderr.close()
 
     def close(self) -> None:
-        """Let go of the descriptors, when the process has ended or could not be started."""
+        """Close the descriptors, once the process has ended or could not be started."""
         self._close()
 
     def _close(self) -> None:
@@ -211,7 +212,7 @@ class Process:
 
 
 class _Lines:
-    """Cuts what a pipe gives into lines, none too long and not too many."""
+    """Splits the output of a pipe into lines, limited in length and number."""
 
     def __init__(self, told: Callable[[str, bool], None], *, is_error: bool) -> None:
         self._told = told
@@ -222,7 +223,7 @@ class _Lines:
         self._dropped_count = 0
 
     def read(self, fd: int) -> bool:
-        """Pass on what is there; tell whether there may be more."""
+        """Pass on the available lines; return whether there may be more."""
         try:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
@@ -238,7 +239,7 @@ class _Lines:
         return bool(data)
 
     def end(self) -> None:
-        """Pass on the last line, and how many were too many."""
+        """Pass on the last line, and the number of dropped lines."""
         if self._rest:
             self._tell(self._rest)
         self._tell_dropped()
@@ -263,17 +264,17 @@ class _Lines:
 
 
 def bootstrap_of(environment: Environment, compiled: Path = _COMPILED) -> Path:
-    """Return the folder from which a worker process imports what it runs."""
+    """Return the folder from which a worker process imports its code."""
     is_ours = environment.python == Path(sys.executable)
     return compiled if is_ours and compiled.is_dir() else BOOTSTRAP
 
 
 def _ignore(_: str) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 def _memory(name: str, size: int) -> int:
-    """Return a file without a name that can grow and not shrink: no read of it can fail."""
+    """Return an unnamed file that can grow but not shrink, so that no read of it can fail."""
     fd = os.memfd_create(f"inferd-{name}"[:200], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, size)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)

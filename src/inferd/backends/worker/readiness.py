@@ -1,18 +1,18 @@
-"""Readiness: what the model in a worker says when somebody asks whether it is ready.
+"""Readiness: what the model in a worker answers when asked whether it is ready.
 
-It is asked between executions, never beside one: what it looks at then is its own. So one that
-executes for long is not asked at once, and what it said last holds meanwhile. One that executes
-nothing and says nothing is asked again, ever less often; it may answer each time, or once.
+It is asked between executions, so that it need not guard its state. A model in a long execution is
+therefore not asked at once; until then its last answer holds. An idle model that does not answer is
+asked again, at growing intervals; it may answer every question or only one.
 """
 
 import asyncio
 from collections.abc import Callable
 
 IDLE_S = 5.0
-"""A model that says nothing for so long, though it executes nothing, is not ready."""
+"""An idle model that does not answer within this time is not ready."""
 
 BUSY_S = 0.5
-"""So long somebody waits for one that executes."""
+"""How long to wait for the answer of a busy model."""
 
 
 class Readiness:
@@ -26,11 +26,11 @@ class Readiness:
         self._busy_s = busy_s
         self._said = True
         self._asked: asyncio.Future[bool] | None = None
-        self._patience_s = idle_s  # after which an idle model that says nothing is asked again
+        self._patience_s = idle_s  # until a silent idle model is asked again
         self._again_s = 0.0
 
     async def ask(self, *, is_busy: bool) -> bool:
-        """Return what the model says. Those who ask at the same time get the same answer."""
+        """Return the model's answer. Concurrent callers share one question and its answer."""
         loop = asyncio.get_running_loop()
         asked, now_s = self._asked, loop.time()
         if asked is None:
@@ -38,7 +38,7 @@ class Readiness:
             self._patience_s = self._idle_s
             self._again_s = now_s + self._patience_s
             self._send()
-        elif now_s >= self._again_s and not is_busy:  # what was sent may have been lost
+        elif now_s >= self._again_s and not is_busy:  # the question may have been lost
             self._patience_s *= 2
             self._again_s = now_s + self._patience_s
             self._send()
@@ -48,7 +48,7 @@ class Readiness:
         return self._said
 
     def say(self, *, is_ready: bool) -> None:
-        """Take the model's answer; if its process has ended, that it will be ready again."""
+        """Take the model's answer; True when its process has ended, as the next will be ready."""
         self._said = is_ready
         asked, self._asked = self._asked, None
         if asked is not None and not asked.done():

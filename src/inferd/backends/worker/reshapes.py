@@ -1,4 +1,4 @@
-"""Reshapes: how a model in a worker sees its inputs and outputs (Triton, ModelTensorReshape)."""
+"""Reshapes: the shapes that a model in a worker sees (Triton's ModelTensorReshape)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ _Dims = tuple[int, ...]
 
 
 class Reshapes:
-    """Of one model; requests and answers have `dims`, the model sees `reshape`.
+    """The reshapes of one model: requests and answers have `dims`, the model sees `reshape`.
 
-    A tensor that has another shape than it should is left alone.
+    A tensor with an unexpected shape is left alone.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -21,7 +21,7 @@ class Reshapes:
         self._outputs = {name: (target, dims) for name, dims, target in _reshapes(config.output)}
 
     def apply_to_inputs(self, inputs: list[tuple[Any, ...]]) -> None:
-        """Give the inputs of a packet, each a name, datatype, shape and more, the model's shape."""
+        """Give the inputs of a packet, each (name, datatype, shape, ...), the model's shapes."""
         for number, (name, datatype, shape, *place) in enumerate(inputs):
             if name in self._inputs:
                 shape = self._reshaped(shape, *self._inputs[name])
@@ -43,7 +43,7 @@ class Reshapes:
 
 
 def reshapes_of(config: ModelConfig) -> Reshapes | None:
-    """Return the reshapes of a model; None where no tensor has one."""
+    """Return the reshapes of a model; None if no tensor has one."""
     has_some = bool(_reshapes(config.input) or _reshapes(config.output))
     return Reshapes(config) if has_some else None
 

@@ -1,8 +1,8 @@
 """Supervisor: keeps one worker process running.
 
-When the process ends another is started, at once the first time, later and later when that does
-not help. Starting takes as long as the model's initialize, so that is done in a thread; from then
-on the event loop reads what the process sends.
+When the process ends, another is started: at once the first time, then with growing delays if
+that does not help. A start takes as long as the model's initialize, so it runs in a thread; from
+then on the event loop reads what the process sends.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("inferd.model")
 
 FINALIZE_S = 30.0
-"""So long a model may take to finalize when nobody says how long."""
+"""How long a model may take to finalize if no time is given."""
 
 GRACE_S = 1.0
-"""So long a process may take to end after its socket has closed."""
+"""How long a process may take to end after its socket has closed."""
 
 CALM_S = 10.0
-"""A process that has lived so long, or has answered, was no failure to start."""
+"""A process that lived this long, or has answered, does not count as a failed start."""
 
 FIRST_DELAY_S, MOST_DELAY_S = 0.25, 60.0
 
 PATIENCE = 3
-"""After so many failures in a row requests are refused until a process has come up."""
+"""After this many failures in a row, requests are refused until a process has come up."""
 
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.DEBUG)
 
@@ -46,7 +46,7 @@ _KEEPS_LINES = {"keeps_lines": True}  # for tracebacks
 
 
 class Supervisor:
-    """The life of one worker. What it is for is in a class built on this one.
+    """The life of one worker process; subclasses define its purpose.
 
     `is_free`, `trouble` and `on_change` are those of AsyncInstance.
     """
@@ -66,19 +66,19 @@ class Supervisor:
         self._born_s = 0.0
         self._is_closing = False
         self._ahead = 1
-        self._is_going = False  # its process has ended, or is to: it takes no executions
+        self._is_going = False  # its process has ended or is about to: it takes no executions
         self._closed = threading.Event()
         self._closed_later: asyncio.Future[None] | None = None
         self._waiting: list[Callable[[], None]] = []  # each to be called after a change
 
-    # --- what it is for ---
+    # --- for subclasses ---
 
     def _receive(self, kind: int, document: bytes, data: Any, numbers: tuple[int, ...]) -> None:
         """Take a packet."""
         raise NotImplementedError
 
     def _lose(self, told: str) -> None:
-        """Tell those who wait that the process has ended."""
+        """Fail the waiting requests: the process has ended."""
         raise NotImplementedError
 
     @property
@@ -86,7 +86,7 @@ class Supervisor:
         raise NotImplementedError
 
     def _change(self) -> None:
-        """Tell those who wait for an instance that this one has changed."""
+        """Notify those waiting for an instance that this one has changed."""
         self.on_change()
         waiting, self._waiting = self._waiting, []
         for one in waiting:
@@ -95,7 +95,7 @@ class Supervisor:
     # --- start and end ---
 
     def start(self) -> str | None:
-        """Start the process and wait until its model is ready; return what it says then.
+        """Start the process, wait until its model is ready, and return the result of START.
 
         Not for an event loop. Raises InferdError.
         """
@@ -108,7 +108,7 @@ class Supervisor:
         self._born_s = time.monotonic()
         try:
             process.start()
-            with suppress(LinkClosed):  # then it has ended, which is noticed
+            with suppress(LinkClosed):  # then it has ended, which is noticed below
                 link.send(packet.START, [plan.settings])
             return self._wait_for_start(process, link)
         except BaseException:
@@ -133,7 +133,7 @@ class Supervisor:
             if self._is_closing or not plan.is_wanted():
                 msg = f"model '{plan.model}' is being unloaded"
                 raise Unavailable(msg)
-            has_ended = process.has_ended.is_set()  # asked first: its last words come before
+            has_ended = process.has_ended.is_set()  # checked first, so its last packets are read
             if not link.wait(min(left_s, 0.2)) and has_ended:
                 self._lost()
         started = self._started
@@ -145,7 +145,7 @@ class Supervisor:
         return started.done
 
     def _lost(self, why: str = CLOSED) -> None:
-        """The other end of the line is of no use: the process has ended, or will be made to."""
+        """Note that the link is useless: the process has ended, or will be killed."""
         process = self._process
         assert process is not None
         if self._started is None:
@@ -158,7 +158,7 @@ class Supervisor:
             self._loop.call_later(GRACE_S if why == CLOSED else 0, process.kill, why)
 
     def _note_end(self, process: Process) -> None:
-        """Called in the process's own thread, at its end."""
+        """Handle the end of the process; called in its own thread."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop has closed
@@ -183,11 +183,11 @@ class Supervisor:
 
     @property
     def reads_on(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that reads what the worker says; None while a thread does."""
+        """The event loop that reads from the worker; None while a thread does."""
         return self._loop
 
     def close(self) -> None:
-        """Have the model finalize; what still runs ends with an error. See Instance.close."""
+        """Have the model finalize; running requests end with an error. See Instance.close."""
         self._is_closing = self._is_going = True
         self.is_free = False
         if self._home is not None:
@@ -195,7 +195,7 @@ class Supervisor:
                 self._home.call_soon_threadsafe(self._change)
         process, link = self._process, self._link
         if process is None or link is None or process.has_ended.is_set():
-            if process is not None and self._loop is None:  # else it is buried
+            if process is not None and self._loop is None:  # otherwise _bury closes it
                 process.close()
             self._note_closed()
             return
@@ -228,7 +228,7 @@ class Supervisor:
             await asyncio.wait((closed,), timeout=timeout_s)
 
     def _note_closed(self) -> None:
-        """Tell those who wait for the end; any thread may call this."""
+        """Notify those waiting for the end; any thread may call this."""
         self._closed.set()
         closed, self._closed_later = self._closed_later, None
         if closed is not None:
@@ -238,12 +238,12 @@ class Supervisor:
     # --- the process has ended ---
 
     def _bury(self, process: Process) -> None:
-        """Tell those who wait, and start another one."""
+        """Fail the requests in the ended process, and start another process."""
         if self._is_closing:
             self._note_closed()
         link = self._link
         if process is not self._process or link is None:
-            return  # it was buried before
+            return  # already buried
         self._is_going = True
         self.is_free = False
         link.read_last()
@@ -282,11 +282,11 @@ class Supervisor:
         error: InferdError | None = None
         try:
             self._started = None
-            self._loop = None  # until it is ready this thread reads
+            self._loop = None  # this thread reads until the process is ready
             self.start()
         except InferdError as failed:
-            error = failed.with_traceback(None)  # that holds this frame, and the process
-        except Exception as failed:  # noqa: BLE001  no descriptors are left, say: a later start may have some
+            error = failed.with_traceback(None)  # a traceback keeps this frame and the process
+        except Exception as failed:  # noqa: BLE001  e.g. out of descriptors: a later start may work
             error = BackendFailed(f"model '{self.plan.model}': {foreign_text(failed)}")
         finally:
             self._loop = loop
@@ -307,7 +307,7 @@ class Supervisor:
             return
         process, link, loop = self._process, self._link, self._home
         if process is None or link is None or loop is None:
-            return  # it has ended already, and was buried
+            return  # it has already ended and been buried
         if self._is_closing:
             process.kill("was unloaded")
             if process.has_ended.is_set():
@@ -322,10 +322,10 @@ class Supervisor:
         else:
             self._change()
 
-    # --- what it says ---
+    # --- packets from the worker ---
 
     def _receive_common(self, kind: int, document: bytes) -> bool:
-        """Take a packet of those that every worker sends; tell whether it was one."""
+        """Take a packet of a kind that every worker sends; return whether it was one."""
         link = self._link
         assert link is not None
         if kind in (packet.READY, packet.RELEASE):

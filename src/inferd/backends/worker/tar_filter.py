@@ -1,4 +1,4 @@
-"""What of a tar archive may be unpacked, for Pythons whose tarfile does not know: before 3.11.4."""
+"""A filter for tar members, for Pythons whose tarfile has none: before 3.11.4."""
 
 import copy
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Outside(Exception):
-    """A member would lie outside of the folder, or leads there, or is no file, folder or link."""
+    """A member would lie or lead outside the folder, or is no file, folder or link."""
 
     def __init__(self, member: tarfile.TarInfo) -> None:
         super().__init__(member.name)
@@ -15,11 +15,10 @@ class Outside(Exception):
 
 
 def inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """Return `member` as it may be unpacked into `folder`. Raises Outside.
+    """Return `member` in the form to unpack into `folder`. Raises Outside.
 
-    As tarfile.data_filter does, but stricter: no name has a ".." in it, and in the target of a
-    link there are some at its beginning alone, where they mean what they say whatever links lie
-    on the way.
+    Like tarfile.data_filter, but stricter: names must not contain "..", and link targets only at
+    the beginning, where no link on the way can change its meaning.
     """
     root = Path(folder).resolve(strict=True)
     member = copy.copy(member)
@@ -39,7 +38,7 @@ def inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
 
 
 def _leads_into(root: Path, start: Path, link: str) -> bool:
-    """Tell whether the link target `link`, seen from the folder `start`, lies in `root`."""
+    """Return whether the link target `link`, relative to the folder `start`, lies in `root`."""
     names = [name for name in link.split("/") if name not in ("", ".")]
     while names and names[0] == "..":
         start = start.parent
@@ -48,10 +47,10 @@ def _leads_into(root: Path, start: Path, link: str) -> bool:
 
 
 def _lies_in(root: Path, path: Path) -> bool:
-    """Tell whether `path`, or what there is of it, lies in `root` when all links are followed."""
+    """Return whether `path`, as far as it exists, lies in `root` with all links resolved."""
     while not os.path.lexists(path):
         path = path.parent
     try:
         return path.resolve(strict=True).is_relative_to(root)
-    except (OSError, RuntimeError):  # it leads nowhere, or round in a circle
+    except (OSError, RuntimeError):  # a dangling link, or a loop of links
         return False

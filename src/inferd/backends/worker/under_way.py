@@ -1,4 +1,4 @@
-"""What is under way in a worker: batches that are executed, streams, and their answers so far."""
+"""The batches and streams in flight in a worker, with their answers so far."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import asyncio
 
 Deliver = Callable[[InferResponse | InferdError | None, int], None]
-"""Takes an answer and its share of the stream's window, in the end None."""
+"""Takes an answer and its share of the stream's window; at the end, None."""
 
 
 class Batch:
@@ -26,11 +26,11 @@ class Batch:
         self.answers: list[Any] = [None] * len(requests)  # an InferResponse or InferdError each
         self.missing = len(requests)
         self.is_executing = True
-        self.size = 0  # in bytes, of the tensors it was sent with
+        self.size = 0  # of the tensors it was sent with, in bytes
         self.timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        """Hand over the answers, of which none is missing."""
+        """Hand over the answers; none may be missing."""
         self.finish(self.answers)
 
 
@@ -42,7 +42,7 @@ class Stream:
     def __init__(self, request: InferRequest, deliver: Deliver) -> None:
         self.request = request
         self.deliver = deliver
-        self.ahead = 0  # answers that were not taken yet
+        self.ahead = 0  # answers delivered but not taken yet
         self.taken = 0
 
 
@@ -51,7 +51,7 @@ def joined(
     answer: Answer,
     response: InferResponse | InferdError,
 ) -> InferResponse | InferdError:
-    """Return what `answer`, as a `response`, makes of the answers before it in the same round."""
+    """Return the round so far, `before`, extended by `answer`, of which `response` is made."""
     if isinstance(response, InferdError):
         return response
     round = before if isinstance(before, Round) else Round(response.model, response.version)

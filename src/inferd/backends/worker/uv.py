@@ -1,4 +1,4 @@
-"""Uv: makes environments of requirements.txt and pyproject.toml files."""
+"""Uv: creates environments from requirements.txt and pyproject.toml files."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from inferd.errors import InvalidConfig, Unsupported
 class Uv:
     """The program uv, each run of which may take `timeout_s`.
 
-    Everything here waits for it: it is for a thread.
+    Everything here waits for uv, so it must run in a thread.
     """
 
     def __init__(self, program: str, timeout_s: float) -> None:
@@ -21,9 +21,9 @@ class Uv:
         self._timeout_s = timeout_s
 
     def interpreter(self, wanted: str, folder: Path, place: str) -> Path:
-        """Return the Python on this machine that `wanted` means: a version, a range, or a path.
+        """Return the Python on this machine that matches `wanted`: a version, a range or a path.
 
-        Raises InvalidConfig when there is none, BackendFailed when uv takes too long.
+        Raises InvalidConfig if there is none, BackendFailed if uv takes too long.
         """
         if wanted.startswith("-"):
             msg = f"{place}: '{wanted}' is no Python, expected a version, a range or a path"
@@ -32,10 +32,10 @@ class Uv:
         return Path(self._run(command, folder, place))
 
     def make(self, target: Path, python: Path, source: Path, place: str) -> None:
-        """Make an environment in `target` of what the file `source` asks for, and of numpy.
+        """Create an environment in `target` with the requirements of the file `source`, and numpy.
 
-        Raises InvalidConfig with the last lines that uv printed when there can be none,
-        BackendFailed when it takes too long.
+        Raises InvalidConfig with the last lines that uv printed if that fails, BackendFailed if it
+        takes too long.
         """
         folder = source.parent
         venv = ("venv", "--no-project", "--python", str(python), str(target))
@@ -48,10 +48,10 @@ class Uv:
         variables = Environment().all_variables()
         variables.pop("VIRTUAL_ENV", None)
         variables |= {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
-        # The server's own Python is the first that is looked at.
+        # Let uv find the server's own Python first.
         path = variables.get("PATH", os.defpath)
         variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{path}"
-        # A load shall not fetch interpreters unless whoever runs the server says so.
+        # A load must not download interpreters unless the server's operator allows it.
         variables.setdefault("UV_PYTHON_DOWNLOADS", "never")
         command = (self._program, *words)
         return run_command(
@@ -60,7 +60,7 @@ class Uv:
 
 
 def find_uv(place: str) -> str:
-    """Return where uv is: the package of that name, or a program. Raises Unsupported."""
+    """Return the path of uv, from its Python package or else from PATH. Raises Unsupported."""
     try:
         from uv import find_uv_bin
     except ImportError:
@@ -68,7 +68,7 @@ def find_uv(place: str) -> str:
     else:
         try:
             return str(find_uv_bin())
-        except FileNotFoundError:  # a package without its program
+        except FileNotFoundError:  # the package lacks its program
             pass
     found = shutil.which("uv")
     if found is None:

@@ -1,9 +1,9 @@
 """The Python-based backend "pytorch": a model is a torch.nn.Module in its own model.py.
 
-Triton's documents call them PyTorch 2.0 models: `backend: "pytorch"` with `runtime: "model.py"`. A
-version folder has a model.py with the class, which is made without arguments, and may have a
-model.pt with its state_dict. Tensors go to `forward` in the order of the configuration's inputs,
-and what it gives are the outputs in their order, or by name when it is a dict.
+Triton's documentation calls them PyTorch 2.0 models: `backend: "pytorch"` with
+`runtime: "model.py"`. A version folder has a model.py with the class, which is called without
+arguments, and optionally a model.pt with its state_dict. Tensors go to `forward` in the order of
+the configuration's inputs; it returns the outputs in their order, or by name in a dict.
 """
 
 import importlib.util
@@ -21,14 +21,14 @@ _CODE = "model.py"
 _STATE = "model.pt"
 _NAME = "pytorch_model"
 _TRUE = ("true", "1", "on", "yes")
-_BF16 = 14  # of ModelConfig's DataType; numpy has none
+_BF16 = 14  # in ModelConfig's DataType; numpy has no BF16
 
 
 class TritonPythonModel:
-    """One instance of a model; all that is wrong with it is raised as pb_utils has it."""
+    """One instance of a model; its errors are raised as TritonModelException."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Make the module of the model's file, with its state, on the instance's device."""
+        """Create the module of the model's file, with its state, on the instance's device."""
         config = json.loads(args["model_config"])
         self._inputs = [one["name"] for one in config["input"]]
         self._outputs = [one["name"] for one in config["output"]]
@@ -47,7 +47,7 @@ class TritonPythonModel:
         self._module = module.to(self._device).eval()
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """Run each request by itself; one that fails has its own error."""
+        """Run each request by itself; one that fails gets its own error."""
         with self._inference():
             return [self._answer(request) for request in requests]
 
@@ -59,7 +59,7 @@ class TritonPythonModel:
         try:
             given = self._module(*[self._taken(request, name) for name in self._inputs])
             tensors = [_given(name, one) for name, one in self._named(given)]
-        except Exception as error:  # noqa: BLE001  of this request alone, whatever forward raises
+        except Exception as error:  # noqa: BLE001  whatever forward raises, only this request fails
             text = str(error) or type(error).__name__
             return pb_utils.InferenceResponse([], pb_utils.TritonError(text))
         return pb_utils.InferenceResponse(tensors)
@@ -67,7 +67,7 @@ class TritonPythonModel:
     def _taken(self, request: Any, name: str) -> Any:
         tensor = pb_utils.get_input_tensor_by_name(request, name)
         if tensor is None:
-            return None  # an optional one
+            return None  # an omitted optional input
         if tensor.triton_dtype() == _BF16:
             return torch.from_dlpack(tensor.to_dlpack()).to(self._device)
         array = tensor.as_numpy()
@@ -76,7 +76,7 @@ class TritonPythonModel:
         return torch.from_numpy(array).to(self._device)
 
     def _named(self, given: Any) -> list[tuple[str, Any]]:
-        """Return what `forward` gave with the names of the outputs."""
+        """Return the results of `forward` with the names of the outputs."""
         if isinstance(given, dict):
             return [(name, given[name]) for name in self._outputs if name in given]
         values = list(given) if isinstance(given, (tuple, list)) else [given]
@@ -102,7 +102,7 @@ def _device(args: dict[str, str]) -> Any:
 
 
 def _imported(file: str) -> ModuleType:
-    """Return the module that the model's file is."""
+    """Import the model's file, and return the module."""
     place = os.path.join(*file.split(os.sep)[-2:])
     if not os.path.isfile(file):
         raise _wrong(f"there is no {place}, which defines its torch.nn.Module")
@@ -116,7 +116,7 @@ def _imported(file: str) -> ModuleType:
 
 
 def _module_class(found: ModuleType) -> Any:
-    """Return the last torch.nn.Module that the file itself defines: it is made of those before."""
+    """Return the last torch.nn.Module that the file itself defines: it builds on those before."""
     classes = [
         one
         for one in vars(found).values()

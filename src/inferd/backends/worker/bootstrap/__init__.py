@@ -1,1 +1,1 @@
-"""What goes onto sys.path of a worker process: nothing of inferd, only numpy and Python 3.9."""
+"""The folder on a worker's sys.path: it needs only Python 3.9 and numpy, nothing of inferd."""

@@ -1,4 +1,4 @@
-"""The other name of triton_python_backend_utils, which see."""
+"""Another name of triton_python_backend_utils; see there."""
 
 import sys
 

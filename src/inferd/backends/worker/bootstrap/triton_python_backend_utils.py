@@ -1,6 +1,6 @@
-"""For the processes that a model starts afresh: they import its model.py, and this with it.
+"""For processes that a model spawns: they import its model.py, and this module with it.
 
-In the worker itself, which runs the model, main.py has put the interface in this one's place.
+In the worker process itself, main.py registers the interface under this name.
 """
 
 import sys

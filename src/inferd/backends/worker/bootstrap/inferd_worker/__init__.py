@@ -1,1 +1,1 @@
-"""The other end of the line: what runs in a worker process. Python 3.9 and numpy suffice."""
+"""The code that runs in a worker process. It needs only Python 3.9 and numpy."""

@@ -1,4 +1,4 @@
-"""What model.py imports as triton_python_backend_utils."""
+"""The interface that model.py imports as triton_python_backend_utils."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ TRITONSERVER_MEMORY_GPU = MEMORY_GPU
 
 
 def serialize_byte_tensor(input_tensor: Any) -> Any:
-    """Return the elements of an array of strings, each behind its length of 4 bytes."""
+    """Return the elements of an array of strings, each preceded by its 4-byte length."""
     if not input_tensor.size:
         return b""
     return encode_strings(input_tensor)
 
 
 def deserialize_bytes_tensor(encoded_tensor: Any) -> Any:
-    """Return the elements behind their lengths, as a flat array of bytes objects."""
+    """Return the length-prefixed elements as a flat array of bytes objects."""
     elements = decode_strings(encoded_tensor)
     array = np.empty(len(elements), dtype=np.object_)
     array[:] = elements
@@ -70,14 +70,14 @@ deserialize_byte_tensor = deserialize_bytes_tensor
 
 
 def get_model_dir() -> str:
-    """Return the folder of the version that is served."""
+    """Return the folder of the version being served."""
     return current.worker().version_folder
 
 
 def load_model(model_name: str, config: str = "", files: dict[str, Any] | None = None) -> None:
-    """Load a model of this server, or load it anew; only where clients may, too.
+    """Load or reload a model of this server; allowed only where clients may do so, too.
 
-    `config` is JSON, `files` contents by path (a "file:" before it is dropped).
+    `config` is JSON; `files` maps paths, with or without a "file:" prefix, to contents.
     """
     sent = {
         name.removeprefix("file:"): bytes(content).hex() for name, content in (files or {}).items()
@@ -95,7 +95,7 @@ def unload_model(model_name: str, unload_dependents: bool = False) -> None:
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
-    """Tell whether a model of this server, or a version of it, can be called."""
+    """Return whether a model of this server, or a version of it, can be called."""
     name = text_given(model_name, "model_name")
     return bool(current.worker().calls.command("is_ready", name, str(model_version)))
 

@@ -1,17 +1,15 @@
 """Arena: shared memory that one process writes and another reads, block by block.
 
-It is one file without a name, a memfd, mapped for good by both. Blocks are taken where the first
-hole is large enough, so one request after the other finds the same few pages, warm in the cache;
-a ring would walk through all of them, and whoever kept one block would hold up the rest. What
-finds no hole gets a region of its own behind the end, which is unmapped, and its memory given
-back, when it is released.
+It is one unnamed file, a memfd, which both processes keep mapped. Allocation is first fit, so
+successive requests reuse the same few pages, warm in the cache; a ring would walk through all of
+them, and a block held for long would block the rest. A block that fits no hole gets a region of
+its own behind the end; when that is released, it is unmapped and its memory given back.
 
-Who receives a block sees it as an array. When that array and all views of it are gone the block
-is noted as released, and the next packet to the sender says so.
+The receiver of a block sees it as an array. When that array and all views of it are gone, the
+block is noted as released, and the next packet to the sender says so.
 
-What lies in a block that has come need not be copied to be sent back: the sender is told where it
-lies, and reads its own memory. It lends the block to itself, and takes it back when both sides
-have let go of it.
+Data in a received block need not be copied to be sent back: the sender is told where it lies, and
+reads its own memory. It lends the block to itself, and frees it when both sides have released it.
 """
 
 from __future__ import annotations
@@ -33,20 +31,20 @@ _BYTE = np.dtype(np.uint8)
 
 
 GROWTH_SETTING: Final = "shm-growth-limit-byte-size"
-"""The setting of a backend that says how far the arenas of its models may grow."""
+"""The backend setting that limits how far the arenas of its models may grow."""
 
 
 class ArenaFull(Exception):
-    """There is no room, and no more may be taken."""
+    """There is no free block, and no more memory may be allocated."""
 
 
 class NeverFits(ArenaFull):
-    """There would be no room either if nothing else were there."""
+    """There would be no room even in an empty arena."""
 
 
-@mypyc_attr(native_class=False)  # which weakref.ref is not made for
+@mypyc_attr(native_class=False)  # a native class cannot derive from weakref.ref
 class _Loan(weakref.ref[Any]):
-    """An array over a block that the other side has, too."""
+    """An array over a block that the other side holds, too."""
 
     __slots__ = ("offset",)
 
@@ -54,9 +52,9 @@ class _Loan(weakref.ref[Any]):
 
 
 class Arena:
-    """The blocks of the file `fd`, which this process takes and writes.
+    """The blocks of the file `fd`, which this process allocates and writes.
 
-    `size` bytes are mapped for good; `most` more may be in regions of their own.
+    `size` bytes are mapped permanently; up to `most` more may be in regions of their own.
     """
 
     def __init__(self, fd: int, size: int, most: int) -> None:
@@ -64,17 +62,17 @@ class Arena:
         self._fd = fd
         self._most = most
         self._view = memoryview(mmap.mmap(fd, size))
-        self._holes = [(0, size)]  # start, length; by start
+        self._holes = [(0, size)]  # (start, length), sorted by start
         self._taken: dict[int, int] = {}
         self._regions: dict[int, mmap.mmap] = {}
         self._end = size
         self._region_bytes = 0
         self._loans: dict[int, list[_Loan]] = {}
-        self._given: set[int] = set()  # those of them that the other side has let go of
-        self._returned: deque[_Loan] = deque()  # by whatever thread let go of them last
+        self._given: set[int] = set()  # lent blocks that the other side has released
+        self._returned: deque[_Loan] = deque()  # appended to by any thread, as arrays die
 
     def take(self, size: int) -> tuple[int, memoryview]:
-        """Return a block: its offset, and the memory to write. Raises ArenaFull."""
+        """Allocate a block; return its offset and the memory to write. Raises ArenaFull."""
         if self._returned:
             self._end_loans()
         length = (size + ALIGN - 1) & -ALIGN
@@ -90,7 +88,7 @@ class Arena:
         return self._take_region(size)
 
     def give(self, offset: int) -> None:
-        """Take a released block back; one that is not taken is passed over."""
+        """Free a released block; ignore one that is not allocated."""
         if self._returned:
             self._end_loans()
         if offset in self._loans:
@@ -101,10 +99,10 @@ class Arena:
             self._add_hole(offset, length)
 
     def lend(self, offset: int) -> np.ndarray[Any, Any]:
-        """Return the bytes of a block that is out, to be read here as well.
+        """Return the bytes of an allocated block, to be read on this side as well.
 
-        Though it is given back it is taken by nobody while something refers to the array. Raises
-        ValueError for what is no such block; regions of their own are not lent.
+        Even once released, the block is not allocated again while something refers to the array.
+        Raises ValueError if there is no such block; regions of their own are not lent.
         """
         if self._returned:
             self._end_loans()
@@ -131,7 +129,7 @@ class Arena:
     def _add_hole(self, offset: int, length: int) -> None:
         holes = self._holes
         index = 0
-        for index, (start, _) in enumerate(holes):  # noqa: B007  few: most blocks live shortly
+        for index, (start, _) in enumerate(holes):  # noqa: B007  few: most blocks are short-lived
             if start > offset:
                 break
         else:
@@ -146,7 +144,7 @@ class Arena:
 
     @property
     def taken_count(self) -> int:
-        """How many blocks are out, or lent."""
+        """How many blocks are allocated or lent."""
         if self._returned:
             self._end_loans()
         return len(self._taken) + len(self._regions)
@@ -184,7 +182,7 @@ class Arena:
 
 @mypyc_attr(native_class=False)
 class Block(weakref.ref[Any]):
-    """The array over a block that has come. One that is claimed is not told when it is gone."""
+    """The array over a received block. The release of a claimed one is not reported."""
 
     __slots__ = ("is_claimed", "offset", "size")
 
@@ -203,12 +201,12 @@ class Received:
         self._map: Any = mmap.mmap(fd, size, access=self._access)
         self._address = _address(np.ndarray((size,), np.uint8, self._map))
         self._alive: dict[int, Block] = {}
-        self.fresh: deque[int] = deque()  # released, and not yet told
+        self.fresh: deque[int] = deque()  # released, but not yet reported
 
     def block(self, offset: int, size: int) -> np.ndarray[Any, Any]:
-        """Return the bytes of a block; it is released when nothing refers to them any more.
+        """Return the bytes of a block, which is released when nothing refers to them any more.
 
-        Raises ValueError for what is no block.
+        Raises ValueError if there is no such block.
         """
         if offset < 0 or size <= 0 or offset in self._alive:
             raise ValueError(f"there is no block of {size} bytes at {offset}")
@@ -225,25 +223,25 @@ class Received:
         return array
 
     def text(self, array: np.ndarray[Any, Any], offset: int, size: int) -> bytes:
-        """Return the first bytes of the block at `offset`, of which `array` was returned."""
+        """Return the first `size` bytes of the block at `offset`, which `array` covers."""
         place: Any = array.base
         start = offset if place is self._map else 0
         text: bytes = place[
             start : start + min(size, array.size)
-        ]  # many times faster than through the array
+        ]  # slicing the mmap is many times faster than slicing the array
         return text
 
     @property
     def has_blocks(self) -> bool:
-        """Whether there may be a block that has not been told to be released."""
+        """Whether there may be a block whose release has not been reported."""
         return bool(self._alive)
 
     def find(self, array: np.ndarray[Any, Any]) -> tuple[Block, int] | None:
-        """Return the block that the bytes of `array` lie in, and where there; None for others.
+        """Return the block that holds the bytes of `array`, and their offset in it, or None.
 
         `array` is C-contiguous. Blocks in regions of their own are not found: they are not lent.
         """
-        base = array.base  # numpy sees to it that this is what all views of a block refer to
+        base = array.base  # numpy makes all views of a block refer to this
         if type(base) is not np.ndarray or base.base is not self._map:
             return None
         offset = _address(base) - self._address
@@ -254,12 +252,12 @@ class Received:
         return (block, at) if 0 <= at <= block.size - array.nbytes else None
 
     def claim(self, block: Block, arrays: list[Any], indices: list[int]) -> Any:
-        """Forget those of `arrays`, and with them the block, if nobody else refers to it.
+        """Drop the `arrays` at `indices`, and with them the block if nothing else refers to it.
 
-        Return None when the block is gone: it has not been told, and nobody can write there any
-        more. Else its array: somebody here has kept it.
+        Return None if the block is gone: nobody can write to it any more, and its release is still
+        to be reported. Otherwise return its array, which something in this process has kept.
         """
-        block.is_claimed = True  # before it may be gone: another thread may tell what is released
+        block.is_claimed = True  # set before it can go: another thread may report releases
         for index in indices:
             arrays[index] = None
         array = block()
@@ -279,24 +277,24 @@ class Received:
         return offsets
 
     def put_back(self, offsets: list[int]) -> None:
-        """Have `offsets`, which could not be told after all, returned again."""
+        """Return `offsets`, which could not be reported after all, to the released blocks."""
         self.fresh.extend(offsets)
 
     @property
     def is_much(self) -> bool:
-        """Whether what was released is worth a packet of its own."""
-        # Of one that was put back, or is being told by another thread, nothing is known any more.
+        """Whether the released blocks are worth a packet of their own."""
+        # A block that was put back, or is being reported by another thread, is no longer known.
         alive = [self._alive.get(offset) for offset in tuple(self.fresh)]
         return sum(block.size for block in alive if block is not None) * 4 > self._size
 
     def _release(self, block: Any) -> None:
         if not block.is_claimed:
-            self.fresh.append(block.offset)  # in whatever thread let go of it last
+            self.fresh.append(block.offset)  # on whichever thread dropped the last reference
 
 
 def _address(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    except (TypeError, ValueError):  # it is read-only, or of what buffers do not know
+    except (TypeError, ValueError):  # read-only, or of a dtype without a buffer format
         address: int = array.__array_interface__["data"][0]  # takes four times as long
         return address

@@ -1,6 +1,6 @@
-"""Awaiting: replies to calls, as an event loop waits for them.
+"""Awaiting: replies to calls, awaited on an event loop.
 
-This is not compiled: what is awaited has to be a coroutine of the interpreter's.
+This module is not compiled: the awaitables have to be the interpreter's own coroutines.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Responses:
         return response
 
     def cancel(self) -> None:
-        """Want no more of them."""
+        """Give up the remaining responses."""
         self._is_over = True
         self._calls.hang_up(self._slot)
 
@@ -87,7 +87,7 @@ class Responses:
 
 
 class _Reading:
-    """While it lasts an event loop reads the line, unless that is the loop that always does."""
+    """Has an event loop read the line while it is entered, unless that loop does so anyway."""
 
     def __init__(self, calls: Calls, loop: Any) -> None:
         self._calls = calls

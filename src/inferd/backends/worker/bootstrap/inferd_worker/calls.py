@@ -1,4 +1,4 @@
-"""Calls: what a model asks of the server while it executes: other models, and the repository."""
+"""Calls: what a model asks of the server: requests to other models, and other commands."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 executing: ContextVar[int] = ContextVar("executing", default=0)
-"""The number of the one request that is executed, 0 when there are several: whose calls these are.
+"""The number of the request in execution, to which calls belong; 0 if there are several.
 
-A call that is given no trace belongs to that of this request.
+A call without a trace of its own belongs to the trace of this request.
 """
 
 
@@ -38,7 +38,7 @@ class Slot:
         self.waiter: Any = None
 
     def put(self, reply: Any, *, is_last: bool) -> None:
-        """Take one."""
+        """Take one reply."""
         self.is_over = is_last
         self.replies.append(reply)
         if self.loop is not None:
@@ -82,12 +82,12 @@ class Calls:
         return slot.replies.pop(0)
 
     def hang_up(self, slot: Slot) -> None:
-        """Want no more replies; a finalizer may call this."""
+        """Tell the server that no more replies are wanted; a finalizer may call this."""
         if self._slots.pop(slot.number, None) is not None and not slot.is_over:
             self.worker.line.send_unwaiting(packet.HANG_UP, [slot.number])
 
     def send(self, request: InferenceRequest, *, decoupled: bool, loop: Any = None) -> Slot:
-        """Send a call and return where its replies come; `loop` is that which waits for them.
+        """Send a call and return the slot for its replies; `loop` is the loop that awaits them.
 
         Raises TritonModelException.
         """
@@ -97,7 +97,7 @@ class Calls:
         if request._open is not None:
             raise TritonModelException("a request that has come cannot be sent; make a new one")
         payload = Payload()
-        # What has come from the server, and waits here until it has answered, is only named.
+        # Received bytes are only named, where this waits for the answer and so keeps them.
         lender = worker.line if loop is None and not decoupled else None
         parameters = request._parameters
         odd = packet.odd_numbers(parameters) if parameters else None
@@ -133,7 +133,7 @@ class Calls:
     # --- everything else ---
 
     def command(self, verb: str, *arguments: Any) -> Any:
-        """Have the server do something and return its answer. Raises TritonModelException."""
+        """Run a command on the server and return its answer. Raises TritonModelException."""
         if self.worker.is_completing:
             raise TritonModelException("auto_complete_config cannot ask the server for anything")
         slot = self._slot(None)
@@ -155,7 +155,7 @@ class Calls:
         return slot
 
     def reply(self, number: int, document: list[Any], data: Any) -> None:
-        """Take what the server answers; called by whoever reads the line."""
+        """Take a reply of the server; called by whichever thread reads the line."""
         _, is_last, what = document
         slot = self._slots.get(number)
         if slot is None:
@@ -165,7 +165,7 @@ class Calls:
         slot.put(_read(what, data), is_last=is_last)
 
     def credit(self, slot: Slot) -> None:
-        """Tell the server that one more reply was taken."""
+        """Tell the server that one more reply was consumed."""
         if not slot.is_over:
             self.worker.line.send(packet.CREDIT, [slot.number])
 

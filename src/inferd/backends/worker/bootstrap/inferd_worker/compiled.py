@@ -1,4 +1,4 @@
-"""What the compiler is told about a class, and the interpreter need not know."""
+"""The compiler's class attributes, which do nothing in the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model may know and, in auto_complete_config, change of its configuration."""
+"""The configuration as a model sees it and, in auto_complete_config, changes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRITON_STRING_TO_NUMPY = {
     for name, dtype in NUMPY.items()
     if name != "BF16"
 }
-"""TYPE_FP32 and the like -> numpy type. There is none for TYPE_BF16."""
+"""Configuration datatype, such as TYPE_FP32, -> numpy type; TYPE_BF16 has none."""
 
 _NUMPY_BY_NUMBER = {NUMBERS[name]: dtype.type for name, dtype in NUMPY.items() if name != "BF16"}
 
@@ -37,17 +37,17 @@ def numpy_to_triton_type(data_type: Any) -> int:
 
 
 def get_input_config_by_name(model_config: Any, name: str) -> Any:
-    """Return what the parsed configuration says of an input, or None."""
+    """Return an input's entry in the parsed configuration, or None."""
     return _named(model_config.get("input", ()), name)
 
 
 def get_output_config_by_name(model_config: Any, name: str) -> Any:
-    """Return what the parsed configuration says of an output, or None."""
+    """Return an output's entry in the parsed configuration, or None."""
     return _named(model_config.get("output", ()), name)
 
 
 def using_decoupled_model_transaction_policy(model_config: Any) -> bool:
-    """Tell whether the parsed configuration is of a decoupled model."""
+    """Return whether the parsed configuration is that of a decoupled model."""
     return bool((model_config.get("model_transaction_policy") or {}).get("decoupled", False))
 
 
@@ -59,17 +59,17 @@ def _named(items: Any, name: str) -> Any:
 
 
 class ModelConfig:
-    """The configuration as auto_complete_config gets and returns it; may be made of JSON."""
+    """The configuration that auto_complete_config gets and returns, a dict or JSON."""
 
     def __init__(self, model_config: Any) -> None:
         self._config = json.loads(model_config) if isinstance(model_config, str) else model_config
 
     def as_dict(self) -> Any:
-        """Return the configuration as it would be parsed from JSON."""
+        """Return the configuration as parsed from JSON."""
         return self._config
 
     def set_max_batch_size(self, max_batch_size: int) -> None:
-        """Set max_batch_size. Raises ValueError when the file allows more than that."""
+        """Set max_batch_size. Raises ValueError if the configuration has a larger one."""
         configured = self._config.get("max_batch_size", 0)
         if configured > max_batch_size:
             raise ValueError(
@@ -79,7 +79,7 @@ class ModelConfig:
         self._config["max_batch_size"] = max_batch_size
 
     def set_dynamic_batching(self) -> None:
-        """Have requests gathered into batches. Raises ValueError beside another scheduler."""
+        """Enable dynamic batching. Raises ValueError if another scheduler is configured."""
         for other in ("sequence_batching", "ensemble_scheduling"):
             if self._config.get(other):
                 raise ValueError(
@@ -88,7 +88,7 @@ class ModelConfig:
         self._config.setdefault("dynamic_batching", {})
 
     def add_input(self, input: dict[str, Any]) -> None:
-        """Add an input: name, data_type, dims, and maybe optional. Raises ValueError."""
+        """Add an input: name, data_type, dims, and possibly optional. Raises ValueError."""
         self._add("input", input, {"name", "data_type", "dims", "optional"})
 
     def add_output(self, output: dict[str, Any]) -> None:

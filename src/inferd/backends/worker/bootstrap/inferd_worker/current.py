@@ -1,4 +1,4 @@
-"""The worker of this process: what functions of a module, without an object, work on."""
+"""The worker of this process, for module-level functions."""
 
 from __future__ import annotations
 

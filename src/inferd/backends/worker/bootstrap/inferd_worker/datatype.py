@@ -1,4 +1,4 @@
-"""Datatypes: their names in packets and configurations, their numbers, their numpy twins."""
+"""Datatypes: their names in packets and configurations, their numbers, their numpy dtypes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMPY: dict[str, Any] = {
     "BYTES": np.dtype("O"),
     "BF16": np.dtype("<u2"),
 }
-"""Name in packets -> dtype; BF16 shows as the bit patterns."""
+"""Name in packets -> dtype; BF16 as its bit patterns."""
 
 NUMBERS = {name: number for number, name in enumerate(NUMPY, 1)}
 """Name in packets -> number in ModelConfig's DataType."""
@@ -47,14 +47,14 @@ def name_of(dtype: Any) -> str:
 
 
 def config_name(name: str) -> str:
-    """Return how configurations call the datatype `name`: TYPE_FP32."""
+    """Return the name of datatype `name` in configurations, such as TYPE_FP32."""
     return "TYPE_STRING" if name == "BYTES" else f"TYPE_{name}"
 
 
 def encode_strings(array: Any) -> bytes:
-    """Return the elements of an object, bytes or str array, each behind its length.
+    """Return the elements of an object, bytes or str array, each preceded by its length.
 
-    str is encoded as UTF-8, what is neither by its str().
+    Elements other than bytes are converted by str() and encoded as UTF-8.
     """
     parts = []
     for element in array.ravel().tolist():
@@ -65,7 +65,7 @@ def encode_strings(array: Any) -> bytes:
 
 
 def decode_strings(data: Any) -> list[bytes]:
-    """Return the elements behind their lengths in the buffer `data`. Raises ValueError."""
+    """Return the length-prefixed elements of the buffer `data`. Raises ValueError."""
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     elements, offset, end = [], 0, len(view)
     while offset < end:

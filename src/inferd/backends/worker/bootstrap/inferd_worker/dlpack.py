@@ -1,8 +1,8 @@
-"""DLPack: tensors to and from other libraries without a copy, by hand.
+"""DLPack: tensors to and from other libraries without a copy, implemented by hand.
 
-numpy's own way knows no bfloat16, takes no bare capsules, and gives arrays nobody may write.
+numpy's own implementation has no bfloat16, takes no bare capsules, and returns read-only arrays.
 The layout is that of DLManagedTensor in dlpack.h, which never changes; the newer, versioned
-struct is not asked for.
+struct is not requested.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .datatype import NUMPY
 from .error import TritonModelException
 
 CPU = 1
-PINNED = (3, 13)  # host memory of CUDA: the CPU reads it, too
+PINNED = (3, 13)  # CUDA host and managed memory: the CPU can read both
 
 _KINDS = {"i": 0, "u": 1, "f": 2, "b": 6}
 _BFLOAT = 4
@@ -69,8 +69,8 @@ _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_SetName", _api)
 )
 
-_FRESH, _USED = b"dltensor", b"used_dltensor"  # a capsule keeps the pointer: they must live
-_given: dict[int, Any] = {}  # what capsules refer to, until their reader lets go of it
+_FRESH, _USED = b"dltensor", b"used_dltensor"  # module-level: capsules keep the pointers
+_given: dict[int, Any] = {}  # what capsules refer to, until their consumer deletes it
 
 
 def _forget(managed: Any) -> None:
@@ -87,7 +87,7 @@ _destructor = _Destructor(_drop)
 
 
 def to_capsule(array: Any, datatype: str) -> Any:
-    """Return a DLPack capsule over the memory of `array`, which is C-contiguous, no strings."""
+    """Return a DLPack capsule over the memory of `array`, C-contiguous and without strings."""
     managed = _Managed()
     shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
     tensor = managed.tensor
@@ -104,9 +104,9 @@ def to_capsule(array: Any, datatype: str) -> Any:
 
 
 def from_capsule(capsule: Any) -> tuple[str, Any]:
-    """Return datatype and array of a DLPack capsule; the array is over the same memory.
+    """Return the datatype and an array over the memory of a DLPack capsule.
 
-    Raises TritonModelException for memory of a device, other datatypes, and strides.
+    Raises TritonModelException for device memory, other datatypes, and strides.
     """
     managed = ctypes.cast(_claim(capsule), ctypes.POINTER(_Managed))
     tensor = managed.contents.tensor
@@ -150,7 +150,7 @@ def _checked(tensor: Any) -> tuple[str, tuple[int, ...]]:
         )
     shape = tuple(tensor.shape[: tensor.ndim])
     expected = 1
-    # Of a tensor without elements strides say nothing: numpy's are 0.
+    # The strides of an empty tensor mean nothing: numpy's are 0.
     strides = tensor.strides[: tensor.ndim] if tensor.strides and 0 not in shape else None
     for dim, stride in zip(reversed(shape), reversed(strides or ())):
         if dim != 1 and stride != expected:

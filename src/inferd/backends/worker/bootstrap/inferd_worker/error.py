@@ -1,4 +1,4 @@
-"""Errors as model.py raises and returns them."""
+"""Errors that model.py raises and returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 def kind_of(value: object) -> str:
-    """Return what a text calls a value of this type: a list, an int, None."""
+    """Return the type of `value` with its article, for error texts: a list, an int, None."""
     name = type(value).__name__
     if value is None:
         return "None"
@@ -14,7 +14,7 @@ def kind_of(value: object) -> str:
 
 
 class _ErrorCode(enum.IntEnum):
-    """Why something failed, by Triton's names."""
+    """Why something failed, under Triton's names."""
 
     UNKNOWN = 0
     INTERNAL = 1
@@ -46,7 +46,7 @@ class TritonError:
         self._code = _ErrorCode(code)
 
     def code(self) -> _ErrorCode:
-        """Return why, one of the constants of this class."""
+        """Return the error code, one of the constants of this class."""
         return self._code
 
     def message(self) -> str:
@@ -61,25 +61,25 @@ class TritonError:
 
 
 def _text(message: object) -> str:
-    """Return a message as a str; one in bytes comes from C++, which knows no other texts."""
+    """Return a message as a str; models may pass bytes, as Triton's C++ module takes them."""
     if isinstance(message, (bytes, bytearray)):
         return message.decode(errors="replace")
     return str(message)
 
 
 class TritonModelException(Exception):
-    """What a model raises, and what is raised in it when it uses something wrongly."""
+    """Raised by a model, and in a model that misuses this interface."""
 
 
 class WrongType(TritonModelException, TypeError):
-    """An argument of a wrong type; a TypeError as well, which Triton's module raises for it."""
+    """An argument of the wrong type; also a TypeError, as Triton's module raises."""
 
 
 def text_of(error: BaseException) -> str:
-    """Return type and text of `error`, of a TritonModelException the text alone."""
+    """Return type and text of `error`; for a TritonModelException the text alone."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  one that cannot even say what is wrong
+    except Exception:  # noqa: BLE001  even its __str__ fails
         return type(error).__name__
     if isinstance(error, TritonModelException):
         return text

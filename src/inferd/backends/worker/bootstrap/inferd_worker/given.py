@@ -1,6 +1,7 @@
-"""Given: texts and numbers as models hand them over, which may be bytes and numpy's integers.
+"""Given: texts and numbers from models, which may be bytes and numpy integers.
 
-Triton's module is C++, where a text may be bytes: an element of a tensor of strings names a model.
+Triton's module is C++ and takes bytes as text: a model may be named by an element of a string
+tensor.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .error import TritonModelException, WrongType, kind_of
 def text_given(value: Any, what: str) -> str:
     """Return `value`, a str or bytes in UTF-8, as a str.
 
-    Raises WrongType, or TritonModelException for what is no UTF-8.
+    Raises WrongType, or TritonModelException for invalid UTF-8.
     """
     if type(value) is str:
         return value

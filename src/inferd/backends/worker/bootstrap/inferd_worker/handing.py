@@ -1,4 +1,4 @@
-"""Handing: a response that lies where its request came is given back there, without a copy."""
+"""Handing: a response in the memory its request came in is handed back without a copy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def hand_over(
     returned: list[Any], wanted: list[str] | None, payload: Payload, line: Line
 ) -> tuple[list[tuple[Any, ...]], list[int]]:
-    """Return how a packet describes the outputs of a response, and the blocks it claims.
+    """Return the packet's description of the outputs of a response, and the blocks it claims.
 
-    `returned` holds what a model has returned, a list of this one response, and is emptied: no
-    frame may refer to the response, or it counts as one that the model has kept. Bytes in a block
-    that nobody refers to any more are named; others are added to `payload`, since who has kept them
-    may change them before the client has read them. Raises TritonModelException.
+    `returned` holds the model's return value, a list of this one response, and is emptied: if any
+    frame referred to the response, the model would seem to have kept it. Bytes in a block that
+    nobody refers to any more are named; others are added to `payload`, since their holder might
+    change them before the client has read them. Raises TritonModelException.
     """
     tensors = [
         (tensor._name, tensor._datatype, tensor._shape, data_of(tensor))
@@ -40,9 +40,9 @@ def hand_over(
 
 
 def _claimed(datas: list[Any], line: Line) -> dict[int, tuple[int, int, int]]:
-    """Claim the blocks that `datas` lie in; return offset, size and block by index."""
+    """Claim the blocks that hold `datas`; return offset, size and block by index."""
     found: dict[int, tuple[Any, dict[int, tuple[int, int, int]]]] = {}
-    for index in range(len(datas)):  # nothing here refers to an array for long
+    for index in range(len(datas)):  # by index, to keep no reference to an array
         if type(datas[index]) is not np.ndarray or datas[index].nbytes <= LENT_BYTES:
             continue
         place = line.find(datas[index])
@@ -53,7 +53,7 @@ def _claimed(datas: list[Any], line: Line) -> dict[int, tuple[int, int, int]]:
     places: dict[int, tuple[int, int, int]] = {}
     for block, there in found.values():
         if sum(size for _, size, _ in there.values()) * 2 < block.size:
-            continue  # a slow client would hold all of it for the sake of a part
+            continue  # a slow client would hold the whole block for a small part
         kept = line.claim(block, datas, list(there))
         if kept is None:
             places.update(there)

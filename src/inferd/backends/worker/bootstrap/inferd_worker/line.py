@@ -1,9 +1,9 @@
 """Line: the worker's end of the socket to the server.
 
-No thread of its own reads it: that would cost every request a change of threads. Whoever waits
-for something reads until it has come, and hands on what is for others; one of those that wait
-reads, the others sleep. What nobody waits for, cancellations and returned memory, is read when
-somebody asks or needs it.
+No dedicated thread reads it: that would cost every request a thread switch. Of the threads that
+wait for a packet, one reads and dispatches packets to all of them, while the others sleep.
+Packets nobody waits for, such as cancellations and released memory, are read when somebody asks
+for or needs them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _REPEATED = (packet.EXECUTE, packet.REPLY)
 
 
 class LineClosed(Exception):
-    """The server has gone, or has hung up."""
+    """The server is gone, or has hung up."""
 
 
 class Payload:
-    """Bytes of tensors on their way into a packet."""
+    """Tensor bytes on their way into a packet."""
 
     __slots__ = ("parts", "size")
 
     def __init__(self) -> None:
-        self.parts: list[Any] = []  # with what is missing to the next multiple of ALIGN
+        self.parts: list[Any] = []  # with padding up to multiples of ALIGN
         self.size = 0
 
     def add(self, data: Any) -> tuple[int, int]:
@@ -68,11 +68,11 @@ class Payload:
 class Line:
     """Reads and sends packets; any thread may do either.
 
-    `receive` is called with kind, document, data and numbers of each packet, by whoever reads it,
-    one after another. A document may be that of a packet before, so nobody changes it.
+    `receive` is called with kind, document, data and numbers of each packet, on the thread that
+    reads it, one after another. An earlier packet may share its document: never modify it.
     """
 
-    __deletable__ = ("_arena", "_received")  # by close
+    __deletable__ = ("_arena", "_received")  # close deletes them
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Line:
         self._received = received
         self._receive = receive
         self._sending = Lock()
-        self._sender = 0  # the thread that has this lock
+        self._sender = 0  # the thread that holds this lock
         self._unsaid: deque[tuple[int, Sequence[Any]]] = deque()
         self._lock = Lock()
         self._changed = Condition(self._lock)
@@ -104,14 +104,14 @@ class Line:
         self._is_over = False
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for; see `look`."""
+        """Return the descriptor to wait on; see `look`."""
         return self._socket.fileno()
 
     def wait(self, is_done: Callable[[], Any], timeout_s: float | None = None) -> bool:
-        """Read until `is_done()`; tell whether it is. Raises LineClosed."""
+        """Read until `is_done()`; return False on a timeout. Raises LineClosed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._lock.acquire()
-        try:  # compiled, `with` takes longer
+        try:  # `with` is slower when compiled
             while not is_done():
                 if self.is_closed:
                     raise LineClosed
@@ -129,13 +129,13 @@ class Line:
             self._lock.release()
 
     def look(self) -> None:
-        """Read what has come, without waiting."""
+        """Read all packets that have arrived, without waiting."""
         with self._lock:
             while not self._is_reading and not self.is_closed and self._read(0):
                 pass
 
     def _read(self, timeout_s: float | None) -> bool:
-        """Read a packet; called with the lock held, which is let go of meanwhile."""
+        """Read a datagram; called with the lock held, which is released meanwhile."""
         self._is_reading = True
         self._lock.release()
         size = -1
@@ -176,10 +176,10 @@ class Line:
             data: Any = None
             if offset != packet.INLINE:
                 if start < payload_size:
-                    data = block[start:]  # which is nobody else's
+                    data = block[start:]  # no copy: the block is this packet's alone
                 del block
             else:
-                if start < payload_size:  # the next datagram is written there
+                if start < payload_size:  # copied: the next datagram overwrites the buffer
                     data = bytearray(self._view[at + start : at + payload_size])
                 at += payload_size
             self._receive(kind, document, data, (one, two, three))
@@ -199,15 +199,15 @@ class Line:
         numbers: tuple[int, ...] = packet.NO_NUMBERS,
         claimed: Sequence[int] = (),
     ) -> None:
-        """Send a packet; `document` is without its first element. Raises ArenaFull, LineClosed.
+        """Send a packet; `document` lacks its first element. Raises ArenaFull, LineClosed.
 
-        A tuple, which then can be hashed, is one whose like is sent again and again. Blocks that
-        were `claimed` are told to be released; they are so, too, when the packet cannot be sent.
-        Raises TritonModelException for a document with numbers that JSON has not.
+        A document that is sent again and again is a tuple, which must be hashable. Blocks that
+        were `claimed` are reported as released, in a later packet if this one cannot be sent.
+        Raises TritonModelException for a document with numbers that JSON cannot express.
         """
         if not self._sending.acquire(False):
             if self._sender == get_ident():
-                # The garbage collector, which runs where it likes, has called what sends.
+                # A finalizer sends: the garbage collector may run anywhere, even in here.
                 self._unsaid.append((kind, document))
                 return
             self._sending.acquire()
@@ -234,10 +234,10 @@ class Line:
             self._send_unsaid()
 
     def send_unwaiting(self, kind: int, document: Sequence[Any]) -> None:
-        """Send a small packet, behind that of whoever sends just now; never waits for anybody.
+        """Send a small packet, after any that is being sent right now; never block.
 
-        That is for finalizers: who is called by the garbage collector may be in the midst of
-        sending, or on the thread that is to read this.
+        This is for finalizers: the garbage collector may call them in the midst of a send, or on
+        the thread that other packets wait for.
         """
         self._unsaid.append((kind, document))
         if not self._sending.locked() and self._writable.poll(0):
@@ -245,7 +245,7 @@ class Line:
 
     def _send_unsaid(self) -> None:
         packets = []
-        with contextlib.suppress(IndexError):  # another thread may do the same
+        with contextlib.suppress(IndexError):  # another thread may drain it, too
             while True:
                 packets.append(self._unsaid.popleft())
         for kind, document in packets:
@@ -253,14 +253,14 @@ class Line:
                 self.send(kind, document)
 
     def _text(self, released: list[int], document: Sequence[Any]) -> tuple[int, bytes]:
-        """Return the size of a document, and its bytes as far as to the tensors behind it."""
+        """Return the size of a document, and its bytes padded up to where tensors begin."""
         key = None
         if type(document) is tuple:
             key = (*released, document) if released else document
             written = self._written_before.get(key)
             if written is not None:
                 return written
-        # What is half a character, as in a file's name, is no JSON.
+        # Lone surrogates, as in file names, cannot be encoded.
         try:
             text = _encode([released, *document]).encode(errors="replace")
         except ValueError:
@@ -279,7 +279,7 @@ class Line:
         payload: Payload | None,
         numbers: tuple[int, ...],
     ) -> bytes:
-        """Return the datagram of a packet, what is large put into a block. Raises ArenaFull."""
+        """Return the datagram of a packet; a large payload goes to a block. Raises ArenaFull."""
         text_size, text = written
         one, two, three = numbers
         if payload is not None and payload.size:
@@ -304,7 +304,7 @@ class Line:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether there may be blocks of the server's that something here refers to."""
+        """Whether something here may still refer to blocks of the server."""
         return not self._is_over and self._received.has_blocks
 
     def find(self, array: Any) -> tuple[Block, int] | None:
@@ -316,12 +316,12 @@ class Line:
         return self._received.claim(block, arrays, indices)
 
     def release(self, *, lazily: bool = False) -> None:
-        """Tell the server which of its blocks are free; `lazily` only if that is much."""
+        """Tell the server which of its blocks are free; `lazily`: only if they are many."""
         if self._received.fresh and (not lazily or self._received.is_much):
             self.send(packet.RELEASE, [])
 
     def close(self) -> None:
-        """Send and read no more, and let go of the memory, though somebody keeps the line."""
+        """Stop sending and reading, and free the memory, even if somebody keeps the line."""
         with self._sending:
             self.is_closed = self._is_over = True
             del self._arena, self._received

@@ -1,4 +1,4 @@
-"""Logger: what a model says in the server's log."""
+"""Logger: a model's messages in the server's log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Logger:
 
     @staticmethod
     def log_info(message: Any) -> None:
-        """Log for information."""
+        """Log an informational message."""
         Logger.log(message, _LogLevel.INFO)
 
     @staticmethod
@@ -48,5 +48,5 @@ class Logger:
 
     @staticmethod
     def log_verbose(message: Any) -> None:
-        """Log what only a verbose log shows."""
+        """Log a message for verbose logs only."""
         Logger.log(message, _LogLevel.VERBOSE)

@@ -1,6 +1,6 @@
 """Loop: serves a model whose execute is a coroutine function, on an event loop.
 
-This is not compiled: what is awaited has to be a coroutine of the interpreter's.
+This module is not compiled: the awaitables have to be the interpreter's own coroutines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def serve(worker: Worker) -> None:
-    """Execute all that comes to `worker`, side by side, until the end."""
+    """Execute all batches that come to `worker`, concurrently, until the end."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
@@ -50,8 +50,8 @@ async def serve(worker: Worker) -> None:
             ended.set()
 
     def on_news() -> None:
-        # Whatever else reads the socket, such as a call of the model's, may find what is for the
-        # loop, and then nothing is left there to wake it up.
+        # Another reader of the socket, such as a call by the model, may read a packet meant for
+        # the loop, which then finds nothing in the socket to wake it up.
         if looking != get_ident():
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(wake)
@@ -75,7 +75,7 @@ async def _execute(
 ) -> None:
     executing.set(batch if len(opens) == 1 else 0)
     began_ns = time.perf_counter_ns()
-    if worker.is_decoupled:  # the next one may come
+    if worker.is_decoupled:  # let the server send the next batch
         worker.line.send(packet.RESULT, ((),), None, (batch, began_ns, began_ns))
         batch = 0
     returned: list[Any] = []

@@ -20,28 +20,28 @@ _PR_SET_PDEATHSIG = 1
 def main(arguments: list[str]) -> None:
     """Run the worker that `arguments` describe, to its end.
 
-    They are the numbers: socket, arena to read, arena to write, their size, the most bytes beyond
-    it, the server's process, the most bytes of data (0: any).
+    They are numbers: the socket, the arena to read, the arena to write, their size, the most bytes
+    beyond it, the server's process id, the most bytes of data (0: no limit).
     """
     sys.modules["triton_python_backend_utils"] = sys.modules["c_python_backend_utils"] = api
-    sys.argv = [""]  # those of this program are none of the model's
+    sys.argv = [""]  # hide this program's arguments from the model
     worker = Worker(*inherit(arguments))
     current.set_worker(worker)
     worker.run()
-    with contextlib.suppress(BaseException):  # what they raise was printed
-        atexit._run_exitfuncs()  # as the interpreter would, which waits for threads as well
+    with contextlib.suppress(BaseException):  # exceptions were already printed
+        atexit._run_exitfuncs()  # a regular exit would wait for threads as well
     end_process()
 
 
 def inherit(arguments: list[str]) -> tuple[socket.socket, Arena, Received]:
-    """Return the line to the server: its socket, the memory to write, and that to read.
+    """Return the socket to the server, the arena to write, and the one to read.
 
     See main. From now on the process ends with the server.
     """
     sock, incoming, outgoing, size, most, parent, memory = map(int, arguments)
     _die_with(parent)
     _limit(memory)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server says when it is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to end
     for fd in (sock, incoming, outgoing):
         os.set_inheritable(fd, False)
     received = Received(incoming, size, writable=True)
@@ -49,17 +49,17 @@ def inherit(arguments: list[str]) -> tuple[socket.socket, Arena, Received]:
 
 
 def end_process() -> None:
-    """End this process; threads that a model left behind keep nobody."""
+    """End this process without waiting for threads that a model left behind."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _die_with(parent: int) -> None:
-    """Have the system kill this process when the thread that started it ends."""
+    """Have the kernel kill this process when the thread that started it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before that
+    if os.getppid() != parent:  # it has already ended
         os._exit(1)
 
 

@@ -24,7 +24,7 @@ class _Kind(enum.IntEnum):
 
 
 class MetricFamily:
-    """Metrics of one name, kind and description that differ in their labels."""
+    """Metrics of the same name, kind and description that differ in their labels."""
 
     COUNTER = _Kind.COUNTER
     GAUGE = _Kind.GAUGE
@@ -41,7 +41,7 @@ class MetricFamily:
     ) -> Metric:
         """Return the metric with `labels`; a histogram needs its `buckets`.
 
-        The last of those may be infinity: that one is there in any case.
+        The last bucket may be infinity, which exists in any case.
         """
         bounds = [float(bound) for bound in buckets] if buckets is not None else []
         if self._kind is not _Kind.HISTOGRAM:
@@ -76,7 +76,7 @@ class Metric:
         )
 
     def increment(self, value: float) -> None:
-        """Add `value`, to a counter 0 or more."""
+        """Add `value`, which must not be negative for a counter."""
         if self._kind == _Kind.HISTOGRAM:
             raise TritonModelException("a histogram observes, it is not incremented")
         if self._kind == _Kind.COUNTER and value < 0:
@@ -90,16 +90,16 @@ class Metric:
         self._send("set", value)
 
     def observe(self, value: float) -> None:
-        """Count one more value of a histogram."""
+        """Add a value to a histogram."""
         if self._kind != _Kind.HISTOGRAM:
             raise TritonModelException("only a histogram observes")
         self._send("observe", value)
 
     def value(self) -> float:
-        """Return the value, all instances of the model together."""
+        """Return the value across all instances of the model."""
         if self._kind == _Kind.HISTOGRAM:
             raise TritonModelException("a histogram has no single value")
-        # Infinity, to which a gauge may have grown, comes as a text.
+        # Infinity, which a gauge may reach, comes as a text.
         return float(current.worker().calls.command("metric_value", self._number))
 
     def _send(self, verb: str, value: float) -> None:

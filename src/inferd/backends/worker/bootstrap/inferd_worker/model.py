@@ -1,4 +1,4 @@
-"""The model's own code: imported, and its failures told with file and line."""
+"""The model's own code: its import, and its failures with file and line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_TEXT = 2000
 
 
 class ModelFailed(Exception):
-    """The model's code failed, or is not as it must be; the text is for clients."""
+    """The model's code failed or is invalid; the text is for clients."""
 
 
 def import_class(file: str, code_folder: str, folder: str) -> Any:
     """Return the class TritonPythonModel of `file`, in `folder`. Raises ModelFailed.
 
-    The module is called <code folder>.<stem>, such as 1.model, and is part of a package, so that it
-    may import its neighbours by `from . import x`.
+    The module is named <code folder>.<stem>, such as 1.model, and belongs to a package, so that it
+    can import its neighbours with `from . import x`.
     """
     sys.path[:0] = [""]
     sys.path += [code_folder, folder]
@@ -34,7 +34,7 @@ def import_class(file: str, code_folder: str, folder: str) -> Any:
     package.__path__ = [code_folder]
     sys.modules[version] = package
     name = f"{version}.{os.path.splitext(os.path.basename(file))[0]}"
-    # A loader of its own: default_model_filename may call the file anything, not just something.py.
+    # An explicit loader: with default_model_filename, the file need not be called *.py.
     loader = importlib.machinery.SourceFileLoader(name, file)
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     return class_of(spec, file, folder)
@@ -59,7 +59,7 @@ def class_of(spec: Any, file: str, folder: str) -> Any:
 
 
 def told(error: BaseException, folder: str) -> str:
-    """Return type and text of `error`, and where in the model's folder it came from."""
+    """Return type and text of `error`, and the place in the model's folder that raised it."""
     text = text_of(error)
     if isinstance(error, SyntaxError) and error.filename:
         text = f"{type(error).__name__}: {error.msg}"
@@ -79,14 +79,14 @@ def full(error: BaseException) -> str:
 
 
 def shown(file: str, folder: str) -> str:
-    """Return `file` as seen from the model's folder: no path of this machine."""
+    """Return `file` relative to the model's folder, so that no path of this machine shows."""
     if file.startswith(folder + os.sep):
         return file[len(folder) + 1 :]
     return os.path.basename(file)
 
 
 def complete(kind: Any, config: dict[str, Any]) -> str | None:
-    """Return the configuration that auto_complete_config gives, as JSON; None without one."""
+    """Return the configuration from auto_complete_config, as JSON; None without that method."""
     method = getattr(kind, "auto_complete_config", None)
     if method is None:
         return None

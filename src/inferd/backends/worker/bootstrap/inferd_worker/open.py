@@ -1,4 +1,4 @@
-"""Open: a request that has come and still may be answered."""
+"""Open: a received request that may still be answered."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 WINDOW = 16
-"""So many answers, or WINDOW_BYTES of them, may be under way before the model has to wait."""
+"""How many answers, or WINDOW_BYTES of them, may be in flight before the model has to wait."""
 
 WINDOW_BYTES = 1 << 20
 
 
 class Open:
-    """What is known of one request: whether it was cancelled, and what was sent."""
+    """The state of one request: whether it was cancelled, and what was sent."""
 
     __slots__ = (
         "__weakref__",
@@ -39,17 +39,17 @@ class Open:
         self.is_closed = False  # its last answer was sent
         self.has_sender = False
         self.sent_count = 0
-        self.granted = WINDOW  # only whoever reads changes that
-        self.spent = 0  # and only who sends that
+        self.granted = WINDOW  # changed only by the reading thread
+        self.spent = 0  # changed only by the sending thread
 
     def look(self) -> bool:
-        """Tell whether it was cancelled, as far as the server has said by now."""
+        """Return whether it was cancelled, after reading all packets that have arrived."""
         if not self.is_cancelled and not self.is_closed:
             self._worker.line.look()
         return self.is_cancelled
 
     def send(self, response: Any, *, is_final: bool) -> None:
-        """Send an answer, or only that there are no more. Raises TritonModelException."""
+        """Send an answer, or only the final flag. Raises TritonModelException."""
         worker = self._worker
         if not worker.is_decoupled:
             if self.sent_count and response is not None:
@@ -61,7 +61,7 @@ class Open:
                     "the final flag came before a response; only a decoupled model may send none"
                 )
             if self.is_closed:
-                return  # the flag behind the one response
+                return  # the final flag after the only response
             is_final = True
         elif self.is_closed:
             raise TritonModelException("the final response of this request was sent already")

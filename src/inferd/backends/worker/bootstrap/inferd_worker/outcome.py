@@ -1,4 +1,4 @@
-"""Outcome: what execute has returned, held to what it may return."""
+"""Outcome: checks of what execute has returned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def wanted_again(opens: list[Open], requests: list[InferenceRequest]) -> list[Open]:
-    """Return those of an iterative model that it is not done with."""
+    """Return the requests that an iterative model asks for again."""
     return [
         one
         for one, request in zip(opens, requests)
@@ -25,7 +25,7 @@ def wanted_again(opens: list[Open], requests: list[InferenceRequest]) -> list[Op
 def odd_item(
     opens: list[Open], requests: list[InferenceRequest], responses: Any, *, is_iterative: bool
 ) -> str:
-    """Return what is wrong with one of as many responses as there were requests, "" for nothing."""
+    """Return what is wrong with `responses`, as many as there are requests; "" for nothing."""
     for one, request, response in zip(opens, requests, responses):
         is_again = request._release_flags == RELEASE_RESCHEDULE
         if is_again and response is not None:

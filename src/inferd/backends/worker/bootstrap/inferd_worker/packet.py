@@ -1,18 +1,19 @@
-"""Packets: what the server and a worker process tell each other over their socket.
+"""Packets: the protocol between the server and a worker process, over their socket.
 
-One datagram is a header and, if it is small, its payload. A larger payload lies in a block of
-the sender's arena, and the header says where. A payload is a JSON document, then from the next
-multiple of ALIGN on the bytes of tensors, whose places the document gives relative to that.
+A packet is a header and a payload. A small payload follows the header in the datagram, which may
+hold several packets; a larger one lies in a block of the sender's arena, and the header says where.
+A payload is a JSON document, then from the next multiple of ALIGN on the bytes of tensors, whose
+offsets in the document count from there.
 
 Every document is an array. Its first element lists the blocks of the receiver's arena that the
-sender needs no more.
+sender has released.
 
 A tensor is [name, datatype, shape, offset, size]. With a sixth element its bytes are not in this
-packet but lie, from that offset on, in that block of the receiver's arena, which the sender has: of
-CALL, and of RESULT, whose first element may list the block, too.
+packet but at that offset in that block of the receiver's arena, which the sender holds: only in
+CALL, and in RESULT, whose first element may list the block, too.
 
-Numbers that differ from packet to packet lie in the header. So the document of a request is the
-same text as that of another one like it, and each side keeps what it has read or written lately.
+Numbers that differ from packet to packet are in the header. So similar requests have identical
+documents, and each side caches those it has recently parsed or written.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from typing import Any, Final
 HEADER: Final[struct.Struct] = struct.Struct("<BxxxIqQQQQ")
 """Kind; size of the document; offset of the block, or INLINE; size of the payload; three numbers.
 
-The first is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others are the
-times of RESULT: when execute began and ended. The second of CALL is the request it is made for, 0
-if that is not known.
+The first number is the batch of EXECUTE and RESULT, and the call of CALL and REPLY. The others
+are the times of RESULT: when execute began and ended. The second one of CALL is the request it is
+made for, 0 if unknown.
 """
 
 HEADER_SIZE: Final[int] = HEADER.size
@@ -34,17 +35,17 @@ NO_NUMBERS: Final[tuple[int, int, int]] = (0, 0, 0)
 
 INLINE: Final = -1
 INLINE_BYTES: Final = 16 << 10
-"""The largest payload that goes over the socket itself: beyond this copying costs more."""
+"""The largest payload sent over the socket itself: beyond this, copying costs more."""
 
 NO_BLOCK: Final = -1
-"""Where a tensor lies that lies in the packet itself."""
+"""The block of a tensor whose bytes are in the packet itself."""
 
 MAX_PACKET: Final = HEADER.size + INLINE_BYTES
 ALIGN: Final = 64
 
 MAX_KEPT: Final = 256
 KEPT_BYTES: Final = 1 << 10
-"""So many documents are kept, none longer than that."""
+"""At most MAX_KEPT documents are cached, none longer than KEPT_BYTES."""
 
 # --- from the server ---
 
@@ -52,23 +53,24 @@ START: Final = 1
 """[released, settings]: the first packet."""
 
 EXECUTE: Final = 2
-"""[released, [request, ...], callers]; the last request has the batch's number, each before it one
-less."""
+"""[released, [request, ...], callers]; the batch's number is that of the last request; each one
+before it has a number one less."""
 
 RELEASE: Final = 3
 """[released]; both ways."""
 
 CANCEL: Final = 4
-"""[released, [request number, ...]]: nobody waits for their answers any more."""
+"""[released, [request number, ...]]: their answers are no longer wanted."""
 
 CREDIT: Final = 5
-"""[released, [[request number, count], ...]]: so many answers were taken."""
+"""[released, [[request number, count], ...]]: this much of each window was consumed. From the
+worker [released, call]: one more answer to that CALL was consumed."""
 
 REPLY: Final = 6
 """[released, is last, what]: an answer to CALL or COMMAND."""
 
 FINALIZE: Final = 7
-"""[released]: end in order."""
+"""[released]: finalize the model and exit."""
 
 ASK: Final = 8
 """[released]: does the model call itself ready?"""
@@ -76,42 +78,42 @@ ASK: Final = 8
 # --- from the worker ---
 
 READY: Final = 16
-"""[released, what START asked for, whether the model has something to say to ASK, whether it
-executes one batch after another]"""
+"""[released, the result of START, whether the model can answer ASK, whether it executes one batch
+after another]"""
 
 FAILED: Final = 17
-"""[released, code, message]: START could not be done."""
+"""[released, code, message]: START failed."""
 
 RESULT: Final = 18
-"""[released, [answer, ...]]: this batch has been executed. An answer says how much the number of
-its request is less than the batch's."""
+"""[released, [answer, ...]]: this batch has been executed. The number in an answer is the batch's
+minus its request's."""
 
 ANSWER: Final = 19
-"""[released, [answer, ...]]: answers outside of an execution, by the numbers of their requests."""
+"""[released, [answer, ...]]: answers outside an execution, with their requests' numbers."""
 
 CALL: Final = 20
 """[released, request, is decoupled, callers]: run a request on another model."""
 
 COMMAND: Final = 21
-"""[released, call, verb, arguments]: something else the server shall do."""
+"""[released, call, verb, arguments]: have the server do something else."""
 
 HANG_UP: Final = 22
-"""[released, call]: no more answers to that CALL are wanted."""
+"""[released, call]: no further answers to that CALL are wanted."""
 
 LOG: Final = 23
 """[released, level, text]"""
 
 METRIC: Final = 24
-"""[released, verb, arguments]"""
+"""[released, metric number, verb, value]"""
 
 SAID: Final = 25
-"""[released, whether it is ready]: the answer to ASK."""
+"""[released, whether the model is ready]: the answer to ASK."""
 
 
 def odd_numbers(parameters: dict[str, Any]) -> dict[str, str] | None:
-    """Return the numbers that JSON has not, NaN and infinities, as texts; None without any.
+    """Return the numbers JSON cannot express, NaN and infinities, as texts; None without any.
 
-    They travel apart from the other parameters of a request.
+    They travel separately from the other parameters of a request.
     """
     odd: dict[str, str] | None = None
     for name, value in parameters.items():
@@ -123,17 +125,17 @@ def odd_numbers(parameters: dict[str, Any]) -> dict[str, str] | None:
 
 
 def even_numbers(parameters: dict[str, Any] | None, odd: dict[str, str]) -> dict[str, Any]:
-    """Return all parameters of a request again, `odd` among them."""
+    """Return all parameters of a request, with those in `odd` restored."""
     return {**(parameters or {}), **{name: float(text) for name, text in odd.items()}}
 
 
 def aligned(size: int) -> int:
-    """Return the next multiple of ALIGN."""
+    """Return `size` rounded up to a multiple of ALIGN."""
     return (size + ALIGN - 1) & -ALIGN
 
 
 def keep(known: dict[Any, Any], key: Any, value: Any, size: int) -> None:
-    """Note `value` for `key`, a document of `size` bytes, unless it is long; forget others."""
+    """Cache `value` for a document of `size` bytes, unless it is long; clear a full cache."""
     if size <= KEPT_BYTES:
         if len(known) >= MAX_KEPT:
             known.clear()

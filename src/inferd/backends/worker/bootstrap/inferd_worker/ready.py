@@ -1,4 +1,4 @@
-"""What a model says of itself when the server asks whether it is ready: its is_ready, if any."""
+"""A model's answer when the server asks whether it is ready: its is_ready, if any."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PATIENCE_S = 1.0
-"""So long requests wait for a model that is asked; then they run beside its is_ready."""
+"""How long requests wait while the model is asked; then they run alongside its is_ready."""
 
 
 class Deputy(threading.Thread):
-    """Does `work` while whoever entered it is away for longer than PATIENCE_S.
+    """Does `work` if the thread that entered it does not leave within PATIENCE_S.
 
-    `work` is called with a function that tells whether they are back: then it is to end, and
-    leaving waits until it has.
+    `work` is called with a function that returns whether that thread has come back. It should
+    then end; leaving waits until it has.
     """
 
     def __init__(self, work: Callable[[Callable[[], bool]], None]) -> None:
@@ -46,7 +46,7 @@ class Deputy(threading.Thread):
 
 
 def ask(model: Any) -> tuple[bool, str]:
-    """Return whether `model` is ready, and what is to be logged if it cannot tell."""
+    """Return whether `model` is ready, and a text to log if it gave no proper answer."""
     try:
         said = model.is_ready()
         if inspect.isawaitable(said):
@@ -57,7 +57,7 @@ def ask(model: Any) -> tuple[bool, str]:
 
 
 async def ask_async(model: Any) -> tuple[bool, str]:
-    """Return the same, on the event loop where the model executes."""
+    """Return the same as `ask`, on the event loop where the model executes."""
     try:
         said = model.is_ready()
         if inspect.isawaitable(said):

@@ -1,4 +1,4 @@
-"""InferenceRequest: what a model is asked, and what it asks other models."""
+"""InferenceRequest: a request to this model, or from it to other models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMORY_CPU, MEMORY_GPU = 0, 1
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PreferredMemory:
-    """Where the outputs of a called model should lie; here that is the CPU's memory."""
+    """Where the outputs of a called model should lie; here that is always CPU memory."""
 
     __slots__ = ("_device_id", "_type")
 
@@ -40,7 +40,7 @@ class PreferredMemory:
 class InferenceTrace:
     """The trace a request belongs to; `context` is its OpenTelemetry context, if it has one.
 
-    `number` is that of the request that has come, 0 where none has.
+    `number` is the number of the received request, 0 if there is none.
     """
 
     __slots__ = ("_context", "_number")
@@ -56,7 +56,7 @@ class InferenceTrace:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class InferenceRequest:
-    """A request: one that has come to this model, or one to be sent to another by exec."""
+    """A request: one received by this model, or one to be sent to another by exec."""
 
     __slots__ = (
         "_correlation_id",
@@ -132,11 +132,11 @@ class InferenceRequest:
         return request
 
     def inputs(self) -> list[Tensor]:
-        """Return the inputs; optional ones that were not given are not there."""
+        """Return the inputs, without optional ones that were not given."""
         return self._inputs
 
     def request_id(self) -> str:
-        """Return what the client calls the request."""
+        """Return the client's id of the request."""
         return self._id
 
     def correlation_id(self) -> int | str:
@@ -144,7 +144,7 @@ class InferenceRequest:
         return self._correlation_id
 
     def flags(self) -> int:
-        """Return TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, added up."""
+        """Return the sum of TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, if set."""
         return self._flags
 
     def set_flags(self, flags: Any) -> None:
@@ -164,7 +164,7 @@ class InferenceRequest:
         return as_json(self._parameters)
 
     def requested_output_names(self) -> set[str]:
-        """Return the outputs that are wanted: all of them when none were asked for by name."""
+        """Return the names of the requested outputs: all of them if none were requested by name."""
         names = current.worker().output_names if self._outputs is None else self._outputs
         return set(names)
 
@@ -179,11 +179,11 @@ class InferenceRequest:
         return self._trace
 
     def is_cancelled(self) -> bool:
-        """Tell whether the client has given it up."""
+        """Return whether the client has cancelled the request."""
         return self._open.look() if self._open is not None else False
 
     def get_response_sender(self) -> InferenceResponseSender:
-        """Return what sends its responses. Once it is taken execute returns None."""
+        """Return the sender of its responses; once it is taken, execute returns None."""
         if self._open is None:
             raise TritonModelException("only a request that has come has a response sender")
         if self._sender is None:
@@ -192,21 +192,21 @@ class InferenceRequest:
         return self._sender
 
     def set_release_flags(self, flags: Any) -> None:
-        """Set what becomes of the request after execute: RELEASE_ALL, or _RESCHEDULE."""
+        """Set what happens to the request after execute: RELEASE_ALL, or _RESCHEDULE."""
         number = number_given(flags, "flags")
         if number not in (RELEASE_ALL, RELEASE_RESCHEDULE):
             raise TritonModelException(f"release flags {number} are not known")
         self._release_flags = number
 
     def exec(self, decoupled: Any = False) -> Any:
-        """Run it on the model it names and return the response; errors are in the response.
+        """Run the request on the model it names; return the response, which holds any error.
 
-        `decoupled` returns an iterator over any number of responses.
+        With `decoupled`, return an iterator over any number of responses.
         """
         return current.worker().calls.run(self, decoupled=bool(decoupled))
 
     def async_exec(self, decoupled: Any = False) -> Any:
-        """Return an awaitable of what exec returns; several may run at once."""
+        """Return an awaitable of the result of exec; several may run at once."""
         return current.worker().calls.run_async(self, decoupled=bool(decoupled))
 
     def __repr__(self) -> str:
@@ -219,7 +219,7 @@ def get_input_tensor_by_name(inference_request: InferenceRequest, name: Any) -> 
 
 
 def _correlation_id(given: Any) -> int | str:
-    """Return the sequence that `given` names: a text or a number."""
+    """Return the sequence id `given`, a text or a number."""
     if isinstance(given, (str, bytes)):
         return text_given(given, "correlation_id")
     return number_given(given, "correlation_id")

@@ -1,4 +1,4 @@
-"""InferenceResponse, and the sender through which any number of them goes."""
+"""InferenceResponse, and the sender for any number of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINAL = 1
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class InferenceResponse:
-    """One answer: tensors, or an error in their place."""
+    """One answer: tensors, or an error instead."""
 
     __slots__ = ("_error", "_parameters", "_tensors", "id", "model_name", "model_version")
 
@@ -41,7 +41,7 @@ class InferenceResponse:
                 f"error of an InferenceResponse is {kind_of(error)}, expected TritonError"
             )
         self._error: TritonError | None = error
-        # JSON, in which most clients get it, has no other numbers.
+        # Most clients get it as JSON, which has only finite numbers.
         self._parameters = checked_parameters(parameters, is_finite=True) if parameters else None
         self.id = self.model_name = self.model_version = ""
 
@@ -50,11 +50,11 @@ class InferenceResponse:
         return self._tensors
 
     def has_error(self) -> bool:
-        """Tell whether it is an error."""
+        """Return whether it is an error."""
         return self._error is not None
 
     def error(self) -> TritonError | None:
-        """Return the error, if it is one."""
+        """Return the error, or None."""
         return self._error
 
     def parameters(self) -> str:
@@ -63,7 +63,7 @@ class InferenceResponse:
 
 
 def as_json(parameters: dict[str, Any]) -> str:
-    """Return parameters as Triton's module writes them, without blanks."""
+    """Return parameters as JSON without blanks, as Triton's module writes it."""
     return json.dumps(parameters, separators=(",", ":"))
 
 
@@ -73,9 +73,9 @@ def get_output_tensor_by_name(inference_response: InferenceResponse, name: Any) 
 
 
 def checked_parameters(parameters: Any, *, is_finite: bool = False) -> dict[str, Any] | None:
-    """Return `parameters`, which may come as JSON; with `is_finite` all numbers have to be so.
+    """Return `parameters`, a dict or JSON; with `is_finite` all numbers must be finite.
 
-    Raises TritonModelException for odd values.
+    Raises TritonModelException for invalid ones.
     """
     if isinstance(parameters, str):
         parameters = json.loads(parameters or "{}")
@@ -105,10 +105,10 @@ class InferenceResponseSender:
         self._open = one
 
     def send(self, response: Any = None, flags: Any = 0) -> None:
-        """Send a response, the last one with TRITONSERVER_RESPONSE_COMPLETE_FINAL, or only that.
+        """Send a response, with TRITONSERVER_RESPONSE_COMPLETE_FINAL if last, or the flag alone.
 
-        Waits while the client is far behind. Raises TritonModelException when nothing may be sent
-        any more, or for a response that is none.
+        Waits while the client is far behind. Raises TritonModelException if nothing more may be
+        sent, or an argument is invalid.
         """
         if flags not in (0, FINAL):
             raise TritonModelException(
@@ -121,5 +121,5 @@ class InferenceResponseSender:
         self._open.send(response, is_final=bool(flags))
 
     def is_cancelled(self) -> bool:
-        """Tell whether the client has given the request up."""
+        """Return whether the client has cancelled the request."""
         return self._open.look()

@@ -1,4 +1,4 @@
-"""Tensor as model.py sees it."""
+"""Tensor, as model.py uses it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 _NOTHING = bytearray()
-"""The data of a tensor without elements: its array may be written like any other."""
+"""The data of an empty tensor; a bytearray, so that its array is writable like any other."""
 
 SMALL = 4 << 10
-"""So few bytes are sooner copied than looked at through a view."""
+"""Up to this many bytes, copying is faster than a view."""
 
 LENT_BYTES = INLINE_BYTES
-"""What is larger, and lies in a block that has come, is not copied to be sent back."""
+"""Larger data that lies in a received block is sent back without a copy."""
 
 
 def _name_given(name: Any) -> str:
@@ -86,13 +86,13 @@ class Tensor:
         return NUMBERS[self._datatype]
 
     def is_cpu(self) -> bool:
-        """Tell whether the CPU can read it: always."""
+        """Return whether the tensor is in CPU memory: always True."""
         return True
 
     def as_numpy(self) -> Any:
-        """Return the elements as an array that may be written; strings are objects of bytes.
+        """Return the elements as a writable array; strings are bytes objects.
 
-        Raises TritonModelException for BF16, which numpy has not; DLPack has.
+        Raises TritonModelException for BF16, which numpy lacks; DLPack has it.
         """
         if self._datatype == "BF16":
             raise TritonModelException(
@@ -114,11 +114,11 @@ class Tensor:
         return self._array
 
     def _bytes(self) -> Any:
-        """Return what has come, while it is not an array yet."""
+        """Return the bytes as received, while there is no array yet."""
         return self._data[self._offset : self._offset + self._size]
 
     def to_dlpack(self) -> Any:
-        """Return a DLPack capsule over the same memory. Not for strings."""
+        """Return a DLPack capsule over the same memory. Raises TritonModelException for strings."""
         if self._datatype == "BYTES":
             raise TritonModelException(
                 f"tensor '{self._name}' holds strings, which DLPack does not know"
@@ -128,9 +128,9 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(name: Any, tensor: Any) -> Tensor:
-        """Return a Tensor over the memory of `tensor`, a DLPack capsule or what has __dlpack__.
+        """Return a Tensor over the memory of `tensor`: a DLPack capsule, or one with __dlpack__.
 
-        What lies on a device and can be moved by `cpu()` is moved.
+        A tensor on a device is moved by its `cpu()`, if it has that method.
         """
         if type(name) is not str or not name:
             name = _name_given(name)
@@ -153,12 +153,12 @@ class Tensor:
 
 
 def read_tensor(described: list[Any], data: Any) -> Tensor:
-    """Return the tensor that a packet describes, over the `data` of the packet."""
+    """Return the tensor that a packet describes, a view of the packet's `data`."""
     tensor = Tensor.__new__(Tensor)
     tensor._name, tensor._datatype, shape, tensor._offset, tensor._size = described
     tensor._shape = tuple(shape)
     tensor._data = data
-    if not tensor._size:  # numpy takes no offset, not even of no elements, behind a buffer's end
+    if not tensor._size:  # numpy rejects an offset past the buffer's end even for no elements
         tensor._data, tensor._offset = _NOTHING, 0
     tensor._array = None
     return tensor
@@ -173,10 +173,10 @@ def named(tensors: list[Tensor], name: Any) -> Tensor | None:
 
 
 def write_tensor(tensor: Tensor, payload: Payload, lender: Line | None = None) -> tuple[Any, ...]:
-    """Return how a packet describes `tensor`, whose bytes are added to `payload`.
+    """Return the packet's description of `tensor`, and add its bytes to `payload`.
 
-    What lies in a block of `lender`'s it only names. Raises TritonModelException for elements that
-    have no bytes, or no memory for them.
+    Bytes in a block of `lender` are named instead. Raises TritonModelException if the elements
+    cannot be encoded, or memory runs out.
     """
     data = data_of(tensor)
     if lender is not None and type(data) is np.ndarray and data.nbytes > LENT_BYTES:

@@ -39,8 +39,8 @@ ERROR_LEVEL = 2
 class Worker:
     """One model, from its first packet to its last.
 
-    `find` imports its class, see import_class. `opens` are the requests that may still be answered,
-    by number.
+    `find` imports its class; see import_class. `_opens` holds weak references to the requests that
+    may still be answered, by number.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class Worker:
         self._is_coroutine = False
         self._loop: asyncio.AbstractEventLoop | None = None  # see _result_of
         self.is_starting = True
-        self.is_completing = False  # nobody answers calls then
+        self.is_completing = False  # in auto_complete_config, where nobody answers calls
         self.output_names: list[str] = []
         self.version_folder = ""
         self.folder = ""
         self.callers: list[str] = []  # the models that wait for the latest batch
         self._opens: dict[int, Any] = {}
         self.inbox: deque[tuple[list[Any], Any, int]] = deque()
-        self._cancelled: set[int] = set()  # those of the inbox
+        self._cancelled: set[int] = set()  # numbers of requests in the inbox
         self.is_ending = False
         self.is_asked = False
         self.on_news: Callable[[], None] | None = None  # called after each packet
-        self._is_saying = False  # in the midst of the model's is_ready
+        self._is_saying = False  # while the model's is_ready runs
         self.model: Any = None
         self._place = ""
         self._name = ""
@@ -77,7 +77,7 @@ class Worker:
     # --- the life of the process ---
 
     def run(self) -> None:
-        """Start, execute until the server says that it is enough, and finalize."""
+        """Start, execute until the server ends it, and finalize."""
         try:
             self.line.wait(lambda: self.inbox)
             settings = self.inbox.popleft()[0][1]
@@ -141,7 +141,7 @@ class Worker:
         self._serve_until(lambda: False)
 
     def _serve_until(self, is_relieved: Callable[[], bool]) -> None:
-        """Serve until the end, or until another thread is to: then what has come is left to it."""
+        """Serve until the end, or until another thread takes over, to which the inbox is left."""
         line, inbox = self.line, self.inbox
 
         def is_due() -> Any:
@@ -152,7 +152,7 @@ class Worker:
                 line.wait(is_due)
             if self.is_asked:
                 self.is_asked = False
-                if not self._is_saying:  # else the answer that comes is that to this, too
+                if not self._is_saying:  # otherwise the pending answer serves this question, too
                     self._say_ready_beside()
             elif inbox and not is_relieved():
                 self._execute()
@@ -164,11 +164,11 @@ class Worker:
         self._is_saying = True
         with Deputy(self._serve_meanwhile):
             said = ask(self.model)
-            self._is_saying = False  # before the server hears of it, and may ask anew
+            self._is_saying = False  # before the server gets the answer and may ask again
             self.say_ready(said)
 
     def _serve_meanwhile(self, is_relieved: Callable[[], bool]) -> None:
-        with contextlib.suppress(LineClosed):  # who comes back finds out as well
+        with contextlib.suppress(LineClosed):  # the main thread will notice, too
             self._serve_until(is_relieved)
 
     def say_ready(self, said: tuple[bool, str]) -> None:
@@ -187,7 +187,7 @@ class Worker:
             with contextlib.suppress(LineClosed):
                 self.log(ERROR_LEVEL, "finalize failed: " + full(error))
 
-    # --- what comes ---
+    # --- incoming packets ---
 
     def _receive(self, kind: int, document: list[Any], data: Any, numbers: tuple[int, ...]) -> None:
         if kind == packet.EXECUTE or kind == packet.START:
@@ -221,7 +221,7 @@ class Worker:
     # --- executions ---
 
     def take(self) -> tuple[int, list[Open], list[InferenceRequest]]:
-        """Return the next batch that has come: its number, and its requests."""
+        """Return the next batch of the inbox: its number, and its requests."""
         (_, documents, self.callers), data, batch = self.inbox.popleft()
         opens, requests = [], []
         number = batch - len(documents)
@@ -247,19 +247,19 @@ class Worker:
             returned.append(self.model.execute(requests))
             if type(returned[0]) is not list and inspect.iscoroutine(returned[0]):
                 returned.append(self._result_of(returned.pop()))
-        except BaseException as error:  # noqa: BLE001  sys.exit() in a model ends nothing
+        except BaseException as error:  # noqa: BLE001  sys.exit() in a model must not end it
             failed = self.told(error)
         ended_ns = time.perf_counter_ns()
         self.settle(batch, (began_ns, ended_ns), opens, requests, returned, failed)
 
     def _result_of(self, job: Coroutine[Any, Any, Any]) -> Any:
-        """Run what an `execute` gave that is no coroutine function, but wrapped around one."""
+        """Run the coroutine of an `execute` that only wraps a coroutine function."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         return self._loop.run_until_complete(job)
 
     def told(self, error: BaseException) -> str:
-        """Return what a client is told of what the model raised, which is logged."""
+        """Return what to tell clients of a model's exception; log it unless it is Triton's."""
         if not isinstance(error, TritonModelException):
             self.log(ERROR_LEVEL, full(error))
         return told(error, self.folder)
@@ -273,9 +273,9 @@ class Worker:
         returned: list[Any],
         failed: str,
     ) -> None:
-        """Send what became of a batch. Requests whose sender was taken are answered by that.
+        """Send the result of a batch. A request whose response sender was taken is answered there.
 
-        `returned` holds what execute has returned, unless it has `failed`; see hand_over.
+        `returned` holds the return value of execute, unless it has `failed`; see hand_over.
         """
         again: list[Open] = []
         is_usual = not failed and self._is_usual(opens, requests, returned[0])
@@ -292,7 +292,7 @@ class Worker:
                 responses = [None] * len(opens)
             if self._is_iterative and not failed:
                 again = wanted_again(opens, requests)
-        requests.clear()  # what they hold is released, unless the model keeps it
+        requests.clear()  # releases what they hold, unless the model keeps it
         payload = Payload()
         answers = []
         for one, response in zip(opens, responses):
@@ -350,7 +350,7 @@ class Worker:
         return f"model '{self._name}' failed: {self._place} gave an answer, whose {failed}"
 
     def _told_unsent(self, error: Exception, answers: list[Any]) -> str:
-        """Return what clients are told of `answers` that could not be sent."""
+        """Return the error text for `answers` that could not be sent."""
         start = f"model '{self._name}' failed: {self._place} gave"
         if not isinstance(error, ArenaFull):
             return f"{start} an answer that cannot be sent: {error}"
@@ -375,7 +375,7 @@ class Worker:
     def _is_usual(
         self, opens: list[Open], requests: list[InferenceRequest], responses: Any
     ) -> bool:
-        """Tell at one glance that there is one response to one request."""
+        """Return whether this is the common case: one ordinary response to one request."""
         return (
             type(responses) is list
             and len(responses) == len(opens) == 1
@@ -412,7 +412,7 @@ class Worker:
     def _answer(
         self, one: Open, response: Any, payload: Payload, *, is_final: bool, batch: int = 0
     ) -> tuple[Any, ...]:
-        """Return how a packet describes an answer; None is one without anything."""
+        """Return the packet's description of an answer; a `response` of None is an empty one."""
         number = batch - one.number if batch else one.number
         if response is None:
             return number, None, None, None, is_final, 1
@@ -435,7 +435,7 @@ class Worker:
     # --- answers by a sender ---
 
     def send_answer(self, one: Open, response: Any, *, is_final: bool) -> None:
-        """Send one answer, when there is room for it. See Open.send."""
+        """Send one answer, once the window has room for it. See Open.send."""
         payload = Payload()
         answer = self._answer(one, response, payload, is_final=is_final)
         share = answer[5]
@@ -443,7 +443,7 @@ class Worker:
             spent = one.spent = one.spent + share
             if one.granted < spent and not one.is_cancelled:
                 self.line.wait(lambda: one.granted >= spent or one.is_cancelled)
-        if is_final:  # not before: who waits has to hear of room, and that nobody wants it
+        if is_final:  # not before: the wait needs its credit and cancellation
             self._opens.pop(one.number, None)
         try:
             self.line.send(packet.ANSWER, [[answer]], payload)
@@ -452,7 +452,7 @@ class Worker:
             self.line.send(packet.ANSWER, [[[one.number, None, told, None, is_final, share]]])
 
     def drop(self, number: int) -> None:
-        """Note that nobody can answer that request any more; called by the garbage collector."""
+        """Fail a request that can no longer be answered; called by the garbage collector."""
         self._opens.pop(number, None)
         text = (
             f"model '{self._name}' failed: {self._place} let go of the request without sending "
@@ -469,7 +469,7 @@ class Worker:
 MAX_LOGGED = 64 << 10
 
 MOST_REPEATED = 8
-"""The answers of larger batches are not looked up among those sent before."""
+"""A RESULT with more answers is not looked up among those sent before."""
 
 
 def _is_plain(response: InferenceResponse) -> bool:
@@ -477,16 +477,16 @@ def _is_plain(response: InferenceResponse) -> bool:
 
 
 def _size_of(output: tuple[Any, ...]) -> int:
-    """Return how many bytes a packet says an output has."""
+    """Return an output's size in bytes, from its description in a packet."""
     size: int = output[4]
     return size
 
 
 def _share(size: int) -> int:
-    """Return how much of the window an answer of `size` bytes takes."""
+    """Return how much of the window an answer of `size` bytes takes up."""
     return min(1 + size * WINDOW // WINDOW_BYTES, WINDOW)
 
 
 def _told_number(one: Open, batch: int) -> int:
-    """Return how a packet calls a request: by its number, or seen from that of the batch."""
+    """Return a request's number in a packet: its own, or the batch's minus its own."""
     return batch - one.number if batch else one.number
