@@ -361,6 +361,10 @@ def test_a_broken_request_is_answered_or_refused(data):
             ]
 
 
+def test_a_lone_bracket_is_refused_as_the_first_request_too():
+    assert "not JSON" in decoded_or_refused(b"]", 1)
+
+
 @given(st.binary(max_size=60), st.data())
 @settings(deadline=None)
 def test_random_bytes_are_a_raw_request_or_refused(body, data):

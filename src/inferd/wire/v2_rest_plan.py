@@ -64,7 +64,6 @@ _ID = re.compile(rb'\{[ \n]?"id": ?"([ !#-\[\]-~]*)"')
 _DATA = b'"data"'
 _BINARY_SIZE = "binary_data_size"
 _NOTHING = memoryview(b"")
-_NO_JSON = b"]"  # no JSON text begins with it
 _ARRAY = re.compile(rb'(?<!\\)"data": ?(\[[^\[\]"]*\])')
 
 
@@ -224,9 +223,8 @@ class Plans:
         self._resolve = resolve
         self._known = lru_cache(maxsize=_MOST_KEYS)(_known)
         self._reader = JsonReader()
-        self._last = _Plan(
-            InferRequest(""), _NO_JSON, [], [], has_id=False
-        )  # the next is often alike
+        # The next is often like the last one. None was: what has an id is not compared.
+        self._last = _Plan(InferRequest(""), b"", [], [], has_id=True)
 
     def request(
         self, model: str, version: str, body: memoryview, json_size: int
